@@ -1,5 +1,7 @@
-//! What a stored run measured, as a calibration needs it: its points, and its trials in the order
-//! in which they happened.
+//! A stored run as input of a calibration: its points, and its trials in chronological order.
+//!
+//! Points that say nothing about the device (page cache, open loop) are left out with the reason.
+//! A share of the rest is held out: it is scored and not fitted.
 
 use analysis::quantile::median;
 use ioengine::engine::EngineOptions;
@@ -11,84 +13,84 @@ use workload::Workload;
 use workload::random::mix;
 use workload::spec::Content;
 
-/// A latency whose 90th percentile is so many times its 10th has more than one cause, and its
-/// median says little.
-const ONE_CAUSE: f64 = 2.0;
+/// A median latency is fitted only if the 90th percentile is less than this many times the 10th.
+/// A wider distribution mixes several causes, such as cache hits and misses.
+const NARROW_LATENCY: f64 = 2.0;
 
-/// A stored run.
+/// The usable part of a stored run.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The points that a system can be fitted to, in the order of [`PointKey`].
-    pub points: Vec<Observed>,
-    /// All their trials in the order of time.
-    pub trials: Vec<Moment>,
-    /// Points that were left out, and why.
+    /// Usable points, sorted by direction, pattern, region, request size and depth.
+    pub points: Vec<MeasuredPoint>,
+    /// Their trials in chronological order.
+    pub trials: Vec<MeasuredTrial>,
+    /// Points that were left out, each with the reason.
     pub left_out: Vec<String>,
 }
 
-/// A point.
+/// A measured point.
 #[derive(Clone, Debug)]
-pub struct Observed {
-    /// What it measured.
+pub struct MeasuredPoint {
+    /// Identity of the point: workload, caching and target.
     pub key: PointKey,
     /// The workload of its first trial.
     pub workload: Workload,
-    /// Median over its trials.
+    /// Median over the trials [bytes per second].
     pub bytes_per_s: f64,
-    /// The best of its trials.
+    /// Highest rate of a trial [bytes per second].
     pub best_bytes_per_s: f64,
-    /// Median latency in the trial that has the least (ns).
+    /// Lowest median latency of a trial (ns).
     pub fresh_latency_ns: f64,
-    /// How far its trials lie from their median, as a share of it, on average.
+    /// Mean relative deviation of the trials from their median.
     pub spread: f64,
-    /// CPU charged to the program for each request (ns).
+    /// CPU time of the process per request (ns).
     pub cpu_ns: Option<f64>,
-    /// Latency at 10%, 50% and 90% (ns).
+    /// 10th, 50th and 90th percentile of the latency (ns).
     pub latency_ns: [f64; 3],
-    /// Whether it is scored and not fitted.
+    /// Whether the point is scored only, not fitted.
     pub held_out: bool,
 }
 
-/// A trial.
+/// A measured trial.
 #[derive(Clone, Debug)]
-pub struct Moment {
-    /// Which point.
+pub struct MeasuredTrial {
+    /// Index of its point in [`History::points`].
     pub point: usize,
-    /// When it began, from the first trial on (ns).
+    /// Start, relative to the first trial (ns).
     pub start_ns: u64,
-    /// What it did, with its own seed and its end.
+    /// The workload to replay, with the seed and end of this trial.
     pub workload: Workload,
-    /// Bytes that it moved.
+    /// Bytes moved.
     pub bytes: f64,
-    /// What is compared.
-    pub seen: TrialSummary,
-    /// Its intervals: length (ns) and bytes.
+    /// What is compared with a simulation.
+    pub summary: TrialSummary,
+    /// Time series: length (ns) and bytes of each interval.
     pub series: Vec<(u64, f64)>,
 }
 
-/// What is compared of a trial, measured or simulated.
+/// The figures of a measured or simulated trial that are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialSummary {
-    /// Rate of the whole trial.
+    /// Rate of the whole trial [bytes per second].
     pub bytes_per_s: f64,
-    /// Median latency, where one request was outstanding at a time (ns).
+    /// Median latency (ns); only for one outstanding request and a narrow distribution.
     pub latency_ns: Option<f64>,
-    /// Rate of its last quarter.
+    /// Rate of the last quarter [bytes per second]; `None` for short series.
     pub late_bytes_per_s: Option<f64>,
 }
 
-impl Observed {
+impl MeasuredPoint {
     /// Requests per second.
     pub fn requests_per_s(&self) -> f64 {
         self.bytes_per_s / self.key.request_bytes() as f64
     }
 
-    /// Requests outstanding in all.
+    /// Outstanding requests of all threads.
     pub fn outstanding(&self) -> u32 {
         self.key.depth() * self.key.threads()
     }
 
-    /// Whether it only reads (true), only writes (false), or both (None).
+    /// `Some(true)` for reads only, `Some(false)` for writes only, `None` for a mix.
     pub fn reads(&self) -> Option<bool> {
         match self.key.read_percent() {
             100 => Some(true),
@@ -99,22 +101,22 @@ impl Observed {
 }
 
 impl TrialSummary {
-    /// What a trial shows.
+    /// Summarises a stored trial.
     pub fn of(trial: &Trial, key: &PointKey) -> TrialSummary {
-        let alone = key.depth() * key.threads() == 1;
+        let is_single = key.depth() * key.threads() == 1;
         let latency = trial.latency();
         let at = |q| latency.quantile(q).map(|ns| ns as f64);
-        let one_cause =
-            matches!((at(0.1), at(0.9)), (Some(low), Some(high)) if high < low * ONE_CAUSE);
+        let is_narrow =
+            matches!((at(0.1), at(0.9)), (Some(low), Some(high)) if high < low * NARROW_LATENCY);
         TrialSummary {
             bytes_per_s: trial.bytes_per_s(),
-            latency_ns: at(0.5).filter(|_| alone && one_cause),
+            latency_ns: at(0.5).filter(|_| is_single && is_narrow),
             late_bytes_per_s: late_rate(trial),
         }
     }
 }
 
-/// The rate of the last quarter of a trial, whose last interval is left out: it is cut short.
+/// Rate of the last quarter of a trial, without the last interval, which is incomplete.
 fn late_rate(trial: &Trial) -> Option<f64> {
     let count = trial.series.len().saturating_sub(1);
     if count < 8 {
@@ -127,7 +129,7 @@ fn late_rate(trial: &Trial) -> Option<f64> {
 }
 
 impl History {
-    /// The history of stored points; `held_out` is the share of them that is scored.
+    /// Builds the history of stored points; `held_out` is the share that is not fitted.
     ///
     /// # Errors
     /// When fewer than four points can be used.
@@ -135,70 +137,74 @@ impl History {
         let mut left_out = Vec::new();
         let mut usable: Vec<&Point> = Vec::new();
         for point in points {
-            match unusable(point) {
-                Some(why) => left_out.push(format!("{}: {why}", point.key.describe())),
+            match why_unusable(point) {
+                Some(reason) => left_out.push(format!("{}: {reason}", point.key.describe())),
                 None => usable.push(point),
             }
         }
-        usable.sort_by_key(|point| rank(&point.key));
+        usable.sort_by_key(|point| sort_key(&point.key));
         if usable.len() < 4 {
             let why = left_out.first().map(|why| format!(" ({why})")).unwrap_or_default();
             return Err(Failure::failed(format!(
-                "only {} points of this run can be fitted{why}; measure more of them with direct \
-                 I/O: halfpower sweep TARGET --bs 4k,64k,1m --iodepth 1,4,16",
+                "only {} points of this run can be fitted{why}, 4 are needed; measure more with \
+                 direct I/O: halfpower sweep TARGET --bs 4k,64k,1m --iodepth 1,4,16",
                 usable.len()
             )));
         }
-        let held = held_out_of(&usable, held_out);
+        let held_out = choose_held_out(&usable, held_out);
         let first_ns = usable.iter().flat_map(|p| &p.trials).map(|t| t.started_unix_ns).min();
         let mut history = History { points: Vec::new(), trials: Vec::new(), left_out };
-        for (number, (point, held_out)) in usable.into_iter().zip(held).enumerate() {
-            history.points.push(observed(point, held_out));
-            history.trials.extend(point.trials.iter().filter(|t| !t.soaked).map(|trial| Moment {
-                point: number,
-                start_ns: (trial.started_unix_ns - first_ns.unwrap_or(0)).max(0) as u64,
-                workload: workload_of(&point.key, trial),
-                bytes: trial.bytes() as f64,
-                seen: TrialSummary::of(trial, &point.key),
-                series: trial.series.iter().map(|i| (i.length_ns, i.bytes as f64)).collect(),
+        for (number, (point, held_out)) in usable.into_iter().zip(held_out).enumerate() {
+            history.points.push(measured_point(point, held_out));
+            history.trials.extend(point.trials.iter().filter(|t| !t.soaked).map(|trial| {
+                MeasuredTrial {
+                    point: number,
+                    start_ns: (trial.started_unix_ns - first_ns.unwrap_or(0)).max(0) as u64,
+                    workload: workload_of(&point.key, trial),
+                    bytes: trial.bytes() as f64,
+                    summary: TrialSummary::of(trial, &point.key),
+                    series: trial.series.iter().map(|i| (i.length_ns, i.bytes as f64)).collect(),
+                }
             }));
         }
         history.trials.sort_by_key(|trial| trial.start_ns);
         Ok(history)
     }
 
-    /// The trials of a point.
-    pub fn trials_of(&self, point: usize) -> impl Iterator<Item = (usize, &Moment)> {
+    /// The trials of a point, each with its index in [`History::trials`].
+    pub fn trials_of(&self, point: usize) -> impl Iterator<Item = (usize, &MeasuredTrial)> {
         self.trials.iter().enumerate().filter(move |(_, trial)| trial.point == point)
     }
 
-    /// The trials of points that are not held out, in the order of time.
-    pub fn fitted(&self) -> impl Iterator<Item = &Moment> {
+    /// The trials of points that are not held out, in chronological order.
+    pub fn fitted(&self) -> impl Iterator<Item = &MeasuredTrial> {
         self.trials.iter().filter(|trial| !self.points[trial.point].held_out)
     }
 
-    /// Requests of all trials.
+    /// Number of requests of all trials.
     pub fn requests(&self) -> f64 {
-        let of = |trial: &Moment| trial.bytes / f64::from(trial.workload.request_bytes);
+        let of = |trial: &MeasuredTrial| trial.bytes / f64::from(trial.workload.request_bytes);
         self.trials.iter().map(of).sum()
     }
 
-    /// The most that some trials in a row moved beyond what a rate allows, pauses included: the
-    /// depth of a bucket that fills at this rate, if it was ever empty (bytes). What a trial did
-    /// that is held out is not looked at: the level stays as it was.
-    pub fn beyond_bytes(&self, bytes_per_s: f64, counts: impl Fn(&Observed) -> bool) -> f64 {
+    /// Estimates the burst credit (bytes): the size of a token bucket that refills at
+    /// `bytes_per_s`, also during pauses, from which trials of the points that `counts` accepts
+    /// take bytes. It is the largest amount by which consecutive trials exceeded that rate.
+    /// Held-out trials are skipped; the level stays as it was before them.
+    pub fn credit_bytes(&self, bytes_per_s: f64, counts: impl Fn(&MeasuredPoint) -> bool) -> f64 {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
             if self.points[trial.point].held_out {
+                // No pause is counted up to the next fitted trial.
                 at_ns = u64::MAX;
                 continue;
             }
             let pause_ns = trial.start_ns.saturating_sub(at_ns);
             level = (level - bytes_per_s * pause_ns as f64 / 1e9).max(0.0);
             at_ns = trial.start_ns;
-            let takes = counts(&self.points[trial.point]);
+            let is_counted = counts(&self.points[trial.point]);
             for (length_ns, bytes) in &trial.series {
-                let bytes = if takes { *bytes } else { 0.0 };
+                let bytes = if is_counted { *bytes } else { 0.0 };
                 level = (level + bytes - bytes_per_s * *length_ns as f64 / 1e9).max(0.0);
                 most = most.max(level);
                 at_ns += length_ns;
@@ -207,40 +213,41 @@ impl History {
         most
     }
 
-    /// Bytes from the start of the device to the end of what was used.
+    /// End of the highest region that was used (bytes from the start of the target).
     pub fn extent_bytes(&self) -> u64 {
-        let end = |trial: &Moment| trial.workload.region_offset + trial.workload.region_bytes;
+        let end =
+            |trial: &MeasuredTrial| trial.workload.region_offset + trial.workload.region_bytes;
         self.trials.iter().map(end).max().unwrap_or(0)
     }
 }
 
-/// Why a point says nothing about the device.
-fn unusable(point: &Point) -> Option<&'static str> {
+/// Why a point cannot be used, or `None` if it can.
+fn why_unusable(point: &Point) -> Option<&'static str> {
     let key = &point.key;
     let plain = point.trials.iter().filter(|trial| !trial.soaked);
     if plain.clone().all(|trial| trial.bytes() == 0 || trial.elapsed_ns == 0) {
         return Some("it has no trial");
     }
     if key.requests_per_s().is_some() {
-        return Some("an open loop shows the load, not the device");
+        return Some("its rate was set by the load (open loop), not by the device");
     }
     if key.has_pauses() {
-        return Some("its users pause, which shows the load, not the device");
+        return Some("its rate was set by think time, not by the device");
     }
     if key.is_skewed() || !key.workload.request_sizes.is_empty() {
-        return Some("its requests differ in size, or visit some blocks more often than others");
+        return Some("mixed request sizes and skewed access are not modelled");
     }
     if !key.is_direct() && !key.is_issued_by(EngineKind::Delay) {
         return Some("it went through the page cache");
     }
     if key.workload.may_extend {
-        return Some("it grew a file");
+        return Some("it extended a file");
     }
     None
 }
 
-/// Where a point stands among the others: like by like.
-fn rank(key: &PointKey) -> (u32, String, u64, u64, u32) {
+/// Order of points: those that differ only in depth are neighbours.
+fn sort_key(key: &PointKey) -> (u32, String, u64, u64, u32) {
     let outstanding = key.depth() * key.threads();
     (
         100 - key.read_percent(),
@@ -251,12 +258,12 @@ fn rank(key: &PointKey) -> (u32, String, u64, u64, u32) {
     )
 }
 
-/// Which points are held out: evenly spread over the order, whose depths run up and down in turn
-/// so that neither half has only shallow ones.
-fn held_out_of(points: &[&Point], share: f64) -> Vec<bool> {
+/// Which points are held out: evenly spread over the sorted points. The depths of every other group
+/// are reversed, so that neither part has only shallow points.
+fn choose_held_out(points: &[&Point], share: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..points.len()).collect();
     let without_depth = |index: usize| {
-        let (op, pattern, region, size, _) = rank(&points[index].key);
+        let (op, pattern, region, size, _) = sort_key(&points[index].key);
         (op, pattern, region, size)
     };
     let mut from = 0;
@@ -270,26 +277,26 @@ fn held_out_of(points: &[&Point], share: f64) -> Vec<bool> {
         upward = !upward;
         from += length;
     }
-    let mut held = vec![false; points.len()];
+    let mut held_out = vec![false; points.len()];
     let mut owed = 0.0;
     for index in order {
         owed += share;
         if owed >= 1.0 - 1e-9 {
             owed -= 1.0;
-            held[index] = true;
+            held_out[index] = true;
         }
     }
-    held
+    held_out
 }
 
-fn observed(point: &Point, held_out: bool) -> Observed {
+fn measured_point(point: &Point, held_out: bool) -> MeasuredPoint {
     let trials = point.unsoaked();
     let rates: Vec<f64> = trials.iter().map(|trial| trial.bytes_per_s()).collect();
     let bytes_per_s = median(&rates).unwrap_or(0.0);
-    let away: f64 = rates.iter().map(|rate| (rate / bytes_per_s - 1.0).abs()).sum();
+    let deviations: f64 = rates.iter().map(|rate| (rate / bytes_per_s - 1.0).abs()).sum();
     let latency = point.latency(None);
     let at = |q| latency.quantile(q).map_or(0.0, |ns| ns as f64);
-    Observed {
+    MeasuredPoint {
         workload: workload_of(&point.key, trials[0]),
         bytes_per_s,
         best_bytes_per_s: rates.iter().copied().fold(0.0, f64::max),
@@ -298,7 +305,7 @@ fn observed(point: &Point, held_out: bool) -> Observed {
             .filter_map(|trial| trial.latency().quantile(0.5))
             .min()
             .map_or(0.0, |ns| ns as f64),
-        spread: away / rates.len() as f64,
+        spread: deviations / rates.len() as f64,
         cpu_ns: point.cpu_lower_ns(),
         latency_ns: [at(0.1), at(0.5), at(0.9)],
         held_out,
@@ -351,14 +358,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_half_has_shallow_and_deep_points_of_all_sizes() {
+    fn both_parts_have_shallow_and_deep_points_of_all_sizes() {
         let mut points = Vec::new();
         for size in [4096, 65536, 1 << 20] {
             points.extend([1, 16].map(|depth| a_point(size, depth)));
         }
         let history = History::of(&points, 0.5).unwrap();
         for held_out in [true, false] {
-            let half: Vec<&Observed> =
+            let half: Vec<&MeasuredPoint> =
                 history.points.iter().filter(|p| p.held_out == held_out).collect();
             assert_eq!(half.len(), 3);
             assert!(
@@ -368,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_page_cache_answered_is_left_out_and_said() {
+    fn buffered_points_are_left_out_with_the_reason() {
         let mut points: Vec<Point> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut buffered = a_point(4096, 1);
         buffered.key.caching = Caching::Buffered;
@@ -380,15 +387,15 @@ pub(crate) mod tests {
         assert!(few.message.contains("only 1 points"), "{}", few.message);
     }
 
-    /// A history of one point whose trials moved so much in intervals of 0.1 s, 1 s apart.
-    fn moved(trials: &[&[f64]]) -> History {
+    /// A history of trials of one point, 1 s apart, with these bytes in intervals of 0.1 s.
+    fn history_of(trials: &[&[f64]]) -> History {
         let points: Vec<Point> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut history = History::of(&points, 0.0).unwrap();
         let first = history.trials[0].clone();
         history.trials = trials
             .iter()
             .zip(0_u64..)
-            .map(|(bytes, number)| Moment {
+            .map(|(bytes, number)| MeasuredTrial {
                 start_ns: number * 1_000_000_000,
                 series: bytes.iter().map(|bytes| (100_000_000, *bytes)).collect(),
                 ..first.clone()
@@ -397,8 +404,8 @@ pub(crate) mod tests {
         history
     }
 
-    /// The same history with every point that is held out measured otherwise.
-    pub fn held_out_otherwise(history: &History) -> History {
+    /// The same history with other measurements at every held-out point.
+    pub fn with_other_held_out_points(history: &History) -> History {
         let mut other = history.clone();
         for point in other.points.iter_mut().filter(|point| point.held_out) {
             point.bytes_per_s *= 3.0;
@@ -409,9 +416,9 @@ pub(crate) mod tests {
             point.latency_ns = [1.0, 2.0, 30.0];
         }
         for trial in other.trials.iter_mut().filter(|trial| other.points[trial.point].held_out) {
-            let bytes_per_s = trial.seen.bytes_per_s * 3.0;
+            let bytes_per_s = trial.summary.bytes_per_s * 3.0;
             let late_bytes_per_s = Some(bytes_per_s / 20.0);
-            trial.seen = TrialSummary { bytes_per_s, latency_ns: Some(1.0), late_bytes_per_s };
+            trial.summary = TrialSummary { bytes_per_s, latency_ns: Some(1.0), late_bytes_per_s };
             trial.series.iter_mut().for_each(|(_, bytes)| *bytes *= 3.0);
             trial.bytes *= 3.0;
         }
@@ -419,7 +426,7 @@ pub(crate) mod tests {
     }
 
     /// Reads of a device of 1 ms and 100 MB/s, every second point held out.
-    pub fn measured() -> History {
+    pub fn example() -> History {
         let mut points = Vec::new();
         for request_bytes in [4096, 65536, 1 << 20] {
             points.extend([1, 2, 4, 8].map(|depth| a_point(request_bytes, depth)));
@@ -436,7 +443,7 @@ pub(crate) mod tests {
         }
         for trial in &mut history.trials {
             let bytes_per_s = history.points[trial.point].bytes_per_s;
-            trial.seen = TrialSummary { bytes_per_s, latency_ns: None, late_bytes_per_s: None };
+            trial.summary = TrialSummary { bytes_per_s, latency_ns: None, late_bytes_per_s: None };
             trial.series = vec![(100_000_000, bytes_per_s / 10.0); 4];
             trial.bytes = bytes_per_s * 0.4;
         }
@@ -444,12 +451,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_moved_beyond_the_lasting_rate_is_the_credit_however_many_trials_it_took() {
-        // 10 bytes in each interval last: 80, then 110 after a pause that gave all back, of which
-        // 50 are left after the next one, and 80 more.
-        let history = moved(&[&[50.0, 50.0], &[100.0, 30.0, 10.0, 10.0], &[90.0, 10.0]]);
-        assert!((history.beyond_bytes(100.0, |_| true) - 130.0).abs() < 1e-6);
-        assert!(history.beyond_bytes(100.0, |_| false) == 0.0);
-        assert!(history.beyond_bytes(1000.0, |_| true) == 0.0);
+    fn credit_is_what_exceeded_the_sustained_rate_across_trials() {
+        // 100 bytes/s are sustained, 10 per interval. The first trial ends at a level of 80, which
+        // the pause clears. The second rises to 110; 50 of them are left after the next pause, and
+        // the third adds 80.
+        let history = history_of(&[&[50.0, 50.0], &[100.0, 30.0, 10.0, 10.0], &[90.0, 10.0]]);
+        assert!((history.credit_bytes(100.0, |_| true) - 130.0).abs() < 1e-6);
+        assert!(history.credit_bytes(100.0, |_| false) == 0.0);
+        assert!(history.credit_bytes(1000.0, |_| true) == 0.0);
     }
 }

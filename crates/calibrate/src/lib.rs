@@ -1,17 +1,17 @@
-//! Fits a simulated system to a stored run of a real device, and says how well each of its
-//! parameters is known.
+//! Fits a simulated system to a stored run of a real device, with an interval for each parameter,
+//! and predicts what a change of system or load does.
 //!
-//! `history` reads what was measured, `replay` lets a system go through the same trials in
-//! virtual time, in the same order with the same pauses, so that caches, buffers and credit carry
-//! over as they did. `structure` names what a device may consist of, `ladder` guesses where to
-//! start, `fit` minimises the residuals from many starts, `score` judges on points held out,
-//! `result` is what comes of it, `trust` how far to believe it of a load.
+//! `history` reads the measured points and trials. `replay` runs the same trials on a simulated
+//! system in virtual time, in the same order and with the same pauses, so that the state of caches,
+//! write buffers and burst credit carries over. `structure` lists the device models, `initial`
+//! estimates starting values, `score` selects and fits a model and scores it on held-out points,
+//! and `result` builds the system file. `trust` estimates the error for a given load, `whatif`
+//! predicts changes, and `time_machine` runs a system in real time.
 
 pub mod history;
 pub mod replay;
-pub mod ladder;
+pub mod initial;
 pub mod structure;
-pub mod fit;
 pub mod score;
 pub mod result;
 pub mod trust;

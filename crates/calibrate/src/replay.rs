@@ -1,8 +1,9 @@
-//! Lets a simulated system go through the trials of a stored run.
+//! Replays the trials of a stored run on a simulated system, in virtual time.
 //!
-//! With a memory (a cache, a write buffer, credit) all trials are one history: each begins when it
-//! began, and finds the device as the one before left it. Without, each point is simulated once,
-//! by itself and only until its rate is known, which gives the same and is faster.
+//! A stateful system (with a cache, a write buffer or burst credit) replays all trials in one
+//! simulation: each starts at its recorded time, in the state that the previous one left. Without
+//! state, each point is simulated once, alone, and only until its rate is known. That is faster and
+//! gives the same result.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,18 +11,18 @@ use ioengine::{Caching, Clock, VirtualTime};
 use lab::failure::Outcome;
 use lab::record;
 use simulator::system::DriveModel;
-use simulator::{SimClock, SimTarget, SimWorld, System};
+use simulator::{SimTarget, SimWorld, System};
 use workload::{Control, Workload, plan, stepper};
 
-use crate::history::{History, Moment, TrialSummary};
+use crate::history::{History, TrialSummary};
 
-/// Requests after which the rate of a device without memory is known to a part in a thousand ...
+/// Requests after which the rate of a stateless device is known to 0.1%.
 const REQUESTS: u64 = 1500;
-/// ... and for each that is outstanding, lest beginning and end weigh too much.
-const REQUESTS_FOR_EACH: u64 = 50;
+/// Least requests per outstanding one, so that ramp-up and drain have little weight.
+const REQUESTS_PER_OUTSTANDING: u64 = 50;
 
-/// Whether what a system did changes what it does.
-pub fn has_memory(system: &System) -> bool {
+/// Whether earlier requests change the speed of later ones.
+fn is_stateful(system: &System) -> bool {
     match &system.drive {
         DriveModel::Flash(flash) => {
             flash.cache.0 > 0.0 || flash.buffer.0 > 0.0 || flash.sustained.0 > 0.0
@@ -30,46 +31,51 @@ pub fn has_memory(system: &System) -> bool {
     }
 }
 
-/// What every trial of a history comes to on a system, in their order.
+/// Simulates every trial of a history; the results are in the order of [`History::trials`].
 ///
 /// # Errors
-/// When a workload does not fit the system.
+/// A workload that does not fit the system.
 pub fn replay(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     Ok(replay_while(system, history, |_, _| true)?.unwrap_or_default())
 }
 
-/// The same, as long as `goes_on` says so of what each trial comes to; `None` where it was stopped.
+/// Like [`replay`], but stops and returns `None` as soon as `goes_on` is false for the index and
+/// result of a trial. Stateless systems are not stopped, which take little time.
 ///
 /// # Errors
-/// When a workload does not fit the system.
+/// A workload that does not fit the system.
 pub fn replay_while(
     system: &System,
     history: &History,
     mut goes_on: impl FnMut(usize, &TrialSummary) -> bool,
 ) -> Outcome<Option<Vec<TrialSummary>>> {
-    if !has_memory(system) {
+    if !is_stateful(system) {
         return replay_points(system, history).map(Some);
     }
     let world = SimWorld::new(system, 1);
     let file = world.files(Caching::Direct).remove(0);
     let mut all = Vec::with_capacity(history.trials.len());
     for (index, trial) in history.trials.iter().enumerate() {
-        let seen = in_turn(&world, &file, trial, history)?;
-        if !goes_on(index, &seen) {
+        let clock = world.clock();
+        // Pauses between trials refill credit and drain buffers.
+        while clock.now_ns() < trial.start_ns && clock.pass(trial.start_ns).is_some() {}
+        let summary = simulate(&world, &file, &trial.workload, history, trial.point)?;
+        if !goes_on(index, &summary) {
             return Ok(None);
         }
-        all.push(seen);
+        all.push(summary);
     }
     Ok(Some(all))
 }
 
-/// Each point by itself, for a system without a memory.
+/// Simulates each point alone, for a stateless system.
 fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     let alone: Outcome<Vec<TrialSummary>> = (0..history.points.len())
         .map(|point| {
             let workload = &history.points[point].workload;
-            let requests = REQUESTS
-                .max(REQUESTS_FOR_EACH * u64::from(workload.depth) * u64::from(workload.threads));
+            let requests = REQUESTS.max(
+                REQUESTS_PER_OUTSTANDING * u64::from(workload.depth) * u64::from(workload.threads),
+            );
             let short = Workload {
                 limit_bytes: workload
                     .limit_bytes
@@ -79,32 +85,16 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary
             };
             let world = SimWorld::new(system, 1);
             let file = world.files(Caching::Direct).remove(0);
-            let seen = one(&world, &file, &short, history, point)?;
-            Ok(TrialSummary { late_bytes_per_s: Some(seen.bytes_per_s), ..seen })
+            let summary = simulate(&world, &file, &short, history, point)?;
+            Ok(TrialSummary { late_bytes_per_s: Some(summary.bytes_per_s), ..summary })
         })
         .collect();
     let alone = alone?;
     Ok(history.trials.iter().map(|trial| alone[trial.point]).collect())
 }
 
-/// One trial, when its time has come.
-fn in_turn(
-    world: &SimWorld,
-    file: &SimTarget,
-    trial: &Moment,
-    history: &History,
-) -> Outcome<TrialSummary> {
-    let clock = world.clock();
-    pass_to(&clock, trial.start_ns);
-    one(world, file, &trial.workload, history, trial.point)
-}
-
-/// Lets an idle world's time pass.
-fn pass_to(clock: &SimClock, until_ns: u64) {
-    while clock.now_ns() < until_ns && clock.pass(until_ns).is_some() {}
-}
-
-fn one(
+/// Simulates one trial of a point.
+fn simulate(
     world: &SimWorld,
     file: &SimTarget,
     workload: &Workload,

@@ -1,16 +1,17 @@
-//! A calibrated system: its parameters with intervals, its score, and its system file.
+//! The result of a calibration: fitted parameters with intervals, the score of the system, and the
+//! system file.
 
 use analysis::lsq;
+use analysis::nonlinear::Profile;
 use lab::failure::Outcome;
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::{CalibrationPoint, Description};
 
-use crate::fit::Profile;
-use crate::history::{History, Observed};
+use crate::history::{History, MeasuredPoint};
 use crate::score::{self, Errors, Fit, Scored};
 
-/// A parameter of the system that was fitted.
+/// A fitted parameter of the system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ParameterDocument {
     /// Its path in the system file.
@@ -23,38 +24,38 @@ pub struct ParameterDocument {
     pub high: f64,
     /// Its unit.
     pub unit: String,
-    /// Whether the run says too little of it: the interval spans more than a factor of three, or
-    /// has no end.
+    /// Whether the run does not determine it: the interval spans more than a factor of three or is
+    /// open.
     pub unidentified: bool,
 }
 
-/// What a point of the run came to.
+/// A point of the run, measured and simulated.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FittedPointDocument {
-    /// In a few words.
+    /// Short description.
     pub point: String,
-    /// Whether it was held out: scored, not fitted.
+    /// Whether it was held out of the fit and only scored.
     pub held_out: bool,
-    /// Measured.
+    /// Measured rate.
     pub measured_bytes_per_s: f64,
-    /// Simulated.
+    /// Simulated rate.
     pub simulated_bytes_per_s: f64,
-    /// What the naive bound says.
+    /// Naive bound: outstanding requests over the time of a single one.
     pub naive_bytes_per_s: f64,
     /// Simulated over measured, less 1.
     pub error: f64,
 }
 
-/// Errors over points, as shares.
+/// Errors over a set of points, as shares.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorsDocument {
     /// Number of points.
     pub points: usize,
-    /// Mean of the absolute errors.
+    /// Mean absolute error.
     pub mean: f64,
-    /// Median of the absolute errors.
+    /// Median absolute error.
     pub median: f64,
-    /// The worst.
+    /// Largest absolute error.
     pub worst: f64,
 }
 
@@ -65,53 +66,56 @@ impl From<Errors> for ErrorsDocument {
     }
 }
 
-/// How good the system is.
+/// How accurate the system is.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScoreDocument {
     /// On the points that were fitted.
     pub fitted: ErrorsDocument,
     /// On the points that were held out.
     pub held_out: ErrorsDocument,
-    /// The naive bound on the points that were held out: outstanding requests over the time of a
-    /// single one, at most the best rate seen.
+    /// Of the naive bound on the held-out points: outstanding requests over the time of a single
+    /// one, at most the highest measured rate.
     pub naive_held_out: ErrorsDocument,
-    /// How far the trials of a point lie from their median, on average: no model can be better.
+    /// Mean deviation of trials from the median of their point, as a share; no model can be more
+    /// accurate.
     pub repeatability: f64,
 }
 
 /// A calibrated system.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
-    /// What it consists of.
+    /// Name of the selected structure.
     pub structure: String,
-    /// Its parameters.
+    /// Its fitted parameters.
     pub parameters: Vec<ParameterDocument>,
     /// All points.
     pub points: Vec<FittedPointDocument>,
-    /// How good it is.
+    /// How accurate it is.
     pub score: ScoreDocument,
-    /// What was not looked for, and why.
+    /// Why stateful parts were not searched for, if they were not.
     pub not_sought: Option<String>,
     /// The system file.
     pub system: Description,
 }
 
 impl ScoreDocument {
-    /// The score in one line, as the title of the system file keeps it.
+    /// The score in one line, for the title of the system file.
     pub fn line(&self) -> String {
-        let (what, errors) = match self.held_out.points {
-            0 => ("error on fitted points, none held out", &self.fitted),
-            _ => ("held-out error", &self.held_out),
+        let (what, errors) = if self.held_out.points == 0 {
+            ("error on fitted points, none held out", &self.fitted)
+        } else {
+            ("held-out error", &self.held_out)
         };
         let (mean, worst) = (errors.mean * 100.0, errors.worst * 100.0);
         format!("{what}: mean {mean:.1}%, worst {worst:.1}% of {} points", errors.points)
     }
 }
 
-/// Fits a system to a history; `source` says where its values come from.
+/// Fits a system to a history. `base` is the system file to start from, `source` is recorded as the
+/// origin of the values, and `tell` is called with the name of each step.
 ///
 /// # Errors
-/// When nothing can be fitted.
+/// If no structure can be fitted.
 pub fn calibrate(
     history: &History,
     mut base: Description,
@@ -124,19 +128,19 @@ pub fn calibrate(
     tell("intervals");
     let profiles = score::profiles(history, &base, &fit);
     let mut parameters = Vec::new();
-    for (key, value) in &fit.structure.given {
-        base.put(key, *value, &format!("{source}: the structure that explains it best"))?;
+    for (key, value) in &fit.structure.fixed {
+        base.put(key, *value, &format!("{source}: fixed by the selected structure"))?;
     }
     for (number, parameter) in fit.structure.parameters.iter().enumerate() {
-        let found = found(&base, &fit, number, profiles[number]);
+        let found = parameter_document(&base, &fit, number, profiles[number]);
         let flag = if found.unidentified { ", unidentified" } else { "" };
         let bounds = format!("{} to {}", significant(found.low), significant(found.high));
         base.put(&parameter.key, found.value, &format!("{source}: 95% {bounds}{flag}"))?;
         parameters.push(found);
     }
-    // What is written is what is scored.
+    // Scored as written to the file, with rounded values.
     let scored = score::score(history, &base.system()?)?;
-    let document = |(point, scored): (&Observed, &Scored)| FittedPointDocument {
+    let document = |(point, scored): (&MeasuredPoint, &Scored)| FittedPointDocument {
         point: point.key.describe(),
         held_out: scored.held_out,
         measured_bytes_per_s: scored.measured,
@@ -155,9 +159,9 @@ pub fn calibrate(
     })
 }
 
-/// The points as the system file keeps them.
+/// The points as stored in the system file, for estimates of trust.
 fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPoint> {
-    let point = |(point, scored): (&Observed, &Scored)| CalibrationPoint {
+    let point = |(point, scored): (&MeasuredPoint, &Scored)| CalibrationPoint {
         read_percent: point.key.read_percent() as u8,
         pattern: point.key.workload.pattern.to_string(),
         request_bytes: point.key.request_bytes(),
@@ -169,13 +173,18 @@ fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPo
     history.points.iter().zip(scored).map(point).collect()
 }
 
-fn found(base: &Description, fit: &Fit, number: usize, profile: Profile) -> ParameterDocument {
+fn parameter_document(
+    base: &Description,
+    fit: &Fit,
+    number: usize,
+    profile: Profile,
+) -> ParameterDocument {
     let parameter = &fit.structure.parameters[number];
     let unit = base.value_of(&parameter.key).map(|(_, unit)| unit).unwrap_or_default();
     let (low, high) = (parameter.value(profile.low), parameter.value(profile.high));
     ParameterDocument {
         key: parameter.key.clone(),
-        value: round(parameter.value(fit.place.at[number])),
+        value: round(parameter.value(fit.solution.at[number])),
         low,
         high,
         unit,
@@ -183,12 +192,12 @@ fn found(base: &Description, fit: &Fit, number: usize, profile: Profile) -> Para
     }
 }
 
-/// Six significant digits: more says nothing, and a file is to be read.
+/// Rounds to six significant digits, to keep the file readable.
 fn round(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Three significant digits, for sources and tables.
+/// Formats with three significant digits, for sources and tables.
 pub fn significant(value: f64) -> String {
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     rounded.to_string()
@@ -208,8 +217,8 @@ fn score_of(history: &History, scored: &[Scored]) -> ScoreDocument {
     }
 }
 
-/// CPU of a request, as a line over its size through the least of what was charged at the fitted
-/// points: what is more than that at the same size is waiting.
+/// Sets the CPU cost of requests: a line over request size, through the lowest cost of the fitted
+/// points of each size. Higher costs at the same size include overhead of waiting.
 fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<()> {
     for (reads, op) in [(true, "read"), (false, "write")] {
         let fitted = || history.points.iter().filter(|p| !p.held_out);
@@ -244,12 +253,12 @@ fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::tests::{held_out_otherwise, measured};
+    use crate::history::tests::{example, with_other_held_out_points};
     use crate::structure;
 
     #[test]
-    fn what_is_held_out_changes_no_parameter() {
-        let history = measured();
+    fn held_out_points_change_no_parameter() {
+        let history = example();
         let fitted = |history: &History| {
             let base = structure::volume(history, 1).unwrap();
             let found = calibrate(history, base, "calibrated", &mut |_| {}).unwrap();
@@ -257,7 +266,7 @@ mod tests {
             let cpu = found.system.value_of("host.direct_read.fixed");
             (parameters.collect::<Vec<_>>(), cpu, found.score.held_out.mean)
         };
-        let (one, other) = (fitted(&history), fitted(&held_out_otherwise(&history)));
+        let (one, other) = (fitted(&history), fitted(&with_other_held_out_points(&history)));
         assert_eq!((&one.0, &one.1), (&other.0, &other.1));
         assert!(one.2 < 0.1 && other.2 > 0.5, "{} {}", one.2, other.2);
     }

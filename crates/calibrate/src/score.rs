@@ -1,95 +1,102 @@
-//! Chooses a structure, fits it, and holds it against the points that it has not seen.
+//! Selects a structure by an information criterion, fits it, and scores it on all points.
+//!
+//! Residuals are differences of ln(rate) in standard errors, from fitted points only.
 
 use std::sync::{Mutex, PoisonError};
 
+use analysis::nonlinear::{self, Candidate, Differences, Parallel, Problem, Profile};
 use analysis::quantile::median;
 use lab::failure::{Failure, Outcome};
 use lab::simulated::on_all_cores;
 use simulator::{Description, System};
+use workload::random::Stream;
 
-use crate::fit::{self, Differences, Place, Problem, Profile};
-use crate::history::{History, Observed, TrialSummary};
-use crate::ladder::{Direction, Ladder, Take};
+use crate::history::{History, MeasuredPoint, TrialSummary};
+use crate::initial::{Direction, InitialGuess, Source};
 use crate::replay::{replay, replay_while};
-use crate::structure::{Memory, Structure};
+use crate::structure::{StatefulPart, Structure};
 
-/// What a model of a few parameters cannot be better than (share): the least standard error.
-const LEAST_ERROR: f64 = 0.02;
-/// Trials that differ more than this do so for a reason that a model must explain.
-const LARGEST_ERROR: f64 = 0.05;
-/// Weight of a latency, which says nearly the same as the rate of a single request.
-const LATENCY: f64 = 0.3;
+/// Least standard error of a trial (share): a model of few parameters is no more accurate.
+const MIN_ERROR: f64 = 0.02;
+/// Largest standard error of a trial (share): a wider scatter has a cause that the model must
+/// explain.
+const MAX_ERROR: f64 = 0.05;
+/// Weight of a latency; low, because the rate at depth 1 contains nearly the same information.
+const LATENCY_WEIGHT: f64 = 0.3;
 /// Weight of the rate of a trial's last quarter.
-const LATE: f64 = 0.5;
-/// A parameter whose interval spans more than this factor is not known.
+const LATE_WEIGHT: f64 = 0.5;
+/// A parameter whose interval spans more than this factor is reported as unidentified.
 pub const UNIDENTIFIED: f64 = 3.0;
-/// Steps downhill after which promising structures are compared ...
+/// Descent steps of each promising structure.
 const FIRST_STEPS: usize = 2;
-/// ... and those after which the best of them is compared with others of its kind.
-const TRY_OUT: usize = 6;
-/// A structure whose sum of squares exceeds that of the last promising one by this factor is not
-/// looked at to its end: its number of parameters cannot make up for it.
-const AS_PROMISING: f64 = 3.0;
-/// Residuals of this mean square, in standard errors, are explained: no other guess is needed.
-const EXPLAINED: f64 = 1.5;
-/// Requests of a run that are replayed in a second or so: a memory is only sought in these.
-const REPLAYED: f64 = 2e6;
-/// A further part must lower the information criterion by so much.
-const WORTH: f64 = 6.0;
+/// Descent steps of the best of them.
+const BEST_STEPS: usize = 6;
+/// The simulation of a structure stops early once its sum of squares exceeds that of the last
+/// promising one by this factor: fewer parameters cannot compensate for that.
+const GIVE_UP_FACTOR: f64 = 3.0;
+/// Below this mean square of the residuals (squared standard errors) the fit is good enough to try
+/// no other starting values.
+const GOOD_MEAN_SQUARE: f64 = 1.5;
+/// Most requests of a run in which stateful parts are searched for: they take about a second to
+/// replay, and the search replays them many times.
+const MAX_REPLAYED: f64 = 2e6;
+/// A stateful part is kept only if it lowers the information criterion by this much.
+const MIN_IMPROVEMENT: f64 = 6.0;
 
 /// A fitted structure.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// What was fitted.
+    /// The fitted structure.
     pub structure: Structure,
-    /// Where.
-    pub place: Place,
-    /// Its information criterion (BIC); less is better.
+    /// Its parameters and residuals.
+    pub solution: Candidate,
+    /// Bayesian information criterion (BIC); lower is better.
     pub criterion: f64,
 }
 
 impl Fit {
-    /// Residuals without those of the priors.
+    /// Number of residuals, without those of the priors.
     fn points(&self) -> f64 {
-        (self.place.residuals.len() - self.structure.parameters.len()).max(1) as f64
+        (self.solution.residuals.len() - self.structure.parameters.len()).max(1) as f64
     }
 
     /// Mean of the squared residuals (squared standard errors).
     fn mean_square(&self) -> f64 {
-        self.place.objective() / self.points()
+        self.solution.objective() / self.points()
     }
 }
 
-/// What a point came to.
+/// A point, measured and simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
-    /// Measured: the median over trials (bytes per second).
+    /// Measured rate: median over trials [bytes per second].
     pub measured: f64,
-    /// Simulated: the median over trials (bytes per second).
+    /// Simulated rate: median over trials [bytes per second].
     pub simulated: f64,
-    /// What the naive bound says (bytes per second).
+    /// The naive bound [bytes per second].
     pub naive: f64,
-    /// Whether it was not fitted.
+    /// Whether it was held out of the fit.
     pub held_out: bool,
 }
 
-/// Errors of some points.
+/// Errors over a set of points, as shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Errors {
     /// Number of points.
     pub points: usize,
-    /// Mean of the absolute relative errors.
+    /// Mean absolute error.
     pub mean: f64,
-    /// Their median.
+    /// Median absolute error.
     pub median: f64,
-    /// The worst.
+    /// Largest absolute error.
     pub worst: f64,
 }
 
 impl Errors {
-    /// Of pairs of what is said and what is so.
+    /// The relative errors of pairs of a prediction and the true value.
     pub fn of(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
-        let errors: Vec<f64> = pairs.map(|(said, is)| (said / is - 1.0).abs()).collect();
+        let errors: Vec<f64> =
+            pairs.map(|(predicted, truth)| (predicted / truth - 1.0).abs()).collect();
         Errors {
             points: errors.len(),
             mean: errors.iter().sum::<f64>() / errors.len().max(1) as f64,
@@ -99,12 +106,11 @@ impl Errors {
     }
 }
 
-/// Differences between what a system does and what was measured on the fitted points, in
-/// standard errors.
+/// Residuals of all fitted points, in standard errors.
 fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     let mut all = Vec::new();
     for (number, point) in history.points.iter().enumerate().filter(|(_, p)| !p.held_out) {
-        let error = error_of(history, number, point);
+        let error = standard_error(history, number, point);
         for (index, _) in history.trials_of(number) {
             all.extend(residuals_of(history, index, &simulated[index], error));
         }
@@ -112,29 +118,52 @@ fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     all
 }
 
-/// The standard error of a trial of a point.
-fn error_of(history: &History, number: usize, point: &Observed) -> f64 {
+/// Standard error of one trial of a point (share). It grows with the number of trials, so that
+/// every point has the same weight.
+fn standard_error(history: &History, number: usize, point: &MeasuredPoint) -> f64 {
     let trials = history.trials_of(number).count().max(1) as f64;
-    point.spread.clamp(LEAST_ERROR, LARGEST_ERROR) * trials.sqrt()
+    point.spread.clamp(MIN_ERROR, MAX_ERROR) * trials.sqrt()
 }
 
-/// Those of one trial.
+/// Residuals of one trial: rate, latency and late rate, as far as measured.
 fn residuals_of(
     history: &History,
     index: usize,
-    said: &TrialSummary,
+    simulated: &TrialSummary,
     error: f64,
 ) -> impl Iterator<Item = f64> {
-    let seen = history.trials[index].seen;
-    let said = *said;
-    let of = move |said: f64, seen: f64, weight: f64| weight * (said.max(1e-9) / seen).ln() / error;
-    let rate = of(said.bytes_per_s, seen.bytes_per_s, 1.0);
-    let latency = seen.latency_ns.map(|ns| of(said.latency_ns.unwrap_or(ns), ns, LATENCY));
-    let late = |rate| of(said.late_bytes_per_s.unwrap_or(said.bytes_per_s), rate, LATE);
-    [Some(rate), latency, seen.late_bytes_per_s.map(late)].into_iter().flatten()
+    let (measured, simulated) = (history.trials[index].summary, *simulated);
+    let residual = move |simulated: f64, measured: f64, weight: f64| {
+        weight * (simulated.max(1e-9) / measured).ln() / error
+    };
+    let rate = residual(simulated.bytes_per_s, measured.bytes_per_s, 1.0);
+    let latency = measured
+        .latency_ns
+        .map(|ns| residual(simulated.latency_ns.unwrap_or(ns), ns, LATENCY_WEIGHT));
+    let late = measured.late_bytes_per_s.map(|rate| {
+        let simulated = simulated.late_bytes_per_s.unwrap_or(simulated.bytes_per_s);
+        residual(simulated, rate, LATE_WEIGHT)
+    });
+    [Some(rate), latency, late].into_iter().flatten()
 }
 
-/// The fitting of one structure.
+/// Runs the evaluations of a search on all CPUs.
+struct AllCores;
+
+impl Parallel for AllCores {
+    fn map<I: Sync, O: Send>(&self, inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+        on_all_cores(inputs, work)
+    }
+}
+
+/// Random starts around `start` (ln), from a seed.
+fn perturbed(start: &[f64], seed: u64) -> Vec<Vec<f64>> {
+    let mut stream = Stream::new(seed);
+    let mut share = || stream.next_u64() as f64 / u64::MAX as f64 - 0.5;
+    (0..8).map(|_| start.iter().map(|at| at + 1.4 * share()).collect()).collect()
+}
+
+/// Fits structures to a history.
 struct Fitting<'a> {
     history: &'a History,
     base: &'a Description,
@@ -142,87 +171,100 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// The residuals at the logarithms of parameters; `None` where that cannot be simulated, or as
-    /// soon as the sum of their squares exceeds `most`.
-    fn residuals(&self, structure: &Structure, at: &[f64], most: f64) -> Option<Vec<f64>> {
+    /// Residuals at the logarithms of parameters; `None` if they make no valid system, or once the
+    /// sum of the squares exceeds `limit`.
+    fn residuals(&self, structure: &Structure, at: &[f64], limit: f64) -> Option<Vec<f64>> {
         let system = structure.system(self.base, at).ok()?;
         let mut sum = 0.0;
-        let simulated = replay_while(&system, self.history, |index, seen| {
+        let simulated = replay_while(&system, self.history, |index, summary| {
             let number = self.history.trials[index].point;
             let point = &self.history.points[number];
             if !point.held_out {
-                let error = error_of(self.history, number, point);
-                let all = residuals_of(self.history, index, seen, error);
-                sum += all.map(fit::huber).map(|r| r * r).sum::<f64>();
+                let error = standard_error(self.history, number, point);
+                let all = residuals_of(self.history, index, summary, error);
+                sum += all.map(nonlinear::huber).map(|r| r * r).sum::<f64>();
             }
-            sum <= most
+            sum <= limit
         });
         Some(residuals(self.history, &simulated.ok()??))
     }
 
-    /// Does something with the problem of a structure.
-    fn with<T>(&self, structure: &Structure, what: impl FnOnce(&Problem<'_>) -> T) -> T {
-        let evaluate = |at: &[f64], most: f64| self.residuals(structure, at, most);
+    /// Calls `search` with the least-squares problem of a structure.
+    fn with<T>(
+        &self,
+        structure: &Structure,
+        search: impl FnOnce(&Problem<'_, AllCores>) -> T,
+    ) -> T {
+        let evaluate = |at: &[f64], limit: f64| self.residuals(structure, at, limit);
         let centre = structure.start();
         let pairs = structure.parameters.iter().zip(&centre);
         let grain = pairs.map(|(parameter, at)| parameter.grain(*at)).collect();
-        what(&Problem { residuals: &evaluate, centre, grain })
+        search(&Problem { residuals: &evaluate, centre, grain, parallel: &AllCores })
     }
 
-    /// The structure fitted to the end.
+    /// Fits a structure until the search converges.
     fn fit(&self, structure: &Structure) -> Option<Fit> {
-        let place =
-            self.with(structure, |problem| problem.search(problem.centre.clone(), self.seed));
-        Some(self.judged(structure, place?))
+        let solution = self.with(structure, |problem| {
+            problem.search(problem.centre.clone(), &perturbed(&problem.centre, self.seed))
+        });
+        Some(self.scored(structure, solution?))
     }
 
-    /// The structure at its start, if it is among the `most` best so far that were looked at.
-    fn glance(&self, structure: &Structure, seen: &Mutex<Vec<f64>>, most: usize) -> Option<Fit> {
-        let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let limit = lock().get(most - 1).map_or(f64::INFINITY, |worst| worst * AS_PROMISING);
-        let place = self.with(structure, |problem| {
+    /// Evaluates a structure at its starting values. `objectives` holds those evaluated so far,
+    /// best first; `None` if this one is clearly worse than the best `count` of them.
+    fn at_start(
+        &self,
+        structure: &Structure,
+        objectives: &Mutex<Vec<f64>>,
+        count: usize,
+    ) -> Option<Fit> {
+        let lock = || objectives.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = lock().get(count - 1).map_or(f64::INFINITY, |worst| worst * GIVE_UP_FACTOR);
+        let start = self.with(structure, |problem| {
             problem.rank_below(std::slice::from_ref(&problem.centre), limit).into_iter().next()
         })?;
-        let mut seen = lock();
-        seen.push(place.objective());
-        seen.sort_by(f64::total_cmp);
-        Some(self.judged(structure, place))
+        let mut objectives = lock();
+        objectives.push(start.objective());
+        objectives.sort_by(f64::total_cmp);
+        Some(self.scored(structure, start))
     }
 
-    /// A fit some steps further downhill.
-    fn further(&self, fit: &Fit, steps: usize) -> Fit {
-        let place = self.with(&fit.structure, |problem| {
-            problem.descend(fit.place.clone(), steps, Differences::Forward)
+    /// Continues the descent of a fit.
+    fn descend(&self, fit: &Fit, steps: usize) -> Fit {
+        let solution = self.with(&fit.structure, |problem| {
+            problem.descend(fit.solution.clone(), steps, Differences::Forward)
         });
-        self.judged(&fit.structure, place)
+        self.scored(&fit.structure, solution)
     }
 
-    /// The best of several structures: the most promising ones go some steps downhill, and
-    /// the best of them goes on.
-    fn best(&self, structures: &[Structure], most: usize) -> Option<Fit> {
+    /// The best of several structures. All are evaluated at their start, the best `count` descend
+    /// [`FIRST_STEPS`], and the best of these continues.
+    fn best(&self, structures: &[Structure], count: usize) -> Option<Fit> {
         let better = |a: &Fit, b: &Fit| a.criterion.total_cmp(&b.criterion);
-        let seen = Mutex::new(Vec::new());
-        let glances = on_all_cores(structures, |structure| self.glance(structure, &seen, most));
-        let mut glances: Vec<Fit> = glances.into_iter().flatten().collect();
-        glances.sort_by(better);
-        glances.truncate(most);
-        let first = glances.iter().map(|fit| self.further(fit, FIRST_STEPS)).min_by(better)?;
-        Some(self.further(&first, TRY_OUT - FIRST_STEPS))
+        let objectives = Mutex::new(Vec::new());
+        let starts = on_all_cores(structures, |one| self.at_start(one, &objectives, count));
+        let mut starts: Vec<Fit> = starts.into_iter().flatten().collect();
+        starts.sort_by(better);
+        starts.truncate(count);
+        let first = starts.iter().map(|fit| self.descend(fit, FIRST_STEPS)).min_by(better)?;
+        Some(self.descend(&first, BEST_STEPS - FIRST_STEPS))
     }
 
-    fn judged(&self, structure: &Structure, place: Place) -> Fit {
-        let mut fit = Fit { structure: structure.clone(), place, criterion: 0.0 };
+    /// Adds the information criterion.
+    fn scored(&self, structure: &Structure, solution: Candidate) -> Fit {
+        let mut fit = Fit { structure: structure.clone(), solution, criterion: 0.0 };
         let (points, parameters) = (fit.points(), structure.parameters.len() as f64);
-        // Below a hundredth of the standard error nothing is learned.
+        // The 0.01 keeps the logarithm of a nearly perfect fit finite.
         fit.criterion = points * (fit.mean_square() + 0.01).ln() + parameters * points.ln();
         fit
     }
 }
 
-/// The structure that explains the fitted points best, with its parameters.
+/// Selects the structure that explains the fitted points best, and fits its parameters. `tell` is
+/// called with the name of each step.
 ///
 /// # Errors
-/// When none can be simulated.
+/// If no structure can be simulated.
 pub fn choose(
     history: &History,
     base: &Description,
@@ -230,99 +272,107 @@ pub fn choose(
     tell: &mut dyn FnMut(&str),
 ) -> Outcome<Fit> {
     let fitting = Fitting { history, base, seed };
-    let replays = history.requests() < REPLAYED;
+    let is_short = history.requests() < MAX_REPLAYED;
     let mut best: Option<Fit> = None;
-    for take in [Take::Mean, Take::Fresh] {
-        let ladder = Ladder::of(history, take);
-        let remembers = ladder.remembers && replays;
-        let explained = best.as_ref().is_some_and(|fit| fit.mean_square() < EXPLAINED);
-        if take == Take::Fresh && (!remembers || explained) {
+    for source in [Source::Mean, Source::Fresh] {
+        let guess = InitialGuess::of(history, source);
+        let is_stateful = guess.is_stateful && is_short;
+        let is_good = best.as_ref().is_some_and(|fit| fit.mean_square() < GOOD_MEAN_SQUARE);
+        if source == Source::Fresh && (!is_stateful || is_good) {
             break;
         }
         tell("structures");
-        let Some(plain) = fitting.best(&Structure::all(&ladder), 5) else { continue };
-        let found = if remembers { remember(&fitting, &ladder, plain, tell) } else { plain };
+        let Some(plain) = fitting.best(&Structure::all(&guess), 5) else { continue };
+        let found = if is_stateful { add_parts(&fitting, &guess, plain, tell) } else { plain };
         if best.as_ref().is_none_or(|best| found.criterion < best.criterion) {
             best = Some(found);
         }
     }
     tell("parameters");
-    let fitted = best.and_then(|best| fitting.fit(&moved_to(&best)));
+    let fitted = best.and_then(|best| fitting.fit(&restarted(&best)));
     fitted
         .ok_or_else(|| Failure::failed("no structure of a device fits this run; measure it again"))
 }
 
-/// What is not sought in a run that is too long to be replayed as often as that takes, where
-/// anything speaks of it.
+/// The reason why stateful parts were not searched for, although the measurements suggest one: the
+/// run is too long to be replayed many times. `None` where the search was made or not needed.
 pub fn not_sought(history: &History) -> Option<String> {
     let requests = history.requests();
-    let remembers = Ladder::of(history, Take::Mean).remembers;
-    (remembers && requests >= REPLAYED).then(|| {
+    let is_stateful = InitialGuess::of(history, Source::Mean).is_stateful;
+    (is_stateful && requests >= MAX_REPLAYED).then(|| {
         format!(
-            "no cache, write buffer or credit was sought, though rates fall or differ: the run has \
-             {:.1} million requests, more than {:.0} million; measure less, with --runtime or \
-             --trials",
+            "no cache, write buffer or burst credit was searched for, although rates vary: the run \
+             has {:.1} million requests, the limit is {:.0} million; measure again with a shorter \
+             --runtime or fewer --trials",
             requests / 1e6,
-            REPLAYED / 1e6
+            MAX_REPLAYED / 1e6
         )
     })
 }
 
-/// Adds what remembers, one after the other: the best of what was found on the way, so that two
-/// which explain something only together are found too.
-fn remember(fitting: &Fitting<'_>, ladder: &Ladder, plain: Fit, tell: &mut dyn FnMut(&str)) -> Fit {
+/// Adds stateful parts to the structure, in each round the one that helps most, until all are in,
+/// and returns the best fit found. A part that does not help alone stays in for the next round, so
+/// that two parts that explain the data only together are found.
+fn add_parts(
+    fitting: &Fitting<'_>,
+    guess: &InitialGuess,
+    plain: Fit,
+    tell: &mut dyn FnMut(&str),
+) -> Fit {
     let mut best = plain.clone();
     let mut here = plain;
-    let mut left: Vec<Memory> = Memory::ALL.into();
-    // The plain device was fitted to what a memory did, so it starts again from the guesses too.
-    let mut bases = Structure::all(ladder);
+    let mut left: Vec<StatefulPart> = StatefulPart::ALL.into();
+    // The plain fit is distorted by the effects of a missing part, so unfitted structures are tried
+    // as well.
+    let mut bases = Structure::all(guess);
     while !left.is_empty() {
-        bases.push(moved_to(&here));
-        let mut candidates: Vec<(Memory, Fit)> = Vec::new();
-        for memory in &left {
-            tell(&format!("{memory:?}").to_lowercase());
+        bases.push(restarted(&here));
+        let mut candidates: Vec<(StatefulPart, Fit)> = Vec::new();
+        for part in &left {
+            tell(&format!("{part:?}").to_lowercase());
             let structures: Vec<Structure> =
-                bases.iter().flat_map(|base| base.with(*memory, ladder)).collect();
-            candidates.extend(fitting.best(&structures, 3).map(|fit| (*memory, fit)));
+                bases.iter().flat_map(|base| base.with(*part, guess)).collect();
+            candidates.extend(fitting.best(&structures, 3).map(|fit| (*part, fit)));
         }
         let next = candidates.into_iter().min_by(|a, b| a.1.criterion.total_cmp(&b.1.criterion));
-        let Some((memory, fit)) = next else { break };
-        if fit.criterion < best.criterion - WORTH {
+        let Some((part, fit)) = next else { break };
+        if fit.criterion < best.criterion - MIN_IMPROVEMENT {
             best = fit.clone();
         }
         here = fit;
         bases.clear();
-        left.retain(|other| *other != memory);
+        left.retain(|other| *other != part);
     }
     best
 }
 
-/// The structure that starts where a fit ended.
-fn moved_to(fit: &Fit) -> Structure {
+/// The structure of a fit, with the fitted values as starting values.
+fn restarted(fit: &Fit) -> Structure {
     let mut structure = fit.structure.clone();
-    for (parameter, at) in structure.parameters.iter_mut().zip(&fit.place.at) {
+    for (parameter, at) in structure.parameters.iter_mut().zip(&fit.solution.at) {
         parameter.start = parameter.value(*at);
     }
     structure
 }
 
-/// The interval of every parameter of a fit.
+/// The 95% interval of every parameter of a fit, in the order of the parameters.
 pub fn profiles(history: &History, base: &Description, fit: &Fit) -> Vec<Profile> {
     let fitting = Fitting { history, base, seed: 1 };
-    let moved = moved_to(fit);
-    fitting.with(&moved, |problem| {
-        let place = problem.rank(&[moved.start()]).into_iter().next();
-        problem.profiles(&place.unwrap_or_else(|| fit.place.clone()))
+    let restarted = restarted(fit);
+    fitting.with(&restarted, |problem| {
+        // The priors are now centred on the solution, so it is evaluated again.
+        let solution = problem.rank(&[restarted.start()]).into_iter().next();
+        problem.profiles(&solution.unwrap_or_else(|| fit.solution.clone()))
     })
 }
 
-/// What every point comes to on a system.
+/// Simulates every point; the results are in the order of [`History::points`].
 ///
 /// # Errors
-/// When it cannot be simulated.
+/// A workload that does not fit the system.
 pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
     let simulated = replay(system, history)?;
-    let naive = Naive::of(history);
+    let naive = NaiveBound::of(history);
     Ok(history
         .points
         .iter()
@@ -340,21 +390,21 @@ pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
         .collect())
 }
 
-/// What anybody would say without a model: outstanding requests over the time of a single one, at
-/// most the best rate that was seen. Read off the fitted points only.
-struct Naive {
-    /// Reads, writes, mixes.
+/// The prediction without a model, from the fitted points: outstanding requests over the time of a
+/// single request, at most the highest measured rate.
+struct NaiveBound {
+    /// Of reads, writes and mixes.
     directions: [Option<Direction>; 3],
 }
 
-impl Naive {
-    fn of(history: &History) -> Naive {
-        let ladder = Ladder::of(history, Take::Mean);
-        let any = ladder.read.or(ladder.write);
-        Naive { directions: [ladder.read.or(any), ladder.write.or(any), any] }
+impl NaiveBound {
+    fn of(history: &History) -> NaiveBound {
+        let guess = InitialGuess::of(history, Source::Mean);
+        let any = guess.read.or(guess.write);
+        NaiveBound { directions: [guess.read.or(any), guess.write.or(any), any] }
     }
 
-    fn bytes_per_s(&self, point: &Observed) -> f64 {
+    fn bytes_per_s(&self, point: &MeasuredPoint) -> f64 {
         let index = match point.reads() {
             Some(true) => 0,
             Some(false) => 1,
@@ -370,18 +420,18 @@ impl Naive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::tests::measured;
+    use crate::history::tests::example;
 
     #[test]
-    fn a_run_too_long_to_seek_a_memory_in_says_so() {
-        let mut history = measured();
+    fn a_run_too_long_for_the_search_of_stateful_parts_says_so() {
+        let mut history = example();
         assert_eq!(not_sought(&history), None);
         for trial in &mut history.trials {
-            trial.seen.late_bytes_per_s = Some(trial.seen.bytes_per_s / 2.0);
+            trial.summary.late_bytes_per_s = Some(trial.summary.bytes_per_s / 2.0);
         }
         assert_eq!(not_sought(&history), None);
         history.trials[0].bytes = 3e6 * f64::from(history.trials[0].workload.request_bytes);
-        let said = not_sought(&history).unwrap();
-        assert!(said.contains("3.0 million requests") && said.contains("--runtime"), "{said}");
+        let text = not_sought(&history).unwrap();
+        assert!(text.contains("3.0 million requests") && text.contains("--runtime"), "{text}");
     }
 }

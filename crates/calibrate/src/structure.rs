@@ -1,15 +1,15 @@
-//! What a device may consist of, as parameters of a system file with their starting values.
+//! Candidate models of a device, each a list of parameters of a system file with starting values.
 //!
-//! Several structures can explain the same throughput: a limit of requests, a number of units, a
-//! serial path. Each is a list of parameters; which one it is the data decide (`score::choose`).
+//! Several structures can explain the same throughput: a request-rate limit, a number of parallel
+//! units, a serial path. `score::choose` fits them and selects one by the data.
 
 use lab::failure::Outcome;
 use simulator::{Description, System};
 
 use crate::history::History;
-use crate::ladder::{Direction, Ladder};
+use crate::initial::{Direction, InitialGuess};
 
-/// Units of work side by side that are more than any run keeps busy.
+/// A number of parallel units that no run keeps busy, i.e. no limit.
 const MANY_UNITS: f64 = 64.0;
 
 /// A parameter to be fitted.
@@ -19,39 +19,40 @@ pub struct Parameter {
     pub key: String,
     /// Where the search starts, in the unit of the system file.
     pub start: f64,
-    /// Whether it counts things.
-    pub counts: bool,
+    /// Whether it is a count, so that only whole numbers have an effect.
+    pub is_count: bool,
 }
 
-/// A way to build the device.
+/// A model of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Structure {
-    /// In a few words.
+    /// Short description for users.
     pub name: String,
-    /// What is fitted.
+    /// The parameters to fit.
     pub parameters: Vec<Parameter>,
-    /// What is set beforehand.
-    pub given: Vec<(String, f64)>,
+    /// Parameters with a fixed value: path in the system file and value.
+    pub fixed: Vec<(String, f64)>,
 }
 
-/// Something that remembers, which any device may have besides.
+/// A stateful part that can be added to any structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// Reads of what was touched before.
+pub enum StatefulPart {
+    /// Serves repeated reads faster.
     Cache,
-    /// Writes that are taken before they are stored.
+    /// Accepts writes before they are stored.
     Buffer,
-    /// Bytes saved up.
+    /// Burst credit: a token bucket of bytes.
     Credit,
 }
 
-impl Memory {
-    /// All of them.
-    pub const ALL: [Memory; 3] = [Memory::Cache, Memory::Buffer, Memory::Credit];
+impl StatefulPart {
+    /// All parts.
+    pub const ALL: [StatefulPart; 3] =
+        [StatefulPart::Cache, StatefulPart::Buffer, StatefulPart::Credit];
 }
 
 fn parameter(key: impl Into<String>, start: f64) -> Parameter {
-    Parameter { key: key.into(), start: start.max(1e-6), counts: false }
+    Parameter { key: key.into(), start: start.max(1e-6), is_count: false }
 }
 
 fn microseconds(ns: f64) -> f64 {
@@ -63,17 +64,17 @@ fn megabytes(bytes_per_s: f64) -> f64 {
 }
 
 impl Structure {
-    /// The structures of a device of flash or a volume, each from a first guess.
-    pub fn all(ladder: &Ladder) -> Vec<Structure> {
-        let mut all = vec![limits(ladder), serial(ladder, 0.05), together(&limits(ladder))];
-        all.extend([0.3, 0.6, 0.9].map(|share| together(&serial(ladder, share))));
-        all.extend(units(ladder));
-        all.extend(pieces(ladder));
+    /// All structures of a flash device or a volume, with starting values.
+    pub fn all(guess: &InitialGuess) -> Vec<Structure> {
+        let mut all = vec![limits(guess), serial(guess, 0.05), coalesced(&limits(guess))];
+        all.extend([0.3, 0.6, 0.9].map(|share| coalesced(&serial(guess, share))));
+        all.extend(units(guess));
+        all.extend(pieces(guess));
         all
     }
 
-    /// The same device with something that remembers, from several guesses.
-    pub fn with(&self, memory: Memory, ladder: &Ladder) -> Vec<Structure> {
+    /// The same device with a stateful part, from several starting values.
+    pub fn with(&self, part: StatefulPart, guess: &InitialGuess) -> Vec<Structure> {
         let extended = |name: &str, keys: [&str; 2], starts: [f64; 2]| {
             let mut structure = self.clone();
             structure.name = format!("{}, {name}", self.name);
@@ -85,28 +86,35 @@ impl Structure {
             structure
         };
         let mib = 1_048_576.0;
-        match memory {
-            Memory::Cache => {
-                let hit = microseconds(ladder.quick_read_ns);
-                let sizes = ladder.regions.iter().flat_map(|region| {
+        match part {
+            StatefulPart::Cache => {
+                let hit = microseconds(guess.cache_hit_ns);
+                let sizes = guess.regions.iter().flat_map(|region| {
                     [0.1, 0.25, 0.5, 0.9, 1.5].map(|share| region * share / mib)
                 });
                 sizes.map(|size| extended("cache", ["cache", "cache_hit"], [size, hit])).collect()
             }
-            Memory::Buffer => guesses(ladder.saved_bytes[1] / mib, ladder.late_bytes_per_s[1])
-                .map(|starts| extended("write buffer", ["buffer", "drain"], starts))
-                .collect(),
-            Memory::Credit => guesses(ladder.saved_bytes[0] / mib, ladder.late_bytes_per_s[0])
-                .map(|starts| extended("credit", ["credit", "sustained"], starts))
-                .collect(),
+            StatefulPart::Buffer => {
+                sizes_and_rates(guess.credit_bytes[1] / mib, guess.late_bytes_per_s[1])
+                    .map(|starts| extended("write buffer", ["buffer", "drain"], starts))
+                    .collect()
+            }
+            StatefulPart::Credit => {
+                sizes_and_rates(guess.credit_bytes[0] / mib, guess.late_bytes_per_s[0])
+                    .map(|starts| extended("credit", ["credit", "sustained"], starts))
+                    .collect()
+            }
         }
     }
 
-    /// The system at the logarithms of the parameters.
+    /// The system with the parameters' logarithms `at`.
+    ///
+    /// # Errors
+    /// Values that make no valid system.
     pub fn system(&self, base: &Description, at: &[f64]) -> Outcome<System> {
         let mut description = base.clone();
-        for (key, value) in &self.given {
-            description.put(key, *value, "given")?;
+        for (key, value) in &self.fixed {
+            description.put(key, *value, "fixed")?;
         }
         for (parameter, at) in self.parameters.iter().zip(at) {
             description.put(&parameter.key, parameter.value(*at), "fitted")?;
@@ -121,51 +129,52 @@ impl Structure {
 }
 
 impl Parameter {
-    /// Its value at a logarithm.
+    /// The value whose logarithm is `at`, in the unit of the system file; counts are rounded.
     pub fn value(&self, at: f64) -> f64 {
-        if self.counts { at.exp().round().max(1.0) } else { at.exp() }
+        if self.is_count { at.exp().round().max(1.0) } else { at.exp() }
     }
 
-    /// The least change that has an effect (ln).
+    /// Smallest change that has an effect (ln); 0 if any change has one.
     pub fn grain(&self, at: f64) -> f64 {
-        if self.counts { (1.0 + 1.0 / at.exp().max(1.0)).ln() } else { 0.0 }
+        if self.is_count { (1.0 + 1.0 / at.exp().max(1.0)).ln() } else { 0.0 }
     }
 }
 
-/// Sizes and rates to start from.
-fn guesses(size: f64, bytes_per_s: f64) -> impl Iterator<Item = [f64; 2]> {
+/// Starting values of a size (MiB) and a rate (MB/s).
+fn sizes_and_rates(size: f64, bytes_per_s: f64) -> impl Iterator<Item = [f64; 2]> {
     let rate = if bytes_per_s < f64::MAX { bytes_per_s } else { 1e8 };
     [0.4, 0.9, 1.0, 1.2, 2.5].into_iter().map(move |share| [size * share, megabytes(rate)])
 }
 
-/// A rate of the channel in each direction: what a single request shows, or the best of all.
-fn channel(ladder: &Ladder, parameters: &mut Vec<Parameter>) {
-    for (op, direction) in ladder.directions() {
+/// Adds the rate of the channel in each direction: that of single requests or the highest of all
+/// points, whichever is more.
+fn channel(guess: &InitialGuess, parameters: &mut Vec<Parameter>) {
+    for (op, direction) in guess.directions() {
         let rate = direction.single_bytes_per_s.max(direction.most_bytes_per_s);
         parameters.push(parameter(format!("drive.{op}_rate"), megabytes(rate)));
     }
 }
 
-/// A fixed time, a limit of rate, a limit of requests.
-fn limits(ladder: &Ladder) -> Structure {
+/// A fixed time per request, a rate limit and a request-rate limit.
+fn limits(guess: &InitialGuess) -> Structure {
     let mut parameters = Vec::new();
     let mut most: f64 = 0.0;
-    for (op, direction) in ladder.directions() {
+    for (op, direction) in guess.directions() {
         let fixed = microseconds(direction.fixed_ns);
         parameters.push(parameter(format!("drive.fixed_{op}"), fixed));
         most = most.max(direction.most_requests_per_s);
     }
-    channel(ladder, &mut parameters);
+    channel(guess, &mut parameters);
     parameters.push(parameter("drive.requests_per_s", most));
-    Structure { name: "latency and limits".to_owned(), parameters, given: Vec::new() }
+    Structure { name: "latency and limits".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// One path on which requests come one after the other, with a time for each and one for each
-/// byte, beside a latency that they share, at first this share of a single request's time.
-fn serial(ladder: &Ladder, share: f64) -> Structure {
+/// A path that carries one request at a time, with a time per request and per byte, in series with
+/// a latency that overlaps. The latency starts at `share` of the time of a single request.
+fn serial(guess: &InitialGuess, share: f64) -> Structure {
     let mut parameters = Vec::new();
     let mut each_ns = f64::MAX;
-    for (op, direction) in ladder.directions() {
+    for (op, direction) in guess.directions() {
         each_ns = each_ns.min(1e9 / direction.most_requests_per_s);
         let latency = microseconds(direction.fixed_ns * share);
         parameters.push(parameter(format!("drive.fixed_{op}"), latency));
@@ -173,58 +182,62 @@ fn serial(ladder: &Ladder, share: f64) -> Structure {
         parameters.push(parameter(format!("links.0.{op}"), megabytes(rate)));
     }
     parameters.push(parameter("links.0.fixed", microseconds(each_ns)));
-    Structure { name: "serial path".to_owned(), parameters, given: Vec::new() }
+    Structure { name: "serial path".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// The same device, but the host is told of requests together, as paravirtual disks do.
-fn together(structure: &Structure) -> Structure {
-    let name = format!("{}, told together", structure.name);
-    let given = vec![("drive.coalesce".to_owned(), 1e6)];
-    Structure { name, given, ..structure.clone() }
+/// The same device with coalesced completions, as of paravirtual disks.
+fn coalesced(structure: &Structure) -> Structure {
+    let name = format!("{}, coalesced completions", structure.name);
+    let fixed = vec![("drive.coalesce".to_owned(), 1e6)];
+    Structure { name, fixed, ..structure.clone() }
 }
 
-/// Units that work side by side on whole requests, then a channel; as many as the best rate of
-/// requests times their duration.
-fn units(ladder: &Ladder) -> Vec<Structure> {
+/// Parallel units that serve whole requests, behind a shared channel. Their number starts at the
+/// highest request rate times the fixed time of a request (Little's law).
+fn units(guess: &InitialGuess) -> Vec<Structure> {
     let busy = |(_, d): &(&str, Direction)| d.most_requests_per_s * d.fixed_ns / 1e9;
-    let count = ladder.directions().iter().map(busy).fold(1.0, f64::max);
+    let count = guess.directions().iter().map(busy).fold(1.0, f64::max);
     let with = |count: f64| {
         let mut parameters = Vec::new();
-        for (op, direction) in ladder.directions() {
+        for (op, direction) in guess.directions() {
             let unit = microseconds(direction.fixed_ns);
             parameters.push(parameter(format!("drive.unit_{op}"), unit));
         }
-        channel(ladder, &mut parameters);
+        channel(guess, &mut parameters);
         let start = count.round().max(1.0);
         let key = "drive.units".to_owned();
-        parameters.push(Parameter { key, start, counts: true });
-        Structure { name: "units and channel".to_owned(), parameters, given: Vec::new() }
+        parameters.push(Parameter { key, start, is_count: true });
+        Structure { name: "units and channel".to_owned(), parameters, fixed: Vec::new() }
     };
     [0.7, 1.0, 1.5, 3.0].map(|share| with(count * share)).into()
 }
 
-/// Units that serve large requests in pieces, behind a fixed time.
-fn pieces(ladder: &Ladder) -> Vec<Structure> {
-    let most = |(_, d): (_, Direction)| d.most_bytes_per_s;
-    let rate = ladder.directions().into_iter().map(most).fold(1.0, f64::max);
+/// A fixed time, then parallel units that each serve a piece of a request.
+fn pieces(guess: &InitialGuess) -> Vec<Structure> {
+    let highest = |(_, d): (_, Direction)| d.most_bytes_per_s;
+    let rate = guess.directions().into_iter().map(highest).fold(1.0, f64::max);
     let with = |(count, piece): (f64, f64)| {
         let mut parameters = Vec::new();
-        for (op, direction) in ladder.directions() {
+        for (op, direction) in guess.directions() {
             let fixed = microseconds(direction.fixed_ns);
             parameters.push(parameter(format!("drive.fixed_{op}"), fixed));
             let unit = microseconds(count * piece * 1e9 / rate.min(direction.most_bytes_per_s));
             parameters.push(parameter(format!("drive.unit_{op}"), unit));
         }
         let key = "drive.units".to_owned();
-        parameters.push(Parameter { key, start: count, counts: true });
-        let given = vec![("drive.unit_size".to_owned(), piece / (1 << 30) as f64)];
+        parameters.push(Parameter { key, start: count, is_count: true });
+        let fixed = vec![("drive.unit_size".to_owned(), piece / (1 << 30) as f64)];
         let name = format!("units of {} KiB", piece / 1024.0);
-        Structure { name, parameters, given }
+        Structure { name, parameters, fixed }
     };
     [(4.0, 4096.0), (8.0, 16384.0), (4.0, 65536.0), (2.0, 262_144.0)].map(with).into()
 }
 
-/// The base of a device of flash or a volume, as large as what was worked on.
+/// The system file of a flash device or volume before calibration, as large as the region used, on
+/// a host with `cpus` CPUs.
+///
+/// # Errors
+/// Only if the built-in file is invalid.
 pub fn volume(history: &History, cpus: u32) -> Outcome<Description> {
     let mut base = Description::read(include_str!("volume.toml"), "volume")?;
     let extent = history.extent_bytes();
@@ -240,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_volume_before_calibration_is_a_whole_system() {
+    fn the_built_in_volume_is_a_valid_system() {
         let base = Description::read(include_str!("volume.toml"), "volume").unwrap();
         base.system().unwrap();
     }

@@ -1,12 +1,12 @@
-//! A simulated system in real time: its virtual time follows the clock, so that a real file may
-//! take the time that the system would take.
+//! A simulated system in real time: its virtual time follows the clock, so that requests to a real
+//! file take as long as they would on the system.
 //!
-//! A program that waits for a request waits for the path too: system calls, FUSE, waking up. Of
-//! that the program is to see nothing, since the simulated time holds the cost of the simulated
-//! host already. So each request is taken to have arrived as much earlier as the path costs; the
-//! path is measured on the spot ([`PathCost::measure`]). That a request arrives in the past is no
-//! contradiction as long as nothing has happened there: while no request is under way the system's
-//! time stays a little behind the clock, and else a request arrives after the last event.
+//! A program also waits for the path to the file: system calls, FUSE, wake-ups. The simulated time
+//! already contains the cost of the simulated host, so the cost of the real path must not be added.
+//! It is measured beforehand ([`PathCost::measure`]) and subtracted from each request's arrival
+//! time. A request may therefore arrive in the past of the clock. To allow that, virtual time stays
+//! a little behind the clock while no request is in flight; otherwise the request arrives after the
+//! last event.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,46 +21,48 @@ use ioengine::{Clock, Monotonic, Op};
 use lab::simulated;
 use simulator::{Driver, System};
 
-/// While nothing is under way the system's time stays so far behind the clock (ns): longer than
-/// any path.
-const BEHIND_NS: u64 = 2_000_000;
-/// How often a system looks after itself while nothing is under way (ns).
-const LOOK_NS: u64 = 100_000_000;
-/// The device on which the path is measured takes so long (ns): long enough for CPUs to fall
-/// asleep, as they do while a disk turns.
+/// How far virtual time stays behind the clock while no request is in flight (ns): longer than any
+/// path takes.
+const LAG_NS: u64 = 2_000_000;
+/// Interval at which background activity is simulated while no request is in flight (ns).
+const IDLE_INTERVAL_NS: u64 = 100_000_000;
+/// Latency of the reference device on which the path is measured (ns): long enough for CPUs to
+/// enter a sleep state, as they do during a disk access, since waking up is part of the path.
 const PROBE_NS: u64 = 300_000;
-/// Requests of which the median is taken, and those before them that are not counted.
+/// Measured requests, of which the median counts.
 const PROBES: usize = 100;
-const PROBES_UNCOUNTED: usize = 10;
-/// Sizes of these requests (bytes).
+/// Requests before them, not counted.
+const WARM_UP_PROBES: usize = 10;
+/// Sizes of the probe requests (bytes).
 const PROBE_BYTES: [u32; 2] = [4096, 262_144];
 
-/// What the path to a served file costs each request, by size: fixed + each byte.
+/// Overhead of the path to a served file, subtracted from each request's arrival time: a fixed time
+/// plus a time per byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathCost {
-    /// Of reads and writes (ns).
+    /// Fixed time of reads and of writes (ns).
     pub fixed_ns: [f64; 2],
-    /// Of reads and writes (ns).
+    /// Time per byte of reads and of writes (ns).
     pub each_byte_ns: [f64; 2],
 }
 
 impl PathCost {
-    /// The same for every request.
+    /// The same overhead for every request (ns).
     pub fn of(ns: u64) -> PathCost {
         PathCost { fixed_ns: [ns as f64; 2], each_byte_ns: [0.0; 2] }
     }
 
-    /// Of one request (ns).
+    /// Overhead of a request of `length` bytes (ns); limited to half of the lag.
     pub fn ns_for(&self, op: Op, length: u32) -> u64 {
         let direction = op as usize;
         let ns = self.fixed_ns[direction] + self.each_byte_ns[direction] * f64::from(length);
-        (ns.max(0.0) as u64).min(BEHIND_NS / 2)
+        (ns.max(0.0) as u64).min(LAG_NS / 2)
     }
 
-    /// Measures it with a reference device as a file, served in the folder for less than a second.
+    /// Measures the overhead with a reference device, mounted in `folder` for less than a second.
     ///
     /// # Errors
-    /// Where nothing can be mounted.
+    /// If nothing can be mounted there, or a request fails.
     pub fn measure(folder: &Path) -> io::Result<PathCost> {
         let spec = Spec {
             name: "path".to_owned(),
@@ -89,45 +91,46 @@ fn probe_all(path: &Path) -> io::Result<PathCost> {
     Ok(cost)
 }
 
-/// The median time of requests beyond what the device takes (ns).
+/// Median latency of requests beyond that of the device (ns).
 fn probe(file: &File, op: Op, length: u32) -> io::Result<f64> {
     let (clock, mut buffer) = (Monotonic::new(), vec![0; length as usize]);
     let mut times_ns = Vec::new();
-    for _ in 0..PROBES_UNCOUNTED + PROBES {
-        let begun_ns = clock.now_ns();
+    for _ in 0..WARM_UP_PROBES + PROBES {
+        let start_ns = clock.now_ns();
         match op {
             Op::Read => file.read_exact_at(&mut buffer, 0)?,
             Op::Write => file.write_all_at(&buffer, 0)?,
         }
-        times_ns.push((clock.now_ns() - begun_ns).saturating_sub(PROBE_NS) as f64);
+        times_ns.push((clock.now_ns() - start_ns).saturating_sub(PROBE_NS) as f64);
     }
-    Ok(median(&times_ns[PROBES_UNCOUNTED..]).unwrap_or(0.0))
+    Ok(median(&times_ns[WARM_UP_PROBES..]).unwrap_or(0.0))
 }
 
-/// A system whose time follows the clock.
+/// A simulated system whose virtual time follows the clock.
 pub struct TimeMachine {
     driver: Driver,
-    /// Virtual time for each real one.
+    /// Simulated seconds per real second.
     speed: f64,
     path: PathCost,
-    /// The moment of the clock at which virtual time is 0 (ns).
+    /// Clock time at which virtual time is 0 (ns).
     start_ns: u64,
-    looked_ns: u64,
+    /// Clock time of the last call of `advance` (ns).
+    advanced_ns: u64,
 }
 
 impl TimeMachine {
-    /// A system at rest.
+    /// An idle system. `speed` is in simulated seconds per real second.
     pub fn new(system: &System, seed: u64, speed: f64, path: PathCost) -> TimeMachine {
         let driver = Driver::new(system, simulated::caching_of(system), seed);
         let start_ns = Monotonic::new().now_ns();
-        TimeMachine { driver, speed, path, start_ns, looked_ns: start_ns }
+        TimeMachine { driver, speed, path, start_ns, advanced_ns: start_ns }
     }
 
     fn virtual_ns(&self, now_ns: u64) -> u64 {
         (now_ns.saturating_sub(self.start_ns) as f64 * self.speed) as u64
     }
 
-    /// The first moment of the clock at which a virtual one has come.
+    /// The earliest clock time at which virtual time has reached `virtual_ns`.
     fn real_ns(&self, virtual_ns: u64) -> u64 {
         self.start_ns + (virtual_ns as f64 / self.speed).ceil() as u64 + 1
     }
@@ -140,15 +143,15 @@ impl Timing for TimeMachine {
     }
 
     fn advance(&mut self, now_ns: u64, done: &mut Vec<u32>) {
-        self.looked_ns = now_ns;
-        let behind_ns = if self.driver.in_flight() == 0 { BEHIND_NS } else { 0 };
-        self.driver.advance(self.virtual_ns(now_ns.saturating_sub(behind_ns)), done);
+        self.advanced_ns = now_ns;
+        let lag_ns = if self.driver.in_flight() == 0 { LAG_NS } else { 0 };
+        self.driver.advance(self.virtual_ns(now_ns.saturating_sub(lag_ns)), done);
     }
 
     fn next_ns(&self) -> Option<u64> {
         let next_ns = self.real_ns(self.driver.next_ns()?);
         match self.driver.in_flight() {
-            0 => Some((next_ns + BEHIND_NS).max(self.looked_ns + LOOK_NS)),
+            0 => Some((next_ns + LAG_NS).max(self.advanced_ns + IDLE_INTERVAL_NS)),
             _ => Some(next_ns),
         }
     }
@@ -163,8 +166,8 @@ mod tests {
         TimeMachine::new(&system, 1, speed, path)
     }
 
-    /// How long each of some reads of 2 KiB takes for a program behind a path that costs so much,
-    /// a third on the way in and two on the way back (ns).
+    /// Latencies (ns) of 200 reads of 2 KiB as seen by a program behind a path of `path_ns`, a
+    /// third of it before the device and two thirds after it.
     fn reads(machine: &mut TimeMachine, path_ns: u64) -> Vec<u64> {
         let (mut now_ns, mut done, mut times_ns) = (machine.start_ns, Vec::new(), Vec::new());
         for tag in 0..200 {
@@ -183,49 +186,49 @@ mod tests {
         times_ns
     }
 
-    fn middle_ns(times_ns: &[u64]) -> f64 {
+    fn median_ns(times_ns: &[u64]) -> f64 {
         let times: Vec<f64> = times_ns[100..].iter().map(|ns| *ns as f64).collect();
         median(&times).unwrap()
     }
 
     #[test]
     fn a_program_behind_a_path_sees_the_simulated_time() {
-        let without = middle_ns(&reads(&mut machine(1.0, PathCost::default()), 0));
+        let without = median_ns(&reads(&mut machine(1.0, PathCost::default()), 0));
         assert!((300e3..400e3).contains(&without), "{without}");
-        let credited = middle_ns(&reads(&mut machine(1.0, PathCost::of(60_000)), 60_000));
+        let credited = median_ns(&reads(&mut machine(1.0, PathCost::of(60_000)), 60_000));
         assert!((credited / without - 1.0).abs() < 0.001, "{credited} {without}");
-        let charged = middle_ns(&reads(&mut machine(1.0, PathCost::default()), 60_000));
+        let charged = median_ns(&reads(&mut machine(1.0, PathCost::default()), 60_000));
         assert!(charged > without + 30e3, "{charged} {without}");
     }
 
     #[test]
-    fn a_tenth_of_the_time_passes_at_ten_times_the_speed() {
-        let slow = middle_ns(&reads(&mut machine(1.0, PathCost::default()), 0));
-        let fast = middle_ns(&reads(&mut machine(10.0, PathCost::default()), 0));
+    fn ten_times_the_speed_takes_a_tenth_of_the_time() {
+        let slow = median_ns(&reads(&mut machine(1.0, PathCost::default()), 0));
+        let fast = median_ns(&reads(&mut machine(10.0, PathCost::default()), 0));
         assert!((slow / fast - 10.0).abs() < 0.01, "{slow} {fast}");
     }
 
     #[test]
-    fn a_system_at_rest_is_looked_at_seldom_and_catches_up() {
+    fn an_idle_system_is_simulated_at_long_intervals() {
         let mut machine = machine(1.0, PathCost::of(40_000));
         let times_ns = reads(&mut machine, 40_000);
         let now_ns = machine.start_ns + times_ns.iter().sum::<u64>();
         let mut done = Vec::new();
-        // The disk reads ahead, and then there is nothing left to happen.
-        let mut looks = 0;
+        // The disk finishes its read-ahead; then no event is left.
+        let mut calls = 0;
         while let Some(next_ns) = machine.next_ns() {
-            assert!(next_ns >= now_ns + LOOK_NS, "busy at rest");
+            assert!(next_ns >= now_ns + IDLE_INTERVAL_NS, "busy while idle");
             machine.advance(next_ns, &mut done);
-            looks += 1;
+            calls += 1;
         }
-        assert!(done.is_empty() && looks <= 3, "{looks}");
+        assert!(done.is_empty() && calls <= 3, "{calls}");
     }
 
     #[test]
-    fn a_path_costs_more_for_larger_requests_and_never_too_much() {
+    fn the_overhead_grows_with_the_request_size_up_to_a_limit() {
         let path = PathCost { fixed_ns: [100.0, 200.0], each_byte_ns: [0.5, 0.0] };
         assert_eq!(path.ns_for(Op::Read, 1000), 600);
         assert_eq!(path.ns_for(Op::Write, 1000), 200);
-        assert_eq!(PathCost::of(u64::MAX).ns_for(Op::Read, 1), BEHIND_NS / 2);
+        assert_eq!(PathCost::of(u64::MAX).ns_for(Op::Read, 1), LAG_NS / 2);
     }
 }

@@ -1,5 +1,5 @@
-//! How far to trust what a calibrated system says of a load: by the errors that it made on the
-//! points near that load.
+//! How far to trust the prediction of a calibrated system for a load: its errors on the calibration
+//! points of similar request size and depth.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,59 +8,60 @@ use workload::{Pattern, Workload};
 
 use crate::score::Errors;
 
-/// Points are near whose size and depth lie within this factor of those of the load.
-const NEAR: f64 = 4.0;
-/// Shares of reads that differ by no more are the same mix (percent).
-const SAME_MIX: u8 = 20;
-/// An error of this size makes no difference to a decision.
-const SMALL: f64 = 0.1;
+/// A point is near the load if its request size and depth are within this factor.
+const NEAR_FACTOR: f64 = 4.0;
+/// Mixes are comparable if their shares of reads differ by at most this (percent).
+const MIX_TOLERANCE: u8 = 20;
+/// Largest error of a good prediction.
+const GOOD_ERROR: f64 = 0.1;
 
-/// What the trust in an answer rests on.
+/// Which points the error estimate comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Points near the load that were held out of the fit.
+    /// Held-out points near the load.
     HeldOut,
-    /// Points near the load, all of which were fitted.
+    /// Fitted points near the load; none near it was held out.
     Fitted,
-    /// Nothing: the load lies outside of what was calibrated.
+    /// None: the load is outside the calibrated range.
     Outside,
 }
 
-/// How far to trust the throughput of a calibrated system under a load.
+/// How far to trust the predicted throughput of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct TrustDocument {
-    /// What the trust rests on.
+    /// Which points the error estimate comes from.
     pub basis: Basis,
-    /// Whether the system was changed since: the errors were found without the change.
+    /// Whether the system was changed after its calibration; the errors are those before the
+    /// change.
     pub is_changed: bool,
-    /// In what the load lies outside of what was calibrated; empty where it does not.
+    /// How the load differs from the calibrated range; empty if it is inside.
     pub outside: Vec<String>,
     /// Number of points near the load.
     pub points: usize,
-    /// Mean of their absolute errors, as a share; null where there is none.
+    /// Mean of their absolute errors, as a share; null if outside.
     pub mean_error: Option<f64>,
-    /// The worst of their absolute errors, as a share; null where there is none.
+    /// Largest of their absolute errors, as a share; null if outside.
     pub worst_error: Option<f64>,
-    /// Least throughput, if it is off by as large a factor as the worst of these points (bytes per
-    /// second).
+    /// The throughput divided by the largest factor by which one of these points is wrong (bytes
+    /// per second).
     pub low_bytes_per_s: Option<f64>,
-    /// Most throughput, if it is off by as large a factor (bytes per second).
+    /// The throughput times that factor (bytes per second).
     pub high_bytes_per_s: Option<f64>,
 }
 
 impl TrustDocument {
-    /// Whether the answer can be relied on within 10%.
+    /// Whether all held-out points near the load are predicted within 10%, by an unchanged system.
     pub fn is_good(&self) -> bool {
         let is_known = self.basis == Basis::HeldOut && !self.is_changed;
-        is_known && self.worst_error.is_some_and(|error| error <= SMALL)
+        is_known && self.worst_error.is_some_and(|error| error <= GOOD_ERROR)
     }
 
-    /// In a sentence.
+    /// One sentence for users.
     pub fn text(&self) -> String {
         if self.basis == Basis::Outside {
             return format!(
-                "no error is known: {}, outside of what was calibrated",
+                "error unknown: {}, outside the calibrated range",
                 self.outside.join("; ")
             );
         }
@@ -70,18 +71,16 @@ impl TrustDocument {
             Basis::HeldOut => units::counted(self.points as u64, "held-out point"),
             _ => format!("{}, none held out", units::counted(self.points as u64, "fitted point")),
         };
-        let change = match self.is_changed {
-            true => ", all measured without the change of the system",
-            false => "",
-        };
+        let change =
+            if self.is_changed { ", measured before the change of the system" } else { "" };
         format!(
-            "error {mean} on average, {worst} at the worst, of the nearest points ({what}){change}"
+            "error {mean} on average, {worst} at most, on points near the load ({what}){change}"
         )
     }
 }
 
-/// The trust in `bytes_per_s` of a load, by the points of a calibration; `None` without any.
-/// `is_changed` says whether the system was changed after it was calibrated.
+/// Estimates the error of the predicted throughput `bytes_per_s` of a load from the calibration
+/// points; `None` if there are none. `is_changed` tells that the system was changed since.
 pub fn trust(
     points: &[CalibrationPoint],
     load: &Workload,
@@ -94,7 +93,7 @@ pub fn trust(
     let (size, outstanding) = (u64::from(load.request_bytes), load.depth * load.threads);
     let like: Vec<&CalibrationPoint> = points.iter().filter(|point| is_like(point, load)).collect();
     let outside = outside(&like, load);
-    let within = |a: f64, b: f64| (a / b).max(b / a) <= NEAR;
+    let within = |a: f64, b: f64| (a / b).max(b / a) <= NEAR_FACTOR;
     let is_near = |point: &&&CalibrationPoint| {
         within(point.request_bytes as f64, size as f64)
             && within(f64::from(point.outstanding), f64::from(outstanding))
@@ -104,20 +103,22 @@ pub fn trust(
     near.retain(|point| point.held_out == held_out);
     let mut outside = outside;
     if near.is_empty() && outside.is_empty() {
-        let (size, factor) = (units::size(size), NEAR);
+        let (size, factor) = (units::size(size), NEAR_FACTOR);
         outside.push(format!(
             "no point was measured within a factor of {factor} of {size} and {outstanding} \
              outstanding requests"
         ));
     }
-    let basis = match (outside.is_empty(), held_out) {
-        (false, _) => Basis::Outside,
-        (true, true) => Basis::HeldOut,
-        (true, false) => Basis::Fitted,
+    let basis = if !outside.is_empty() {
+        Basis::Outside
+    } else if held_out {
+        Basis::HeldOut
+    } else {
+        Basis::Fitted
     };
     let pairs = near.iter().map(|p| (p.simulated_bytes_per_s, p.measured_bytes_per_s));
     let errors = Errors::of(pairs);
-    let known = basis != Basis::Outside;
+    let is_known = basis != Basis::Outside;
     let ratio = |p: &&CalibrationPoint| p.measured_bytes_per_s / p.simulated_bytes_per_s;
     let factor = near.iter().map(ratio).map(|r| r.max(1.0 / r)).fold(1.0, f64::max);
     Some(TrustDocument {
@@ -125,14 +126,14 @@ pub fn trust(
         is_changed,
         outside,
         points: near.len(),
-        mean_error: known.then_some(errors.mean),
-        worst_error: known.then_some(errors.worst),
-        low_bytes_per_s: known.then_some(bytes_per_s / factor),
-        high_bytes_per_s: known.then_some(bytes_per_s * factor),
+        mean_error: is_known.then_some(errors.mean),
+        worst_error: is_known.then_some(errors.worst),
+        low_bytes_per_s: is_known.then_some(bytes_per_s / factor),
+        high_bytes_per_s: is_known.then_some(bytes_per_s * factor),
     })
 }
 
-/// Whether a point visits blocks in the same order and moves data in the same direction.
+/// Whether a point has the same access pattern and direction as the load.
 fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     let pattern = match load.pattern {
         Pattern::Sequential => "sequential",
@@ -141,14 +142,15 @@ fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     };
     let is_mix = |percent: u8| (1..100).contains(&percent);
     let mix = is_mix(point.read_percent) && is_mix(load.read_percent);
-    let same_direction = match mix {
-        true => point.read_percent.abs_diff(load.read_percent) <= SAME_MIX,
-        false => point.read_percent == load.read_percent,
+    let same_direction = if mix {
+        point.read_percent.abs_diff(load.read_percent) <= MIX_TOLERANCE
+    } else {
+        point.read_percent == load.read_percent
     };
     point.pattern == pattern && same_direction
 }
 
-/// In what a load lies outside of the points of its kind.
+/// How a load differs from the range of request sizes and depths of the points like it.
 fn outside(like: &[&CalibrationPoint], load: &Workload) -> Vec<String> {
     let range = |of: fn(&CalibrationPoint) -> u64| {
         let values = || like.iter().map(|point| of(point));
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_near_the_load_is_told_and_one_far_away_is_not() {
+    fn only_errors_of_points_near_the_load_count() {
         let near = trust(&grid(), &load(4096, 16), 1e8, false).unwrap();
         assert_eq!((near.basis, near.points), (Basis::HeldOut, 2));
         assert!((near.worst_error.unwrap() - 1.8).abs() < 1e-9 && !near.is_good());
@@ -218,14 +220,14 @@ mod tests {
         assert_eq!((far.basis, far.points), (Basis::HeldOut, 1));
         assert!(far.is_good(), "{far:?}");
         let changed = trust(&grid(), &load(65_536, 2), 1e8, true).unwrap();
-        assert!(!changed.is_good() && changed.text().contains("without the change"), "{changed:?}");
+        assert!(!changed.is_good() && changed.text().contains("before the change"), "{changed:?}");
         let fitted = trust(&grid(), &load(65_536, 16), 1e8, false).unwrap();
         assert_eq!(fitted.basis, Basis::Fitted);
         assert!(fitted.text().contains("none held out"), "{}", fitted.text());
     }
 
     #[test]
-    fn a_load_outside_of_what_was_calibrated_is_trusted_in_nothing() {
+    fn a_load_outside_the_calibrated_range_has_no_known_error() {
         let deep = trust(&grid(), &load(4096, 32), 1e8, false).unwrap();
         assert_eq!((deep.basis, deep.worst_error), (Basis::Outside, None));
         let text = deep.text();
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_between_the_points_is_outside_of_them() {
+    fn a_load_in_a_gap_between_points_is_outside() {
         let sparse = points(&[(4096, 1, true, 1.0), (1 << 20, 1, false, 1.0)]);
         let between = trust(&sparse, &load(65_536, 1), 1e8, false).unwrap();
         assert_eq!(between.basis, Basis::Outside);
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_was_not_calibrated_is_not_judged() {
+    fn a_system_that_was_not_calibrated_has_no_error_estimate() {
         assert_eq!(trust(&[], &load(4096, 1), 1e8, false), None);
     }
 }

@@ -1,10 +1,10 @@
-//! What a change would do: a load on a simulated system before and after it, by bounds and by
-//! simulation, which parameters matter, and how far to trust the answer.
+//! Predicts the effect of a change of system or load: simulated results and closed-form bounds
+//! before and after, sensitivities to the parameters, and an estimate of the error.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ioengine::{Caching, EngineKind};
-use lab::failure::Outcome;
+use lab::failure::{Failure, Outcome};
 use lab::simulated::{self, BoundDocument, Simulated, on_all_cores};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,70 +13,70 @@ use workload::{Pattern, Workload, plan};
 
 use crate::trust::{TrustDocument, trust};
 
-/// How far each parameter is moved for its sensitivity, to either side.
+/// Relative change of each parameter, to either side, for its sensitivity.
 const STEP: f64 = 0.05;
-/// Slopes to either side that differ by more are those of a step.
-const STEP_FROM: f64 = 0.3;
-/// A parameter whose sensitivity is above this matters for whether to trust the answer.
-const MATTERS: f64 = 0.1;
-/// The request of a KAPS: thousand accesses of 8 KiB per second.
+/// If the slopes to either side differ by more than this, the throughput has a step there.
+const STEP_DIFFERENCE: f64 = 0.3;
+/// A parameter matters if its absolute sensitivity is above this.
+const MIN_SENSITIVITY: f64 = 0.1;
+/// Request size of the unit KAPS: a thousand random accesses of 8 KiB per second.
 const ACCESS_BYTES: u32 = 8192;
 
-/// A load on a system.
+/// Results of a load on a system, before or after the change.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SideDocument {
     /// The load.
     pub workload: String,
-    /// Simulated.
+    /// Simulated throughput.
     pub bytes_per_s: f64,
-    /// Simulated.
+    /// Simulated request rate.
     pub requests_per_s: f64,
-    /// Simulated: the median.
+    /// Simulated median latency.
     pub latency_p50_ns: u64,
-    /// Simulated: 99%.
+    /// Simulated 99th percentile of the latency.
     pub latency_p99_ns: u64,
-    /// Simulated: CPU charged to the program, for each request.
+    /// Simulated CPU time of the process per request.
     pub cpu_ns_per_request: f64,
-    /// What limits: a resource, or "latency" where none does and more outstanding requests may
-    /// help.
+    /// The limiting resource, or "latency" if none is busy and more outstanding requests may help.
     pub bottleneck: String,
-    /// How busy it is, or the busiest resource where none limits, 0 to 1.
+    /// Utilisation of that resource, or of the busiest one if none limits, 0 to 1.
     pub utilisation: f64,
-    /// The tightest closed-form bound; null for loads of two directions and for those that ask for
-    /// bytes more than once, for which none holds.
+    /// The tightest closed-form bound; null for mixed loads and for loads that access bytes more
+    /// than once, for which no bound holds.
     pub bound: Option<BoundDocument>,
-    /// What it costs, where prices are known.
+    /// Price per performance; null if no price was given.
     pub price: Option<PriceDocument>,
-    /// How far to trust the throughput, by the points that the system was calibrated with; null
-    /// where it was not calibrated.
+    /// Estimated error of the throughput, from the calibration points; null if the system was not
+    /// calibrated.
     pub trust: Option<TrustDocument>,
 }
 
-/// What performance costs.
+/// Price per performance.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PriceDocument {
-    /// As given.
+    /// The price given with --price or --price-to.
     pub price: f64,
-    /// For each MB/s (10^6 bytes) of this load.
+    /// Price per MB/s (10^6 bytes) of this load.
     pub per_mb_per_s: f64,
-    /// For each thousand random accesses of 8 KiB per second at the depth of this load.
+    /// Price per thousand random 8 KiB reads per second at the depth of this load.
     pub per_kaps: f64,
 }
 
-/// How the throughput answers to a parameter.
+/// Sensitivity of the throughput to a parameter.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SensitivityDocument {
     /// Its path in the system file.
     pub key: String,
-    /// d ln(throughput) / d ln(parameter): 1 is in proportion, -1 in inverse proportion, 0 none.
+    /// d ln(throughput) / d ln(parameter): 1 means proportional, -1 inversely proportional, 0 no
+    /// effect.
     pub sensitivity: f64,
-    /// Where its value comes from.
+    /// Origin of its value.
     pub source: String,
-    /// Whether it matters and is only assumed, or was not identified by a calibration.
+    /// Whether it matters although its value is assumed or was not identified by the calibration.
     pub doubtful: bool,
 }
 
-/// A question: a system and a load, before and after.
+/// A change to evaluate: system and load, before and after.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The system before.
@@ -87,27 +87,27 @@ pub struct Question {
     pub load: Workload,
     /// The load after.
     pub load_after: Workload,
-    /// Prices before and after.
+    /// Prices before and after, if given.
     pub prices: [Option<f64>; 2],
-    /// Whether values of the system file were changed, before and after.
+    /// Whether values differ from the system file, before and after.
     pub are_changed: [bool; 2],
 }
 
-/// The answer.
+/// The predicted effect of a change.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Before.
+    /// Results before the change.
     pub before: SideDocument,
-    /// After.
+    /// Results after the change.
     pub after: SideDocument,
-    /// Every parameter, by how much it matters before the change ...
+    /// Sensitivities before the change, strongest first.
     pub sensitivities: Vec<SensitivityDocument>,
-    /// ... and after it.
+    /// Sensitivities after the change, strongest first.
     pub sensitivities_after: Vec<SensitivityDocument>,
 }
 
 impl Answer {
-    /// What either side of the answer stands on that nobody has measured, each once.
+    /// The doubtful parameters of either side, without duplicates.
     pub fn doubts(&self) -> Vec<&SensitivityDocument> {
         let mut doubts: Vec<&SensitivityDocument> = Vec::new();
         for found in self.sensitivities.iter().chain(&self.sensitivities_after) {
@@ -119,39 +119,40 @@ impl Answer {
     }
 }
 
-/// Refuses a question that could not be answered, without simulating anything.
+/// Checks that the change can be simulated, without simulating it.
 ///
 /// # Errors
-/// When a system cannot be, or a load does not fit it.
+/// An invalid system, or a load that does not fit it.
 pub fn check(question: &Question) -> Outcome<()> {
-    for (description, load, price, _) in sides(question) {
-        let system = description.system()?;
-        fits(&system, load, simulated::caching_of(&system))?;
-        if price.is_some() {
-            fits(&system, &accesses(load), Caching::Direct)?;
+    for side in sides(question) {
+        let system = side.description.system()?;
+        check_load(&system, side.load, simulated::caching_of(&system))?;
+        if side.price.is_some() {
+            check_load(&system, &kaps_load(side.load), Caching::Direct)?;
         }
     }
     Ok(())
 }
 
-fn fits(system: &System, load: &Workload, caching: Caching) -> Outcome<()> {
+fn check_load(system: &System, load: &Workload, caching: Caching) -> Outcome<()> {
     let load = Workload { engine_kind: EngineKind::IoUring, ..load.clone() };
     plan::resolve(&load, &SimWorld::new(system, load.seed).files(caching)[0])?;
     Ok(())
 }
 
-/// Answers a question, telling what share of the work is done.
+/// Predicts the effect of a change. `tell` is called with the share of the work that is done.
 ///
 /// # Errors
-/// When a system cannot be, or a load does not fit it.
+/// An invalid system, or a load that does not fit it.
 pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answer> {
-    let [load, load_after] = on_all_cores(&sides(question), |side| lasting(side.0, side.1))
-        .try_into()
-        .map_err(|_| lab::failure::Failure::interrupted())?;
+    let [load, load_after] =
+        on_all_cores(&sides(question), |side| timed_load(side.description, side.load))
+            .try_into()
+            .map_err(|_| Failure::interrupted())?;
     let question = Question { load: load?, load_after: load_after?, ..question.clone() };
     let sides = sides(&question);
-    let moves = sides.iter().zip(0_usize..).flat_map(|((description, ..), number)| {
-        description.keys().into_iter().map(move |key| (number, key))
+    let moves = sides.iter().zip(0_usize..).flat_map(|(side, number)| {
+        side.description.keys().into_iter().map(move |key| (number, key))
     });
     let moves: Vec<(usize, String)> = moves.collect();
     let (done, all) = (AtomicUsize::new(0), moves.len() + sides.len());
@@ -159,18 +160,18 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         tell(done as f64 / all as f64);
     };
-    let found = on_all_cores(&sides, |one| {
-        let found = side(one);
+    let results = on_all_cores(&sides, |side| {
+        let result = simulate_side(side);
         count();
-        found
+        result
     });
-    let mut found = found.into_iter();
-    let mut next = || found.next().unwrap_or_else(|| Err(lab::failure::Failure::interrupted()));
+    let mut results = results.into_iter();
+    let mut next = || results.next().unwrap_or_else(|| Err(Failure::interrupted()));
     let (before, after) = (next()?, next()?);
     let moved = on_all_cores(&moves, |(number, key)| {
-        let (description, load, ..) = sides[*number];
-        let found =
-            responds(description, load, key, [before.bytes_per_s, after.bytes_per_s][*number]);
+        let Side { description, load, .. } = sides[*number];
+        let bytes_per_s = [before.bytes_per_s, after.bytes_per_s][*number];
+        let found = sensitivity(description, load, key, bytes_per_s);
         count();
         Some((*number, found?))
     });
@@ -179,60 +180,72 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     Ok(Answer { before, after, sensitivities: of(0), sensitivities_after: of(1) })
 }
 
-type Side<'a> = (&'a Description, &'a Workload, Option<f64>, bool);
+/// One side of the change: before or after.
+struct Side<'a> {
+    description: &'a Description,
+    load: &'a Workload,
+    price: Option<f64>,
+    is_changed: bool,
+}
 
 fn sides(question: &Question) -> [Side<'_>; 2] {
     let [price, price_after] = question.prices;
-    let [changed, changed_after] = question.are_changed;
+    let [is_changed, is_changed_after] = question.are_changed;
     [
-        (&question.before, &question.load, price, changed),
-        (&question.after, &question.load_after, price_after, changed_after),
+        Side { description: &question.before, load: &question.load, price, is_changed },
+        Side {
+            description: &question.after,
+            load: &question.load_after,
+            price: price_after,
+            is_changed: is_changed_after,
+        },
     ]
 }
 
-/// Files that each get all of a load.
+/// Number of files of a system; each is accessed with the whole load.
 pub fn files(system: &System) -> u64 {
     SimWorld::new(system, 0).files(simulated::caching_of(system)).len() as u64
 }
 
-/// A load that keeps every file busy to its end: of several that get as many requests each, the
-/// slowest decides when all are done, so all go on for as long as it takes. What is flushed at the
-/// end goes on for longer than it is asked for, and stays as it is.
-fn lasting(description: &Description, load: &Workload) -> Outcome<Workload> {
+/// Replaces the byte limit by a time limit if there are several files: the time that the slowest of
+/// them needs. Otherwise the fast files would be idle at the end and lower the rate. Loads with a
+/// flush at the end are not changed, because the flush takes longer than the time limit.
+fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
     let system = description.system()?;
-    let (served, caching) = served(&system, load);
-    if files(&system) < 2 || served.flush_at_end {
+    let (flushed, caching) = with_flush(&system, load);
+    if files(&system) < 2 || flushed.flush_at_end {
         return Ok(load.clone());
     }
-    let sample = simulated::simulate(&system, &served, caching)?.sample;
+    let sample = simulated::simulate(&system, &flushed, caching)?.sample;
     let limit_ns = Some(sample.end_ns.saturating_sub(sample.start_ns));
     Ok(Workload { limit_bytes: None, limit_ns, ..load.clone() })
 }
 
-/// A load as a system serves it: through its cache or past it, and buffered writes are over when
-/// they are flushed, as with `run`.
-fn served(system: &System, load: &Workload) -> (Workload, Caching) {
+/// The load with a flush at the end of buffered writes, as with `halfpower run`, and the caching
+/// mode of the system.
+fn with_flush(system: &System, load: &Workload) -> (Workload, Caching) {
     let caching = simulated::caching_of(system);
     let flush_at_end = !caching.is_direct() && load.writes();
     (Workload { flush_at_end, ..load.clone() }, caching)
 }
 
-fn side(&(description, load, price, is_changed): &Side<'_>) -> Outcome<SideDocument> {
-    let system = description.system()?;
-    let (load, caching) = served(&system, load);
+fn simulate_side(side: &Side<'_>) -> Outcome<SideDocument> {
+    let system = side.description.system()?;
+    let (load, caching) = with_flush(&system, side.load);
     let load = &load;
     let simulated = simulated::simulate(&system, load, caching)?;
-    let moved = simulated.sample.bytes();
-    let bounds = simulated::bounds_of(&system, load, caching, moved);
+    let bytes = simulated.sample.bytes();
+    let bounds = simulated::bounds_of(&system, load, caching, bytes);
     simulated::check_bounds(&system, &bounds, simulated.bytes_per_s())?;
     let bound = bounds.first().map(BoundDocument::from);
     let binding = simulated.account.binding();
     let latency = simulated.sample.latency();
     let quantile = |q| latency.quantile(q).unwrap_or(0);
-    let price = price.map(|price| priced(price, &system, load, &simulated)).transpose()?;
+    let price =
+        side.price.map(|price| price_document(price, &system, load, &simulated)).transpose()?;
     let bytes_per_s = simulated.bytes_per_s();
     Ok(SideDocument {
-        trust: trust(&description.calibration(), load, bytes_per_s, is_changed),
+        trust: trust(&side.description.calibration(), load, bytes_per_s, side.is_changed),
         workload: describe(load),
         bytes_per_s,
         requests_per_s: simulated.requests_per_s(),
@@ -246,7 +259,7 @@ fn side(&(description, load, price, is_changed): &Side<'_>) -> Outcome<SideDocum
     })
 }
 
-/// A load in a few words.
+/// Short description of a load: access pattern, request size, depth and threads.
 pub fn describe(load: &Workload) -> String {
     let size = units::size(u64::from(load.request_bytes));
     let threads = match load.threads {
@@ -256,14 +269,14 @@ pub fn describe(load: &Workload) -> String {
     format!("{} {size}, depth {}{threads}", load.rw(), load.depth)
 }
 
-fn priced(
+fn price_document(
     price: f64,
     system: &System,
     load: &Workload,
     simulated: &Simulated,
 ) -> Outcome<PriceDocument> {
-    let accesses = accesses(load);
-    let kaps = simulated::simulate(system, &accesses, Caching::Direct)?.requests_per_s() / 1e3;
+    let kaps =
+        simulated::simulate(system, &kaps_load(load), Caching::Direct)?.requests_per_s() / 1e3;
     Ok(PriceDocument {
         price,
         per_mb_per_s: price / (simulated.bytes_per_s() / 1e6),
@@ -271,8 +284,8 @@ fn priced(
     })
 }
 
-/// The accesses of a KAPS at the depth of a load.
-fn accesses(load: &Workload) -> Workload {
+/// Random 8 KiB reads at the depth of a load, to measure KAPS.
+fn kaps_load(load: &Workload) -> Workload {
     let requests = load.limit_bytes.map(|bytes| bytes / u64::from(load.request_bytes));
     Workload {
         pattern: Pattern::Random,
@@ -285,34 +298,34 @@ fn accesses(load: &Workload) -> Workload {
     }
 }
 
-/// How the throughput answers to a parameter; None where it cannot be moved.
-fn responds(
+/// Sensitivity of the throughput to a parameter; `None` if the parameter cannot be changed.
+fn sensitivity(
     description: &Description,
     load: &Workload,
     key: &str,
     bytes_per_s: f64,
 ) -> Option<SensitivityDocument> {
     let [weaker, stronger] = slopes(description, load, key, bytes_per_s)?;
-    let is_step = (stronger - weaker).abs() > STEP_FROM && stronger * weaker >= 0.0;
+    let is_step = (stronger - weaker).abs() > STEP_DIFFERENCE && stronger * weaker >= 0.0;
+    // A step to one side only is not a slope; the other side shows it.
     let sensitivity = if is_step { weaker } else { (weaker + stronger) / 2.0 };
     let source = description.source_of(key).unwrap_or_default();
-    let unknown = source.starts_with("assumed") || source.contains("unidentified");
-    let doubtful = sensitivity.abs() > MATTERS && unknown;
+    let is_unknown = source.starts_with("assumed") || source.contains("unidentified");
+    let doubtful = sensitivity.abs() > MIN_SENSITIVITY && is_unknown;
     Some(SensitivityDocument { key: key.to_owned(), sensitivity, source, doubtful })
 }
 
-/// The strongest first; those that do nothing are left out.
+/// Sorts by absolute sensitivity, strongest first, and drops parameters without effect.
 fn strongest<'a>(all: impl Iterator<Item = &'a SensitivityDocument>) -> Vec<SensitivityDocument> {
     let mut all: Vec<_> = all.filter(|s| s.sensitivity.abs() > 1e-4).cloned().collect();
     all.sort_by(|a, b| b.sensitivity.abs().total_cmp(&a.sensitivity.abs()));
     all
 }
 
-/// Slopes of the throughput for 5% less and for 5% more of a parameter, the weaker one first; what
-/// counts things moves by one at least.
+/// Slopes of the throughput for a parameter 5% lower and 5% higher, the weaker one first. Counts
+/// change by at least one.
 ///
-/// They differ at a step, such as a request that is just not cut in two: it answers in one
-/// direction only.
+/// The slopes differ at a step, for example at the request size from which requests are split.
 fn slopes(
     description: &Description,
     load: &Workload,
@@ -320,13 +333,15 @@ fn slopes(
     bytes_per_s: f64,
 ) -> Option<[f64; 2]> {
     let (value, unit) = description.value_of(key)?;
-    let counts = ["units", "CPUs", "heads", "requests", "hosts", "disks", "buses", "cylinders"];
-    let step = if counts.contains(&unit.as_str()) { (value * STEP).max(1.0) } else { value * STEP };
+    let count_units =
+        ["units", "CPUs", "heads", "requests", "hosts", "disks", "buses", "cylinders"];
+    let step =
+        if count_units.contains(&unit.as_str()) { (value * STEP).max(1.0) } else { value * STEP };
     let slope = |moved_to: f64| {
         let mut moved = description.clone();
         moved.put(key, moved_to, "moved").ok()?;
         let system = moved.system().ok()?;
-        let (load, caching) = served(&system, load);
+        let (load, caching) = with_flush(&system, load);
         let rate = simulated::simulate(&system, &load, caching).ok()?.bytes_per_s();
         Some((rate / bytes_per_s).ln() / (moved_to / value).ln()).filter(|slope| slope.is_finite())
     };
@@ -350,7 +365,7 @@ mod tests {
         }
     }
 
-    fn ask(change: &[(&str, &str)]) -> Answer {
+    fn predict(change: &[(&str, &str)]) -> Answer {
         let before = Description::named("nt4-ultrawide").unwrap();
         let mut after = before.clone();
         change.iter().for_each(|(key, value)| after.set(key, value).unwrap());
@@ -363,8 +378,13 @@ mod tests {
         .unwrap()
     }
 
-    /// A load of 5000 requests within 20 MiB of a system, which then changes.
-    fn ask_of(name: &str, given: &[(&str, &str)], load: &Workload, set: (&str, &str)) -> Answer {
+    /// Predicts a change of one setting for 5000 requests within 20 MiB.
+    fn predict_for(
+        name: &str,
+        given: &[(&str, &str)],
+        load: &Workload,
+        set: (&str, &str),
+    ) -> Answer {
         let mut before = Description::named(name).unwrap();
         given.iter().for_each(|(key, value)| before.set(key, value).unwrap());
         let mut after = before.clone();
@@ -397,10 +417,10 @@ mod tests {
     }
 
     #[test]
-    fn buffered_writes_are_over_when_they_are_flushed() {
+    fn buffered_writes_include_the_flush() {
         let buffered = [("caching", "buffered")];
         let answer =
-            ask_of("sata-hdd-7200", &buffered, &random_writes(4096), ("caching", "direct"));
+            predict_for("sata-hdd-7200", &buffered, &random_writes(4096), ("caching", "direct"));
         let mb_per_s = answer.before.bytes_per_s / 1e6;
         assert!((0.3..10.0).contains(&mb_per_s), "{mb_per_s}");
         let mut strongest = answer.sensitivities.iter().take(2);
@@ -409,8 +429,8 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_only_after_the_change_is_doubted_too() {
-        let answer = ask_of("nt4-fastwide", &[], &random_writes(8192), ("write_cache", "on"));
+    fn parameters_that_matter_only_after_the_change_are_doubted_too() {
+        let answer = predict_for("nt4-fastwide", &[], &random_writes(8192), ("write_cache", "on"));
         let doubted = |all: &[SensitivityDocument]| all.iter().filter(|s| s.doubtful).count();
         assert!(doubted(&answer.sensitivities) == 0, "{:?}", answer.sensitivities);
         let after = doubted(&answer.sensitivities_after);
@@ -418,16 +438,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_does_not_hold_is_not_told() {
+    fn a_bound_that_does_not_hold_is_left_out() {
         let load = Workload { request_bytes: 65536, region_bytes: 1 << 20, ..Workload::default() };
         let buffered = [("caching", "buffered")];
-        let answer = ask_of("nt4-ultrawide", &buffered, &load, ("caching", "direct"));
+        let answer = predict_for("nt4-ultrawide", &buffered, &load, ("caching", "direct"));
         assert!(answer.before.bytes_per_s > 20e6, "{:?}", answer.before);
         assert!(answer.before.bound.is_none() && answer.after.bound.is_none(), "{answer:?}");
     }
 
     #[test]
-    fn a_question_that_cannot_be_answered_is_refused_beforehand() {
+    fn a_change_that_cannot_be_simulated_is_refused() {
         let before = Description::named("nt4-ultrawide").unwrap();
         let (load, prices) = (load(4096), [Some(1.0); 2]);
         let question = |load_after| Question {
@@ -440,22 +460,23 @@ mod tests {
         };
         assert!(check(&question(load.clone())).is_ok());
         let small = Workload { region_bytes: 4096, ..load.clone() };
-        assert!(check(&question(small)).is_err(), "no access of 8 KiB fits");
+        assert!(check(&question(small)).is_err(), "no request of 8 KiB fits");
     }
 
     #[test]
     fn a_step_to_one_side_is_no_slope() {
-        // Requests of 64 KiB are the largest that are not cut: a little less cuts each in two.
+        // Requests of 64 KiB are the largest that are not split; a slightly lower limit splits
+        // each.
         let stripe = [("disks", "4"), ("volume", "stripe")];
-        let answer = ask(&stripe);
+        let answer = predict(&stripe);
         let of = |key: &str| answer.sensitivities_after.iter().find(|s| s.key == key);
         assert!(of("host.max_transfer").is_none_or(|s| s.sensitivity.abs() < 0.3), "{answer:?}");
         assert!(of("bus.read").is_some_and(|s| s.sensitivity > 0.5), "{answer:?}");
     }
 
     #[test]
-    fn half_the_rotation_is_half_the_rate_of_the_media_and_twice_the_price() {
-        let answer = ask(&[("drive.rotation", "3600")]);
+    fn half_the_rotation_rate_gives_half_the_throughput_at_a_higher_price_per_rate() {
+        let answer = predict(&[("drive.rotation", "3600")]);
         let ratio = answer.after.bytes_per_s / answer.before.bytes_per_s;
         assert!((0.4..0.6).contains(&ratio), "{ratio}");
         let per = |side: &SideDocument| side.price.as_ref().unwrap().per_mb_per_s;
@@ -466,8 +487,8 @@ mod tests {
     }
 
     #[test]
-    fn sequential_reads_answer_to_the_rotation_in_proportion_and_to_the_bus_hardly() {
-        let answer = ask(&[]);
+    fn sequential_reads_depend_on_the_rotation_and_hardly_on_the_bus() {
+        let answer = predict(&[]);
         let of = |key: &str| {
             let found = answer.sensitivities.iter().find(|s| s.key == key);
             found.map_or(0.0, |s| s.sensitivity)

@@ -35,6 +35,7 @@ mod queue;
 mod delete;
 mod tree;
 mod session;
+pub mod checksum_file;
 pub mod stream;
 mod checksum;
 

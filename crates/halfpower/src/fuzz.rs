@@ -27,9 +27,9 @@ use lab::truth;
 use seqio::tune::Tunings;
 use workload::plan::{self, WorkerPlan};
 
-use crate::checksum_file::{self, Sum};
 use crate::cli::{self, Cli, Verb};
 use crate::plan_file::PlanFile;
+use filecopy::checksum_file::{self, Sum};
 
 /// A fuzz target: any bytes may come, and it panics only where the program is wrong.
 pub type Target = fn(&[u8]);

@@ -5,7 +5,6 @@
 //! that they share is in the modules listed here, in the order in which they may import.
 
 mod inputs;
-mod checksum_file;
 mod cli;
 mod plan_file;
 mod command;

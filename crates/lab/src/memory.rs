@@ -5,6 +5,7 @@
 //! same bytes through the file system is measured beside them (`paths`). Rates count bytes once,
 //! as `memspeed` defines it.
 
+pub mod document;
 mod levels;
 mod paths;
 

@@ -9,5 +9,6 @@ pub mod flags;
 pub mod params;
 pub mod sqlio;
 pub mod trace;
+pub mod trace_file;
 pub mod text;
 pub mod cmdgen;

@@ -1,8 +1,8 @@
 //! Ranked advice: the rules of `advice.toml` whose gain was measured here.
 //!
-//! A rule speaks only when two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. Gains are over what the user's program does today: what was said with --app,
-//! else out of the box. Rules that a study prices are listed with its name.
+//! A rule gives advice only if two measured points differ by more than their intervals and by at
+//! least [`GAIN_MIN`]. The baseline is what the user's program does today (--app), or the
+//! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
 
 use ioengine::Caching;
 use lab::point::State;
@@ -11,53 +11,53 @@ use serde::Deserialize;
 use crate::grid;
 use crate::insight::{Insight, PointSummary, as_good};
 
-/// The least gain worth a change of code.
+/// Least gain that is worth a change of code.
 pub const GAIN_MIN: f64 = 1.1;
-/// What the system charges to a process scatters by so much (share).
+/// Scatter of the CPU time that the kernel accounts to a process (share).
 const CPU_SCATTER: f64 = 0.3;
-/// Gains from this share of the greatest on are about the same: they differ by a factor of 1.5.
+/// Gains of at least this share of the greatest count as equal (a factor of 1.5).
 const SAME_GAIN: f64 = 1.0 / 1.5;
 /// The request size at which caching modes are compared (bytes).
 const LARGE: u64 = grid::LARGE_BYTES as u64;
 /// Request sizes that count as small (bytes).
 const SMALL: u64 = 8 << 10;
 
-/// One row of the table.
+/// A rule: one row of the table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What the program calls it.
+    /// Name of the rule.
     pub id: String,
-    /// Where it comes from.
+    /// Paper and section that state it.
     pub paper: String,
-    /// Today's form.
+    /// The rule in today's terms.
     pub text: String,
-    /// What to change.
+    /// How to follow it.
     pub how: String,
-    /// The study that prices it.
+    /// What measures its gain: `survey`, or the name of a study.
     pub experiment: String,
 }
 
-/// A rule with its gain here.
+/// A rule with its measured gain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The rule.
+    /// Name of the rule.
     pub id: String,
-    /// What to do, with the setting.
+    /// The rule with the setting to use.
     pub text: String,
-    /// The setting alone, with its gain: "reads of 1 MiB (2.6 times)".
+    /// The setting and its gain alone, such as "reads of 1 MiB (2.6 times)".
     pub setting: String,
-    /// The measurements that say so.
+    /// The measurements behind it.
     pub evidence: String,
-    /// Times better, of rate or of CPU.
+    /// Gain as a factor.
     pub gain: f64,
-    /// The gain by which advice is ranked: in rate, the one of trials near in time.
+    /// Gain used for ranking; for throughput, that of trials paired by time.
     pub rank_gain: f64,
-    /// By how much the gain may be wrong (share).
+    /// Half width of the gain's interval (share).
     pub half_width: f64,
-    /// What it is a gain in: "throughput" or "CPU".
+    /// What improves: "throughput" or "CPU".
     pub gain_in: &'static str,
-    /// How to do it.
+    /// How to follow it.
     pub how: String,
 }
 
@@ -72,14 +72,14 @@ pub fn rules() -> Vec<Rule> {
     table.rule
 }
 
-/// Rules that a survey cannot price, with the study that does.
+/// Rules that a survey does not measure, each with the study that does.
 pub fn silent() -> Vec<(Rule, String)> {
-    let waiting = rules().into_iter().filter(|rule| rule.experiment != "survey");
-    waiting.map(|rule| (rule.clone(), rule.experiment)).collect()
+    let unmeasured = rules().into_iter().filter(|rule| rule.experiment != "survey");
+    unmeasured.map(|rule| (rule.clone(), rule.experiment)).collect()
 }
 
-/// The advice of a survey, greatest gain first; never empty. What holds for reads and for writes
-/// is said once.
+/// The advice of a survey, greatest gain first; never empty. A rule that holds for reads and writes
+/// gives one piece of advice.
 pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     type Condition = fn(&Insight<'_>, &str) -> Option<Advice>;
     let conditions: [Condition; 7] = [
@@ -106,8 +106,8 @@ pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     ranked(found)
 }
 
-/// Gains in rate first, then those in CPU, the greatest of each first; gains that are about the
-/// same in the order in which they came, so that measuring again ranks them alike.
+/// Orders gains in throughput before those in CPU, the greatest of each first. Gains that count as
+/// equal keep their order, so that repeated surveys rank them alike.
 fn ranked(found: Vec<Advice>) -> Vec<Advice> {
     let (of_rate, of_cpu) = found.into_iter().partition(|advice| advice.gain_in != "CPU");
     [of_rate, of_cpu].into_iter().flat_map(by_gain).collect()
@@ -116,14 +116,14 @@ fn ranked(found: Vec<Advice>) -> Vec<Advice> {
 fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     let mut found = Vec::new();
     while let Some(most) = left.iter().map(|advice| advice.rank_gain).reduce(f64::max) {
-        // One of them is there: the one with the greatest gain.
+        // At least the one with the greatest gain is found.
         let next = left.iter().position(|advice| advice.rank_gain >= SAME_GAIN * most).unwrap_or(0);
         found.push(left.remove(next));
     }
     found
 }
 
-/// The same rule for reads and for writes as one piece of advice, with the greater gain.
+/// Joins the advice of one rule for reads and for writes; the gain is the greater one.
 fn joined(read: Advice, write: &Advice) -> Advice {
     Advice {
         text: format!("{}; {}", read.text, write.setting),
@@ -136,36 +136,38 @@ fn joined(read: Advice, write: &Advice) -> Advice {
     }
 }
 
-/// A rule by its name.
+/// A rule by name.
 ///
 /// # Panics
-/// If there is none: names are the program's own.
+/// If there is none.
 pub fn rule(id: &str) -> Rule {
     let found = rules().into_iter().find(|rule| rule.id == id);
     found.expect("every rule with a condition is in the table, which is tested")
 }
 
-/// A gain, and by how much it may be wrong (share).
+/// A gain in throughput.
 #[derive(Clone, Copy, Debug)]
 struct Gain {
+    /// Ratio of the medians.
     times: f64,
-    /// Of trials near in time.
+    /// Median ratio of trials paired by time.
     paired_times: f64,
+    /// Half width of the interval of the paired ratio (share).
     half_width: f64,
 }
 
-/// The gain in rate from one point to another, if it is more than noise. A figure of a single trial
-/// or of one that measured the wrong thing prices nothing.
+/// The gain in throughput from one point to another, if it is significant. Invalid points and
+/// single trials do not count; a simulation has no noise, so one trial suffices there.
 fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
-    let is_worth = |seen: &PointSummary<'_>| {
-        seen.summary.verdict.state != State::Invalid
-            && (seen.point.unsoaked().len() > 1 || seen.point.key.is_simulated)
+    let is_usable = |point: &PointSummary<'_>| {
+        point.summary.verdict.state != State::Invalid
+            && (point.point.unsoaked().len() > 1 || point.key().is_simulated)
     };
     let (times, paired) = (to.rate() / from.rate().max(1.0), to.times(from));
     let is_gain = paired.low > 1.0 && times >= GAIN_MIN;
     let half_width = paired.half_width_relative();
     let gain = Gain { times, paired_times: paired.value, half_width };
-    (is_gain && is_worth(from) && is_worth(to)).then_some(gain)
+    (is_gain && is_usable(from) && is_usable(to)).then_some(gain)
 }
 
 fn compared(from: &PointSummary<'_>, to: &PointSummary<'_>) -> String {
@@ -194,17 +196,17 @@ fn by_rate(id: &str, text: &str, from: &PointSummary<'_>, to: &PointSummary<'_>)
     })
 }
 
-/// Of some settings as good as the fastest of them the first in an order.
-fn least<'s, 'a, K: Ord>(
+/// The first, by `order`, of the settings that are as good as the fastest one.
+fn first_as_good<'s, 'a, K: Ord>(
     curve: Vec<&'s PointSummary<'a>>,
     order: impl Fn(&PointSummary<'_>) -> K,
 ) -> Option<&'s PointSummary<'a>> {
-    as_good(curve).into_iter().min_by_key(|seen| order(seen))
+    as_good(curve).into_iter().min_by_key(|point| order(point))
 }
 
-/// What a program does, in words: "64 KiB one at a time".
-fn today(seen: &PointSummary<'_>) -> String {
-    let key = &seen.point.key;
+/// A setting as text, such as "direct 64 KiB one at a time".
+fn setting_text(point: &PointSummary<'_>) -> String {
+    let key = point.key();
     let size = units::size(key.request_bytes());
     match key.depth() {
         1 => format!("{} {size} one at a time", key.caching),
@@ -212,49 +214,48 @@ fn today(seen: &PointSummary<'_>) -> String {
     }
 }
 
-/// Larger requests, all else as it is.
+/// Larger requests at the same depth and caching mode.
 fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
-    let (depth, direct) = (from.point.key.depth(), from.point.key.is_direct());
+    let (depth, direct) = (from.key().depth(), from.key().is_direct());
     let mut curve = insight.curve(operation, direct);
     curve.retain(|s| {
-        s.point.key.depth() == depth
-            && s.point.key.request_bytes() >= from.point.key.request_bytes()
+        s.key().depth() == depth && s.key().request_bytes() >= from.key().request_bytes()
     });
-    let to = least(curve, |s| s.point.key.request_bytes())?;
-    let size = units::size(to.point.key.request_bytes());
-    let text = format!("{operation}s of {size} instead of {}", today(from));
+    let to = first_as_good(curve, |s| s.key().request_bytes())?;
+    let size = units::size(to.key().request_bytes());
+    let text = format!("{operation}s of {size} instead of {}", setting_text(from));
     by_rate("larger-requests", &text, from, to)
 }
 
-/// More requests of the same size outstanding, which takes direct I/O; only where it is the depth
-/// that gains, not the way past the page cache.
+/// More outstanding requests of the same size, which need direct I/O; only if the gain is due to
+/// the depth and not to bypassing the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
-    let bytes = from.point.key.request_bytes();
+    let bytes = from.key().request_bytes();
     let mut curve = insight.curve(operation, true);
-    curve.retain(|s| s.point.key.request_bytes() == bytes);
-    let to = least(curve, |s| s.point.key.depth())?;
-    let (depth, size) = (to.point.key.depth(), units::size(bytes));
-    let text = format!("{depth} direct {operation}s of {size} instead of {}", today(from));
+    curve.retain(|s| s.key().request_bytes() == bytes);
+    let to = first_as_good(curve, |s| s.key().depth())?;
+    let (depth, size) = (to.key().depth(), units::size(bytes));
+    let text = format!("{depth} direct {operation}s of {size} instead of {}", setting_text(from));
     let one = insight.at(operation, Caching::Direct, bytes, 1);
     let by_depth = one.is_none_or(|one| rate_gain(one, to).is_some());
-    let is_deeper = depth > from.point.key.depth() && by_depth;
+    let is_deeper = depth > from.key().depth() && by_depth;
     is_deeper.then(|| by_rate("deeper-requests", &text, from, to)).flatten()
 }
 
 fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let curve = insight.random(operation);
-    let from = *curve.iter().find(|s| s.point.key.depth() == 1)?;
-    let to = least(curve, |s| s.point.key.depth())?;
-    let depth = to.point.key.depth();
+    let from = *curve.iter().find(|s| s.key().depth() == 1)?;
+    let to = first_as_good(curve, |s| s.key().depth())?;
+    let depth = to.key().depth();
     let text = format!("{depth} {operation}s of 8 KiB instead of one");
     by_rate("deeper-random", &text, from, to)
 }
 
-/// Large requests past the page cache instead of the same through it: the change of one thing.
+/// Large direct requests instead of buffered ones of the same size and depth.
 fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
-    insight.today(operation).filter(|from| !from.point.key.is_direct())?;
+    insight.today(operation).filter(|from| !from.key().is_direct())?;
     let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;
     let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
     let text = format!("direct {operation}s of 1 MiB instead of buffered ones");
@@ -262,17 +263,17 @@ fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 }
 
 fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
-    let from = insight.today(operation).filter(|from| !from.point.key.is_direct())?;
+    let from = insight.today(operation).filter(|from| !from.key().is_direct())?;
     let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
-    let of_mib = |seen: &PointSummary<'_>| {
-        let requests = (1_u64 << 20) as f64 / seen.point.key.request_bytes() as f64;
-        Some(seen.summary.cpu_lower_ns? * requests)
+    let of_mib = |point: &PointSummary<'_>| {
+        let requests = (1_u64 << 20) as f64 / point.key().request_bytes() as f64;
+        Some(point.summary.cpu_lower_ns? * requests)
     };
     let (high, low) = (of_mib(from)?, of_mib(to)?);
     let gain = high / low.max(1.0);
     let rule = rule("bypass-cache-cpu");
     let times = units::times(gain, CPU_SCATTER);
-    let setting = format!("{operation}s of 1 MiB instead of {} ({times} less)", today(from));
+    let setting = format!("{operation}s of 1 MiB instead of {} ({times} less)", setting_text(from));
     (gain >= 1.5).then(|| Advice {
         gain,
         rank_gain: gain,
@@ -292,10 +293,10 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     })
 }
 
-/// Small requests through the cache, where a program makes them past it.
+/// Small buffered requests instead of direct ones.
 fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
-    let (bytes, direct) = (from.point.key.request_bytes(), from.point.key.is_direct());
+    let (bytes, direct) = (from.key().request_bytes(), from.key().is_direct());
     let to =
         insight.at(operation, Caching::Buffered, bytes, 1).filter(|_| direct && bytes <= SMALL)?;
     let text = format!("{operation}s of {}", units::size(bytes));
@@ -306,8 +307,8 @@ fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let small = insight
         .seen
         .iter()
-        .find(|s| s.point.key.has_small_pages() && s.point.key.operation() == operation)?;
-    let key = &small.point.key;
+        .find(|s| s.key().has_small_pages() && s.key().operation() == operation)?;
+    let key = small.key();
     let huge = insight.at(operation, key.caching, key.request_bytes(), key.depth())?;
     let (rule, gain) = (rule("huge-page-buffers"), rate_gain(small, huge)?);
     let times = units::times(gain.times, gain.half_width);
@@ -333,7 +334,7 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
     let rule = rule("keep-defaults");
     let evidence = match (insight.out_of_box("read"), insight.fastest("read")) {
         (Some(plain), Some(best)) => compared(plain, best),
-        _ => "too little was measured as it was meant to price a change".to_owned(),
+        _ => "too few valid measurements to estimate the gain of a change".to_owned(),
     };
     Advice {
         id: rule.id,
@@ -352,15 +353,15 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
 mod tests {
     use super::*;
     use crate::app::App;
-    use crate::insight::tests::{evidence, made};
+    use crate::insight::tests::{evidence, point_of};
 
     #[test]
-    fn the_table_is_well_formed_and_every_spoken_rule_is_in_it() {
+    fn the_table_is_well_formed_and_has_every_rule_with_a_condition() {
         let rules = rules();
         let mut ids: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), rules.len(), "an id stands twice");
+        assert_eq!(ids.len(), rules.len(), "duplicate id");
         for id in [
             "larger-requests",
             "deeper-requests",
@@ -377,11 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn a_device_with_a_fixed_cost_is_told_to_use_larger_and_deeper_requests() {
+    fn a_device_with_a_fixed_cost_per_request_gets_advice_to_go_deeper() {
         let evidence = evidence();
         let found = of(&Insight::of(&evidence));
         let by_id = |id: &str| found.iter().find(|a| a.id == id);
-        // From 600 MB/s out of the box; the device gives 1 GB/s.
+        // 600 MB/s out of the box; the device delivers 1 GB/s.
         let deeper = by_id("deeper-requests").unwrap();
         assert!((deeper.gain / (1e9 / 6e8) - 1.0).abs() < 0.02, "{deeper:?}");
         assert!(deeper.text.contains("instead of buffered 64 KiB one at a time (1.7 times)"));
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_issues_small_direct_requests_is_told_what_that_costs() {
+    fn a_program_with_small_direct_requests_gets_advice_for_them() {
         let mut evidence = evidence();
         evidence.facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
         let found = of(&Insight::of(&evidence));
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn gains_that_are_about_the_same_keep_their_order() {
+    fn equal_gains_keep_their_order() {
         let mut evidence = evidence();
         let order = |evidence: &crate::evidence::Evidence| -> Vec<String> {
             of(&Insight::of(evidence)).into_iter().map(|advice| advice.id).collect()
@@ -421,14 +422,14 @@ mod tests {
         assert_eq!(order(&evidence), before);
     }
 
-    /// The advice of a rule on the made-up device, where direct requests of one size, one at a
-    /// time, have another rate.
+    /// The advice of a rule on the example device, optionally with another rate of direct requests
+    /// of one size at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
         let mut evidence = evidence();
         for (operation, (bytes, rate)) in
             ["read", "write"].into_iter().zip(other.into_iter().cycle())
         {
-            let other = made(operation, Caching::Direct, bytes, 1, (rate, 7_000.0));
+            let other = point_of(operation, Caching::Direct, bytes, 1, (rate, 7_000.0));
             let key = |p: &lab::point::Point| {
                 (p.key.rw(), p.key.caching, p.key.request_bytes(), p.key.depth())
             };
@@ -439,22 +440,23 @@ mod tests {
     }
 
     #[test]
-    fn the_way_past_the_page_cache_is_priced_at_the_same_size_and_depth() {
-        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered, whatever more requests outstanding give.
+    fn bypassing_the_page_cache_is_compared_at_the_same_size_and_depth() {
+        // 1 MiB at depth 1: 913 MB/s direct, 600 buffered; the rate of deeper requests is
+        // irrelevant.
         let gain = advised("bypass-cache-large", None).unwrap().gain;
         assert!((gain / 1.52 - 1.0).abs() < 0.02, "{gain}");
         assert_eq!(advised("bypass-cache-large", Some((LARGE, 6e8))), None);
     }
 
     #[test]
-    fn more_requests_outstanding_are_advised_only_where_it_is_they_that_gain() {
+    fn more_outstanding_requests_are_advised_only_if_the_depth_gains() {
         assert!(advised("deeper-requests", None).is_some());
         // One direct request at a time is as fast as eight.
         assert_eq!(advised("deeper-requests", Some((64 << 10, 1e9))), None);
     }
 
     #[test]
-    fn a_single_trial_prices_nothing() {
+    fn single_trials_give_no_advice_on_throughput() {
         let mut evidence = evidence();
         evidence.points.iter_mut().for_each(|point| point.trials.truncate(1));
         let found = of(&Insight::of(&evidence));
@@ -462,13 +464,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_gains_the_advice_is_to_keep_the_defaults() {
+    fn without_any_gain_the_advice_is_to_keep_the_defaults() {
         let mut evidence = evidence();
         evidence.points = [4_u64 << 10, 64 << 10, 1 << 20]
             .iter()
             .flat_map(|size| {
                 [Caching::Direct, Caching::Buffered]
-                    .map(|mode| made("read", mode, *size, 1, (1e9, *size as f64)))
+                    .map(|mode| point_of("read", mode, *size, 1, (1e9, *size as f64)))
             })
             .collect();
         let found = of(&Insight::of(&evidence));

@@ -1,28 +1,28 @@
-//! What the user's program issues today (`survey --app`), so that advice is priced against that.
-//! Knows nothing of how it is measured.
+//! The requests that the user's program issues today (`survey --app`), the baseline of the gains
+//! that advice states.
 
 use serde::{Deserialize, Serialize};
 
-/// How a program reads and writes.
+/// The requests of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
-    /// Size of its requests (bytes).
+    /// Request size (bytes).
     pub request_bytes: u32,
     /// Whether it bypasses the page cache.
     pub direct: bool,
-    /// Requests that it keeps outstanding.
+    /// Requests outstanding.
     pub depth: u32,
 }
 
-/// Reads it: `8k`, `8k,direct`, `64k,direct,8`.
+/// Parses the value of `--app`: `8k`, `8k,direct`, `64k,direct,8`.
 ///
 /// # Errors
-/// What does not fit.
+/// A message for the user.
 pub fn parse(text: &str) -> Result<App, String> {
     let mut parts = text.split(',');
     let size = units::parse_size(parts.next().unwrap_or_default())?;
     let request_bytes = u32::try_from(size).ok().filter(|size| (512..=16 << 20).contains(size));
-    let request_bytes = request_bytes.ok_or("a request has 512 bytes to 16 MiB")?;
+    let request_bytes = request_bytes.ok_or("the request size must be 512 bytes to 16 MiB")?;
     let mut app = App { request_bytes, direct: false, depth: 1 };
     for part in parts {
         match part {
@@ -30,13 +30,15 @@ pub fn parse(text: &str) -> Result<App, String> {
             "buffered" => app.direct = false,
             depth => {
                 let depth = depth.parse().ok().filter(|depth| (1..=1024).contains(depth));
-                app.depth = depth.ok_or_else(|| format!("'{part}' is no depth from 1 to 1024"))?;
+                app.depth =
+                    depth.ok_or_else(|| format!("'{part}' is not a depth from 1 to 1024"))?;
             }
         }
     }
-    match app.direct || app.depth == 1 {
-        true => Ok(app),
-        false => Err("buffered requests are made one at a time; add direct".to_owned()),
+    if app.direct || app.depth == 1 {
+        Ok(app)
+    } else {
+        Err("a depth above 1 needs direct I/O; add direct".to_owned())
     }
 }
 
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_issues_is_read() {
+    fn requests_of_a_program_are_parsed() {
         let app = |request_bytes, direct, depth| Ok(App { request_bytes, direct, depth });
         assert_eq!(parse("8k"), app(8192, false, 1));
         assert_eq!(parse("64k,direct,8"), app(65536, true, 8));

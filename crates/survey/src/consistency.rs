@@ -1,5 +1,5 @@
-//! Whether a survey contradicts itself: its figures and sentences are held against each other
-//! before they are printed. Judges only what is shown: whether it is true the points alone can say.
+//! Checks a survey for contradictions between its figures and sentences before it is printed. It
+//! checks what is shown, not whether the measurements are right.
 
 use lab::point::State;
 
@@ -8,15 +8,15 @@ use crate::evidence::Evidence;
 use crate::findings::{self, Finding};
 use crate::insight::{Insight, Pap, PapBasis};
 
-/// Figures are shown with three digits: so far may two of them be apart that are the same (share).
+/// Tolerance for equal figures (share): they are printed with three digits.
 const ROUNDING: f64 = 0.01;
-/// A cost model and the cost that it should tell (factor).
-const MODEL_APART: f64 = 1.6;
-/// What no sentence holds: words of arithmetic that went wrong.
+/// Largest ratio of the cost by the model to the measured cost, or the inverse.
+const MAX_MODEL_RATIO: f64 = 1.6;
+/// Text that no sentence may contain: signs of wrong arithmetic.
 const NONSENSE: [&str; 7] =
     ["NaN", "inf ", "+ 0 ns", "never at", " 0.0 times", "between 0 ", "+-0.0%"];
 
-/// All contradictions, each in one line.
+/// All contradictions, one line each; empty if there is none.
 pub fn contradictions(evidence: &Evidence, insight: &Insight<'_>) -> Vec<String> {
     let (findings, advice) = (findings::of(evidence, insight), advice::of(insight));
     let mut found = Vec::new();
@@ -37,14 +37,14 @@ pub fn contradictions(evidence: &Evidence, insight: &Insight<'_>) -> Vec<String>
     found
 }
 
-/// Best, out of the box and peak of an operation.
+/// Checks best, out-of-box and peak rate of an operation against each other.
 fn of_rates(insight: &Insight<'_>, operation: &str) -> Vec<String> {
     let mut found = Vec::new();
     let Some(best) = insight.best(operation) else { return found };
     let Some(pap) = insight.pap.iter().find(|pap| pap.operation == operation) else {
-        return vec![format!("best {operation}s without a peak")];
+        return vec![format!("there are best {operation}s but no peak")];
     };
-    let above = insight.sequential(operation).find(|seen| seen.rate() > pap.bytes_per_s);
+    let above = insight.sequential(operation).find(|point| point.rate() > pap.bytes_per_s);
     if let Some(above) = above.filter(|_| pap.basis != PapBasis::Stated) {
         found.push(format!("{operation}s at {} exceed their peak", above.setting()));
     }
@@ -53,67 +53,75 @@ fn of_rates(insight: &Insight<'_>, operation: &str) -> Vec<String> {
     {
         found.push(format!("out-of-box {operation}s are faster than the best"));
     }
-    let fastest = insight.fastest(operation).map_or(0.0, |seen| seen.rate());
+    let fastest = insight.fastest(operation).map_or(0.0, |point| point.rate());
     if best.rate() < 0.8 * fastest {
         found.push(format!("the best {operation}s are far from the fastest"));
     }
     found
 }
 
-/// What is said of half power stands in the points.
+/// Checks that the rate at each half-power point exceeds half of the peak.
 fn of_half_power(insight: &Insight<'_>, operation: &str) -> Vec<String> {
     let Some(pap) = insight.pap_of(operation) else { return Vec::new() };
     let curves = insight.half_power.iter().filter(|curve| curve.operation == operation);
     curves
         .filter(|curve| curve.measured.is_some() && curve.rate.is_none_or(|rate| rate <= pap / 2.0))
-        .map(|curve| format!("half power of {operation}s at depth {} is not half", curve.depth))
+        .map(|curve| {
+            format!("the half-power point of {operation}s at depth {} is below half", curve.depth)
+        })
         .collect()
 }
 
-/// Nothing comes near the peak, and several settings reach it.
+/// Checks that the peak is not called both unconfirmed and reached by several settings.
 fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
     let says =
         |id: &str, words: &str| findings.iter().any(|f| f.id == id && f.detail.contains(words));
-    let is_alone = |pap: &Pap| matches!(pap.basis, PapBasis::Measured { settings } if settings < 2);
-    let alone = insight.pap.iter().any(|pap| pap.operation == "read" && is_alone(pap));
-    (alone && says("bottleneck", "settings reach the same rate"))
-        .then(|| "no other setting confirms the peak of reads, and several reach it".to_owned())
+    let is_single =
+        |pap: &Pap| matches!(pap.basis, PapBasis::Measured { settings } if settings < 2);
+    let is_unconfirmed = insight.pap.iter().any(|pap| pap.operation == "read" && is_single(pap));
+    (is_unconfirmed && says("bottleneck", "settings reach the same rate"))
+        .then(|| "no other setting confirms the peak of reads, yet several reach it".to_owned())
 }
 
-/// A cost model that is told tells what was measured.
+/// Checks that a cost model that is printed predicts the measured cost of 1 MiB.
 fn of_costs(insight: &Insight<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for cost in insight.costs.iter().filter(|cost| cost.operation == "read") {
         let fixed = cost.model.fixed_ns.value;
-        let told = fixed + cost.model.marginal_ns_per_kib.value * 1024.0;
+        let predicted = fixed + cost.model.marginal_ns_per_kib.value * 1024.0;
         let measured = insight.at("read", cost.caching, 1 << 20, 1);
-        let measured = measured.and_then(|seen| seen.summary.cpu_lower_ns);
-        let ratio = measured.map_or(1.0, |measured| told / measured.max(1.0));
-        let is_told = findings::tells_model(insight, cost);
-        if is_told && !(1.0 / MODEL_APART..=MODEL_APART).contains(&ratio) {
-            found.push(format!("the CPU cost of {} reads is told {ratio:.1} times", cost.caching));
+        let measured = measured.and_then(|point| point.summary.cpu_lower_ns);
+        let ratio = measured.map_or(1.0, |measured| predicted / measured.max(1.0));
+        if findings::shows_model(insight, cost)
+            && !(1.0 / MAX_MODEL_RATIO..=MAX_MODEL_RATIO).contains(&ratio)
+        {
+            found.push(format!(
+                "the cost model of {} reads gives {ratio:.1} times the measured CPU time",
+                cost.caching
+            ));
         }
     }
     found
 }
 
-/// A valid survey shows valid figures only.
+/// Checks that a valid survey shows valid figures only.
 fn of_verdict(insight: &Insight<'_>) -> Option<String> {
     let mut shown =
         ["read", "write"].iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
     let is_doubtful =
-        shown.any(|seen| seen.is_some_and(|seen| seen.shown_verdict().state != State::Valid));
+        shown.any(|point| point.is_some_and(|point| point.shown_verdict().state != State::Valid));
     (is_doubtful && insight.verdict.state == State::Valid)
-        .then(|| "the survey is valid, and a figure that it shows is not".to_owned())
+        .then(|| "the survey is valid, but a figure that it shows is not".to_owned())
 }
 
-/// The rates that an advice cites: none beyond the peak, and as far apart as its gain.
+/// Checks the rates in the evidence of an advice: none exceeds the highest rate, and their ratio is
+/// the stated gain.
 fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
     let mut found = Vec::new();
     if advice.gain_in != "throughput" || advice.id == "keep-defaults" {
         return found;
     }
-    let highest = insight.seen.iter().map(|seen| seen.rate()).fold(0.0, f64::max) / 1048576.0;
+    let highest = insight.seen.iter().map(|point| point.rate()).fold(0.0, f64::max) / 1048576.0;
     let mut gains = Vec::new();
     for part in advice.evidence.split("; ") {
         let rates: Vec<f64> = part
@@ -137,7 +145,8 @@ fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
     }
     let greatest = gains.iter().copied().fold(0.0, f64::max);
     if !gains.is_empty() && (greatest / advice.gain - 1.0).abs() > 0.05 {
-        found.push(format!("a gain of {:.2} from rates {greatest:.2} apart", advice.gain));
+        found
+            .push(format!("a gain of {:.2} from rates with a ratio of {greatest:.2}", advice.gain));
     }
     found
 }
@@ -148,11 +157,11 @@ mod tests {
     use ioengine::Caching;
 
     use crate::app::App;
-    use crate::insight::tests::{evidence, made};
+    use crate::insight::tests::{evidence, point_of};
     use workload::random::Stream;
 
-    /// A survey of a made-up device: fixed time, rate, parallel requests, a cache of its own speed,
-    /// noise, and whatever else happens to points.
+    /// A survey of a random device: fixed time, rate, parallel requests, a cache of its own speed,
+    /// noise, and points that are missing, single, suspect or invalid.
     fn random_evidence(seed: u64) -> Evidence {
         let mut stream = Stream::new(seed);
         let mut draw = |low: f64, high: f64| {
@@ -173,11 +182,17 @@ mod tests {
                     let rate = (slots * bytes / (fixed_s + bytes / peak)).min(peak);
                     let rate = rate * draw(1.0 - scatter, 1.0 + scatter);
                     let cpu = draw(500.0, 5e4) + bytes * draw(1e-4, 0.5);
-                    found.points.push(made(operation, Caching::Direct, size, depth, (rate, cpu)));
+                    found.points.push(point_of(
+                        operation,
+                        Caching::Direct,
+                        size,
+                        depth,
+                        (rate, cpu),
+                    ));
                 }
                 let rate = peak * cache * draw(1.0 - scatter, 1.0 + scatter);
                 let cpu = draw(300.0, 3e3) + bytes * draw(0.05, 0.5);
-                found.points.push(made(operation, Caching::Buffered, size, 1, (rate, cpu)));
+                found.points.push(point_of(operation, Caching::Buffered, size, 1, (rate, cpu)));
             }
         }
         for point in &mut found.points {
@@ -198,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_surveys_of_made_up_devices_do_not_contradict_themselves() {
+    fn surveys_of_two_hundred_random_devices_have_no_contradictions() {
         for seed in 0..200 {
             let evidence = random_evidence(seed);
             let found = contradictions(&evidence, &Insight::of(&evidence));
@@ -207,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_found() {
+    fn contradictions_are_found() {
         let evidence = evidence();
         let mut insight = Insight::of(&evidence);
         assert_eq!(contradictions(&evidence, &insight), [""; 0]);
@@ -216,12 +231,12 @@ mod tests {
         assert!(found.iter().any(|one| one.contains("exceed their peak")), "{found:?}");
         insight.pap[0].basis = PapBasis::Measured { settings: 1 };
         let found = contradictions(&evidence, &insight);
-        assert!(found.iter().any(|one| one.contains("and several reach it")), "{found:?}");
+        assert!(found.iter().any(|one| one.contains("yet several reach it")), "{found:?}");
         let mut insight = Insight::of(&evidence);
         insight.half_power[0].measured = Some(4096);
         insight.half_power[0].rate = Some(1.0);
         let found = contradictions(&evidence, &insight);
-        assert!(found.iter().any(|one| one.contains("is not half")), "{found:?}");
+        assert!(found.iter().any(|one| one.contains("is below half")), "{found:?}");
         let mut advice = advice::of(&insight).remove(0);
         advice.gain_in = "throughput";
         advice.evidence = "one: 100 MiB/s, other: 300 MiB/s".to_owned();

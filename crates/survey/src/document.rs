@@ -1,5 +1,6 @@
-//! The JSON of a survey (`survey --json`): insight and findings as serialisable types, whose
-//! schema is published in `docs/schema`.
+//! The JSON of `survey --json`. The schema of these types is published in `docs/schema`.
+//!
+//! Rates are in bytes per second, times in nanoseconds.
 
 use analysis::interval::Interval;
 use analysis::ladder::Rung;
@@ -18,7 +19,7 @@ use crate::visits::SecondVisit;
 /// What `survey --json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SurveyDocument {
-    /// Which program wrote it.
+    /// The program that wrote it.
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
@@ -26,64 +27,63 @@ pub struct SurveyDocument {
     pub target: TargetFacts,
     /// Every point with its trials.
     pub points: Vec<PointDocument>,
-    /// Against what each operation is judged.
+    /// Peak rate of each operation: stated, advertised, or the highest rate measured.
     pub pap: Vec<PapDocument>,
     /// Half-power request size of each sequential curve.
     pub half_power: Vec<HalfPowerDocument>,
     /// Half-power depth of each request size.
     pub half_power_depth: Vec<HalfPowerDepthDocument>,
-    /// CPU cost at depth 1: fixed for each request, marginal for each KiB.
+    /// CPU cost at depth 1: fixed per request, marginal per KiB.
     pub cost_model: Vec<CostDocument>,
-    /// Components in pipeline order.
+    /// The bottleneck ladder: components in pipeline order.
     pub ladder: Vec<RungDocument>,
-    /// Buffered, 64 KiB, one at a time.
+    /// The out-of-box settings: buffered, 64 KiB, one at a time.
     pub out_of_box: SettingsDocument,
-    /// Of the settings as good as the fastest the one with the least data in flight.
+    /// Of the settings as good as the fastest, those with the least data in flight.
     pub best: SettingsDocument,
-    /// What was found, in words.
+    /// The findings as text.
     pub findings: Vec<FindingDocument>,
-    /// What to change: gains in rate first, then those in CPU, the greatest of each first (gains
-    /// within a factor of 1.5 count as equal); never empty.
+    /// Advice, never empty: gains in throughput before those in CPU, the greatest of each first
+    /// (gains within a factor of 1.5 count as equal).
     pub advice: Vec<AdviceDocument>,
-    /// Rules of the papers that a study prices, not a survey.
+    /// Rules of the papers whose gain a study measures, not a survey.
     pub advice_without_experiment: Vec<SilentDocument>,
-    /// What the instrument itself costs.
+    /// Overhead of the instrument.
     pub instrument: InstrumentDocument,
-    /// Which blocks sequential trials visited.
+    /// Which blocks sequential trials accessed.
     pub coverage: CoverageDocument,
-    /// Whether to trust the whole.
+    /// Verdict on the survey.
     pub verdict: VerdictDocument,
-    /// Bytes written, test file included; none where the target is simulated.
+    /// Bytes written, including the test file; 0 if the target is simulated.
     pub written_bytes: u64,
-    /// Time it took.
+    /// Duration of the survey.
     pub elapsed_ns: u64,
-    /// What was written where.
+    /// Files written.
     pub wrote: WroteDocument,
 }
 
-/// Which blocks sequential trials visited. They go over fresh ones; when the region is used up,
-/// over those that were visited longest ago.
+/// Which blocks sequential trials accessed: fresh ones, then those accessed longest ago.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CoverageDocument {
     /// Size of the test file or region.
     pub region_bytes: u64,
-    /// Bytes that reads went over; more than the region where that was used up.
+    /// Bytes accessed by reads; may exceed the region.
     pub read_bytes: u64,
-    /// Bytes that writes went over.
+    /// Bytes accessed by writes; may exceed the region.
     pub written_bytes: u64,
-    /// How many times as fast a second visit of the same blocks was, just after the first; null
-    /// where it was not clearly faster, or was not tried.
+    /// Ratio of the rates of the second and the first read of the same blocks; null if not clearly
+    /// faster or not tested.
     pub second_visit_times: Option<f64>,
 }
 
-/// Against what an operation is judged.
+/// Peak rate of an operation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PapDocument {
     /// read or write.
     pub operation: String,
-    /// How much.
+    /// The rate.
     pub bytes_per_s: f64,
-    /// Who says so.
+    /// Its origin.
     pub source: String,
 }
 
@@ -96,42 +96,40 @@ pub struct HalfPowerDocument {
     pub caching: String,
     /// Requests outstanding.
     pub depth: u32,
-    /// Smallest measured size above half of PAP; null where it was never reached.
+    /// Smallest measured size whose rate exceeds half of the peak; null if none does.
     pub request_bytes_measured: Option<u64>,
-    /// The same by the fit T = f + s S; null where the fit never reaches it.
+    /// The same by the fit T = f + s S; null if the fit never reaches it.
     pub request_bytes_fitted: Option<f64>,
-    /// The fit's own n-one-half = f/s, where half of the curve's own asymptote is reached.
+    /// Hockney's n-one-half = f/s, at which the fit reaches half of its asymptote.
     pub request_bytes_half_asymptote: Option<ValueDocument>,
-    /// Smallest measured size that may be above half of PAP by the interval of its rate; null where
-    /// it is the measured one.
+    /// Smallest measured size that may exceed half of the peak, by the interval of its rate; null
+    /// if that is the measured one.
     pub request_bytes_perhaps: Option<u64>,
-    /// Smallest measured size that surely is above half of PAP by the interval of its rate; null
-    /// where it is the measured one.
+    /// Smallest measured size that certainly exceeds half of the peak, by the interval of its rate;
+    /// null if that is the measured one.
     pub request_bytes_surely: Option<u64>,
-    /// What the path takes of the fixed time of a request; null at depths above 1, and where it
-    /// cannot be told.
+    /// The path's share of the fixed time per request; null at depths above 1 and if unknown.
     pub path: Option<PathDocument>,
     /// Rate at the measured size.
     pub throughput_bytes_per_s: Option<f64>,
-    /// PAP of the operation.
+    /// Peak of the operation.
     pub pap_bytes_per_s: f64,
-    /// Where PAP comes from.
+    /// Origin of the peak.
     pub pap_source: String,
     /// Why there is no measured or no fitted size.
     pub reason: Option<String>,
 }
 
-/// What the host computes for a request on its way to the device and back, of requests that go one
-/// at a time.
+/// CPU time of the host for a request on its way to the device and back, at depth 1.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PathDocument {
-    /// Fixed time of a request, by the fit.
+    /// Fixed time per request, by the fit.
     pub fixed_ns: f64,
-    /// The path's share of it.
+    /// CPU time of the host in it.
     pub path_ns: f64,
-    /// Whether it is what the whole machine computed, or only what was charged to the process.
+    /// Whether that is the CPU time of the whole machine, or only of the process.
     pub whole_machine: bool,
-    /// Half-power size of the device without the path, by the fit; null where it has none.
+    /// Half-power size of the device without the path, by the fit; null if it has none.
     pub request_bytes_of_device: Option<f64>,
 }
 
@@ -142,7 +140,7 @@ pub struct HalfPowerDepthDocument {
     pub operation: String,
     /// Request size.
     pub request_bytes: u64,
-    /// Smallest measured depth above half of PAP; null where it was never reached.
+    /// Smallest measured depth whose rate exceeds half of the peak; null if none does.
     pub depth_measured: Option<u32>,
 }
 
@@ -170,15 +168,15 @@ pub struct CostDocument {
     pub operation: String,
     /// Caching mode.
     pub caching: String,
-    /// For each request.
+    /// CPU time per request.
     pub fixed_ns: ValueDocument,
-    /// For each KiB.
+    /// CPU time per KiB.
     pub marginal_ns_per_kib: ValueDocument,
     /// Share of the variance explained.
     pub r2: f64,
 }
 
-/// One component.
+/// A component of the ladder.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RungDocument {
     /// Its name.
@@ -187,20 +185,20 @@ pub struct RungDocument {
     pub pap_bytes_per_s: Option<f64>,
     /// Measured rate.
     pub rap_bytes_per_s: Option<f64>,
-    /// Whether it limits the best reads.
+    /// Whether it limits the fastest reads.
     pub binding: bool,
 }
 
 /// A setting of reads and one of writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingsDocument {
-    /// Of reads; null where none was measured.
+    /// Of reads; null if none was measured.
     pub read: Option<SettingDocument>,
-    /// Of writes; null where none was measured.
+    /// Of writes; null if none was measured.
     pub write: Option<SettingDocument>,
 }
 
-/// A setting and what it gives.
+/// A setting and its measurements.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingDocument {
     /// Caching mode.
@@ -211,66 +209,66 @@ pub struct SettingDocument {
     pub depth: u32,
     /// Rate.
     pub throughput_bytes_per_s: ValueDocument,
-    /// CPU charged for each request.
+    /// CPU time of the process per request.
     pub cpu_ns_per_request: Option<f64>,
 }
 
 /// A finding.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FindingDocument {
-    /// Which.
+    /// Identifier.
     pub id: String,
-    /// In words.
+    /// The finding as text.
     pub text: String,
 }
 
 /// A piece of advice.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AdviceDocument {
-    /// The rule.
+    /// Name of the rule.
     pub id: String,
-    /// What to do.
+    /// The rule with the setting to use.
     pub text: String,
-    /// The measurements that say so.
+    /// The measurements behind it.
     pub evidence: String,
-    /// Times better.
+    /// Gain as a factor.
     pub gain: f64,
-    /// In what: throughput or CPU.
+    /// What improves: throughput or CPU.
     pub gain_in: String,
-    /// How to do it.
+    /// How to follow it.
     pub how: String,
 }
 
-/// A rule that a study prices.
+/// A rule whose gain a study measures.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SilentDocument {
-    /// The rule.
+    /// Name of the rule.
     pub id: String,
-    /// Which of the papers says so, and where.
+    /// Paper and section that state it.
     pub paper: String,
-    /// The study that prices it.
+    /// Name of the study.
     pub experiment: String,
 }
 
-/// The instrument's own cost.
+/// Overhead of the instrument.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InstrumentDocument {
-    /// CPU of a request on the null I/O engine, full statistics on.
+    /// CPU time per request on the null I/O engine, with full statistics.
     pub null_cpu_ns_per_request: Option<f64>,
-    /// What the meters of this host cannot tell.
+    /// Measurements that are not available on this host.
     pub missing: Vec<String>,
 }
 
-/// What was written where.
+/// Files written by the survey.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct WroteDocument {
-    /// The database.
+    /// The database; null with --no-store.
     pub db: Option<String>,
-    /// The page.
+    /// The page; null if it could not be written.
     pub html: Option<String>,
 }
 
-/// The document of a survey.
+/// Builds the document of a survey.
 pub fn of(evidence: &Evidence, insight: &Insight<'_>, wrote: WroteDocument) -> SurveyDocument {
     let binding = insight.binding.as_ref().map(|binding| binding.index);
     let rung = |(index, rung): (usize, &Rung)| RungDocument {
@@ -283,7 +281,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>, wrote: WroteDocument) -> S
         halfpower: Program::this(),
         host: evidence.host.clone(),
         target: evidence.target.clone(),
-        points: insight.seen.iter().map(|seen| PointDocument::from(seen.point)).collect(),
+        points: insight.seen.iter().map(|point| PointDocument::from(point.point)).collect(),
         pap: paps(insight),
         half_power: insight.half_power.iter().map(|h| half_power(insight, h)).collect(),
         half_power_depth: depths(insight),
@@ -330,7 +328,7 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
     let no_fit = || match fit {
         Err(why) => Some(format!("no fit: {why}")),
         Ok(_) if found.fitted.is_none() => {
-            Some("the fitted curve does not cross half of PAP".to_owned())
+            Some("the fitted curve never reaches half of the peak".to_owned())
         }
         Ok(_) => None,
     };
@@ -377,21 +375,22 @@ fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
 }
 
 fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -> SettingsDocument {
-    let document = |seen: &PointSummary<'_>| SettingDocument {
-        caching: seen.point.key.caching.name().to_owned(),
-        request_bytes: seen.point.key.request_bytes(),
-        depth: seen.point.key.depth(),
-        throughput_bytes_per_s: seen.summary.bytes_per_s.into(),
-        cpu_ns_per_request: seen.summary.cpu_lower_ns,
+    let document = |point: &PointSummary<'_>| SettingDocument {
+        caching: point.key().caching.name().to_owned(),
+        request_bytes: point.key().request_bytes(),
+        depth: point.key().depth(),
+        throughput_bytes_per_s: point.summary.bytes_per_s.into(),
+        cpu_ns_per_request: point.summary.cpu_lower_ns,
     };
     SettingsDocument { read: choose("read").map(document), write: choose("write").map(document) }
 }
 
 fn findings_of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<FindingDocument> {
     let document = |found: findings::Finding| {
-        let text = match found.detail.is_empty() {
-            true => found.headline,
-            false => format!("{} ({})", found.headline, found.detail),
+        let text = if found.detail.is_empty() {
+            found.headline
+        } else {
+            format!("{} ({})", found.headline, found.detail)
         };
         FindingDocument { id: found.id.to_owned(), text }
     };

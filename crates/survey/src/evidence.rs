@@ -1,5 +1,5 @@
-//! What a survey measured, before anybody says what it means: points, host, target, and the facts
-//! that were measured once.
+//! The measurements of a survey, input of all analysis: points, host, target, and facts measured
+//! once.
 
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::visits::{SecondVisit, Visits};
 
-/// Everything that the analysis of a survey starts from.
+/// The measurements of a survey.
 #[derive(Clone, Debug)]
 pub struct Evidence {
     /// The machine.
@@ -19,47 +19,47 @@ pub struct Evidence {
     pub points: Vec<Point>,
     /// Everything else; kept in the database beside the points.
     pub facts: Facts,
-    /// When it began [ns since 1970].
+    /// Start of the survey (ns since 1970).
     pub started_unix_ns: i64,
 }
 
-/// What is known beyond target, host and points.
+/// Facts beside target, host and points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// What the user says the hardware promises [bytes per second].
+    /// PAP as stated with --pap [bytes per second].
     pub pap_bytes_per_s: Option<f64>,
     /// Copy rate of the memory [bytes per second].
     pub memory_copy_bytes_per_s: Option<f64>,
-    /// Cost of a request on the null I/O engine: the instrument's floor (ns).
+    /// CPU time per request on the null I/O engine: the overhead of the instrument (ns).
     pub floor_ns_per_request: Option<f64>,
     /// Why there is no upper bound of the CPU cost.
     pub soaker_declined: Option<String>,
-    /// What the meters could not tell.
+    /// Measurements that were not available, each with the reason.
     pub missing: Vec<String>,
-    /// Whether writes were measured, and if not why.
+    /// Why writes were not measured; `None` if they were.
     pub not_written: Option<String>,
-    /// Whether direct I/O was offered.
+    /// Whether the target supports direct I/O.
     pub direct: bool,
     /// Size of the test file or region (bytes).
     pub region_bytes: u64,
-    /// What the user's program issues today; None: not said.
+    /// Requests of the user's program, if stated with --app.
     #[serde(default)]
     pub app: Option<App>,
     /// Bytes written, test file included; none where the target is simulated.
     pub written_bytes: u64,
-    /// Time it took (ns).
+    /// Duration of the survey (ns).
     pub elapsed_ns: u64,
-    /// Whether it was cut short.
+    /// Whether it was interrupted.
     pub interrupted: bool,
-    /// The CPU quota of the control group (CPUs), where it held the survey back.
+    /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
-    /// How much of the region sequential trials went over.
+    /// How much of the region sequential trials accessed.
     #[serde(default)]
     pub visits: Visits,
-    /// Whether the device answers faster what it has just answered; None where that was not tried.
+    /// Test for a cache in the device; `None` if not made.
     #[serde(default)]
     pub second_visit: Option<SecondVisit>,
-    /// Rate at which the test file was laid out [bytes per second].
+    /// Rate at which the test file was written [bytes per second].
     pub layout_bytes_per_s: Option<f64>,
 }

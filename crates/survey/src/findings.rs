@@ -1,6 +1,6 @@
-//! The findings of a survey in words that a tired engineer understands.
+//! The findings of a survey as sentences, the same for terminal, JSON and page.
 //!
-//! The same sentences go to the terminal, into the JSON and onto the page.
+//! A peak that was measured is called the measured peak; PAP is one that was stated or advertised.
 
 use analysis::interval::Interval;
 use ioengine::Caching;
@@ -11,7 +11,7 @@ use crate::evidence::Evidence;
 use crate::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, PointSummary};
 use crate::visits::SecondVisit;
 
-/// How a finding should be taken.
+/// How a finding is presented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Good news.
@@ -22,16 +22,16 @@ pub enum Tone {
     Warn,
 }
 
-/// One thing found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which.
+    /// Identifier for programs.
     pub id: &'static str,
     /// The statement.
     pub headline: String,
     /// The numbers behind it.
     pub detail: String,
-    /// How to take it.
+    /// How it is presented.
     pub tone: Tone,
 }
 
@@ -80,11 +80,11 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     ))
 }
 
-/// PAP in words.
+/// What the peak of an operation is called.
 fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
     let mine = |pap: &&Pap| pap.operation == operation;
     match insight.pap.iter().find(mine).map(|pap| pap.basis) {
-        Some(PapBasis::Measured { .. }) => "the peak measured here (PAP)",
+        Some(PapBasis::Measured { .. }) => "the measured peak",
         _ => "the peak (PAP)",
     }
 }
@@ -103,25 +103,26 @@ fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
         _ => String::new(),
     };
     let interval = best.summary.bytes_per_s;
-    let source = insight.pap.iter().find(|pap| pap.operation == operation)?;
+    let peak = insight.pap.iter().find(|pap| pap.operation == operation)?;
     let equal = equals(insight, operation, best).map(|words| format!("{words}; "));
     Some(finding(
         "best",
         Tone::Note,
         format!("Best {operation}s: {} with {}{times}", units::rate(best.rate()), best.setting()),
         format!(
-            "{}{}; the peak (PAP) is {}",
+            "{}{}; {} is {}",
             equal.unwrap_or_default(),
             range(&interval, best),
-            source.source
+            peak_name(insight, operation),
+            peak.source
         ),
     ))
 }
 
-/// An interval in words; a single trial has none.
-fn range(interval: &Interval, seen: &PointSummary<'_>) -> String {
-    match seen.point.unsoaked().len() {
-        0 | 1 => "one trial, so no interval".to_owned(),
+/// An interval as text; a single trial has none.
+fn range(interval: &Interval, point: &PointSummary<'_>) -> String {
+    match point.point.unsoaked().len() {
+        0 | 1 => "no interval (one trial)".to_owned(),
         _ => {
             let (low, high) = (units::rate_mib(interval.low), units::rate_mib(interval.high));
             format!("95% interval {low} to {high}")
@@ -129,24 +130,21 @@ fn range(interval: &Interval, seen: &PointSummary<'_>) -> String {
     }
 }
 
-/// Which settings are as good as the best, and what the fastest of all reaches.
+/// Which settings are as good as the best, and the rate of the fastest.
 fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Option<String> {
     let good = insight.as_good(operation);
     let alike: Vec<u64> = good
         .iter()
-        .map(|seen| &seen.point.key)
-        .filter(|key| {
-            key.caching == best.point.key.caching && key.depth() == best.point.key.depth()
-        })
+        .map(|point| point.key())
+        .filter(|key| key.caching == best.key().caching && key.depth() == best.key().depth())
         .map(|key| key.request_bytes())
         .collect();
     let (least, most) = (alike.iter().min()?, alike.iter().max()?);
     let fastest = insight.fastest(operation)?;
-    let rates = match fastest.rate() > best.rate() {
-        true => {
-            format!(", the fastest {} ({})", units::rate_mib(fastest.rate()), fastest.setting())
-        }
-        false => String::new(),
+    let rates = if fastest.rate() > best.rate() {
+        format!("; the fastest: {} ({})", units::rate_mib(fastest.rate()), fastest.setting())
+    } else {
+        String::new()
     };
     let others = match good.len() - alike.len() {
         0 => String::new(),
@@ -157,17 +155,17 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Op
         (several, true) => Some(format!("{several} settings are as fast, within noise{rates}")),
         (_, false) => Some(format!(
             "{} {} to {} at depth {}{others} are as fast, within noise{rates}",
-            best.point.key.caching,
+            best.key().caching,
             units::size(*least),
             units::size(*most),
-            best.point.key.depth()
+            best.key().depth()
         )),
     }
 }
 
-/// How far measured and fitted half-power sizes may be apart without a word: the measured one is
-/// the next larger size of the grid.
-const APART: f64 = 4.5;
+/// Largest ratio of measured and fitted half-power size without a remark. The measured size may be
+/// up to one grid step larger.
+const MAX_SIZE_RATIO: f64 = 4.5;
 
 fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     let curves = || {
@@ -190,68 +188,63 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
         .collect();
     let never: Vec<String> =
         curves().filter(|c| c.measured.is_none()).map(|c| c.depth.to_string()).collect();
-    let headline = match (sizes.is_empty(), never.is_empty()) {
-        (true, true) => return None,
-        (true, false) => format!(
-            "Direct {operation}s never reach half of the peak{}",
-            best_share(insight, operation).unwrap_or_default()
-        ),
-        (false, true) => {
-            let sizes = sizes.join(", ");
-            format!("Direct {operation}s reach half of the peak with requests of {sizes}")
+    let headline = if sizes.is_empty() {
+        if never.is_empty() {
+            return None;
         }
-        (false, false) => format!(
-            "Direct {operation}s reach half of the peak with requests of {}, but not at depth {}",
-            sizes.join(", "),
-            never.join(" and ")
-        ),
+        let best = best_share(insight, operation).unwrap_or_default();
+        format!("Direct {operation}s never reach half of the peak{best}")
+    } else {
+        let never = match never.as_slice() {
+            [] => String::new(),
+            depths => format!(", but not at depth {}", depths.join(" or ")),
+        };
+        let sizes = sizes.join(", ");
+        format!("Direct {operation}s reach half of the peak with requests of {sizes}{never}")
     };
     let one = curves().find(|curve| curve.depth == 1);
     let fit = one.and_then(|curve| {
         let fitted = curve.fitted?;
         let size = units::size(fitted.round() as u64);
-        let told = format!("at depth 1 the fit T = f + s S puts it at {size}");
-        let apart = match curve.measured {
-            Some(measured) => {
-                let ratio = measured as f64 / fitted.max(1.0);
-                !(1.0 / APART..=APART).contains(&ratio)
-            }
-            None => true,
-        };
-        Some(match apart {
-            true => format!(
-                "{told}, far from the measured size: the time of a request is not a fixed part \
-                 plus a part per byte here"
-            ),
-            false => told,
+        let text = format!("at depth 1, the fit T = f + s S gives {size}");
+        let agrees = curve.measured.is_some_and(|measured| {
+            let ratio = measured as f64 / fitted.max(1.0);
+            (1.0 / MAX_SIZE_RATIO..=MAX_SIZE_RATIO).contains(&ratio)
+        });
+        Some(if agrees {
+            text
+        } else {
+            format!(
+                "{text}, far from the measured size, so request times do not follow this line here"
+            )
         })
     });
     let path = one.and_then(|curve| Some(curve.path?.text()));
     let doubt = curves().any(|curve| curve.between.is_some()).then(|| {
-        "where two sizes are named, the interval of the rate includes half of the peak".to_owned()
+        "two sizes are given where the interval of the rate includes half of the peak".to_owned()
     });
     let detail: Vec<String> = [fit, path, doubt].into_iter().flatten().collect();
     Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
 }
 
-/// The best direct rate as a share of PAP, and where.
+/// The highest direct rate as a share of the peak, with its setting.
 fn best_share(insight: &Insight<'_>, operation: &str) -> Option<String> {
     let pap = insight.pap_of(operation)?;
     let direct = insight.curve(operation, true).into_iter();
     let best = direct.max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
-    let key = &best.point.key;
+    let key = best.key();
     let (share, size) = (100.0 * best.rate() / pap, units::size(key.request_bytes()));
     Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth()))
 }
 
-/// Whether a cost model is told: both of its parts are there, and it tells what 1 MiB was measured
-/// to cost.
-pub fn tells_model(insight: &Insight<'_>, cost: &Cost) -> bool {
+/// Whether a cost model is shown: both of its parts are positive, and it predicts the measured cost
+/// of 1 MiB.
+pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
-    let seen = insight.at(cost.operation, cost.caching, 1 << 20, 1);
-    let measured = seen.and_then(|seen| seen.summary.cpu_lower_ns);
-    let told = fixed + per_kib * 1024.0;
-    let fits = measured.is_none_or(|ns| (0.67..=1.5).contains(&(told / ns.max(1.0))));
+    let measured = insight.at(cost.operation, cost.caching, 1 << 20, 1);
+    let measured = measured.and_then(|point| point.summary.cpu_lower_ns);
+    let predicted = fixed + per_kib * 1024.0;
+    let fits = measured.is_none_or(|ns| (0.67..=1.5).contains(&(predicted / ns.max(1.0))));
     fixed > 0.0 && per_kib > 0.0 && fits
 }
 
@@ -262,18 +255,14 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let words = |caching: Caching| {
         let cost = cost(caching)?;
         let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
-        match tells_model(insight, cost) {
-            true => {
-                let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
-                Some(format!("{caching} {fixed} per request + {per_mib} per MiB"))
-            }
-            false => {
-                let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
-                let mib = insight.at("read", caching, 1 << 20, 1)?.summary.cpu_lower_ns?;
-                let (small, large) = (units::time(small), units::time(mib));
-                Some(format!("{caching} {small} for 4 KiB, {large} for 1 MiB"))
-            }
+        if shows_model(insight, cost) {
+            let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
+            return Some(format!("{caching} {fixed} per request + {per_mib} per MiB"));
         }
+        let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
+        let large = insight.at("read", caching, 1 << 20, 1)?.summary.cpu_lower_ns?;
+        let (small, large) = (units::time(small), units::time(large));
+        Some(format!("{caching} {small} for 4 KiB, {large} for 1 MiB"))
     };
     let both: Vec<String> =
         [Caching::Buffered, Caching::Direct].into_iter().filter_map(words).collect();
@@ -283,31 +272,30 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let upper: Vec<String> = [Caching::Buffered, Caching::Direct]
         .into_iter()
         .filter_map(|caching| {
-            let seen = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
-            let (low, high) = (seen.summary.cpu_lower_ns?, seen.summary.cpu_upper_ns?);
+            let point = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
+            let (low, high) = (point.summary.cpu_lower_ns?, point.summary.cpu_upper_ns?);
             let (low, high) = (units::time(low), units::time(high));
-            Some(format!("a {caching} read of 64 KiB costs between {low} and {high}"))
+            Some(format!("a {caching} 64 KiB read takes {low} to {high} of CPU"))
         })
         .collect();
     let headline = format!("CPU of reads: {}", both.join("; "));
     Some(finding("cpu", Tone::Note, headline, upper.join("; ")))
 }
 
-/// What limits the best reads, named only with evidence.
+/// What limits the fastest reads; a component is named only with evidence.
 pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let fastest = insight.fastest("read")?;
     let (headline, detail) = match &insight.binding {
         Some(binding) => {
             let rung = &insight.rungs[binding.index];
-            let beneath = "the device, or what lies beneath it";
             let component = match rung.component.as_str() {
-                "device, reads" => beneath.to_owned(),
+                "device, reads" => "the device, or a layer below it".to_owned(),
                 other => format!("the {other}"),
             };
             let why = match rung.component.as_str() {
                 "device, reads" => format!(
-                    "{} settings reach the same rate and none exceeds it; nothing above it is \
-                     near its own limit",
+                    "{} settings reach the same rate, none exceeds it, and no other component is \
+                     near its limit",
                     insight.as_good("read").len()
                 ),
                 _ => binding.reason.to_string(),
@@ -315,7 +303,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             (format!("The limit of sequential reads is {component}"), why)
         }
         None => (
-            "No limit found for sequential reads: the rate still rises".to_owned(),
+            "No limit of sequential reads was found: the rate still rises".to_owned(),
             format!("{} at {}", units::rate(fastest.rate()), fastest.setting()),
         ),
     };
@@ -331,7 +319,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let (headline, detail) = match insight.cpu_quota {
         Some(cpus) => (
             "The limit of all rates here is the CPU quota of the control group".to_owned(),
-            format!("it allows {cpus:.2} CPUs and held the survey back; raise cpu.max"),
+            format!("it allows {cpus:.2} CPUs and throttled the survey; raise cpu.max"),
         ),
         None => (headline, detail),
     };
@@ -340,14 +328,14 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("bottleneck", Tone::Note, headline, detail))
 }
 
-/// Why the out-of-box setting is slower than the best: its CPU, or its single request.
+/// Why the out-of-box setting is slower than the best: CPU or latency.
 fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     let plain = insight.out_of_box("read")?;
     let best = insight.fastest("read")?;
     if plain.rate() > 0.9 * best.rate() {
         return None;
     }
-    let per_request_ns = plain.point.key.request_bytes() as f64 * 1e9 / plain.rate().max(1.0);
+    let per_request_ns = plain.key().request_bytes() as f64 * 1e9 / plain.rate().max(1.0);
     let share = plain.summary.cpu_lower_ns? / per_request_ns;
     Some(if share > 0.8 {
         format!("out of the box, the CPU is the limit ({:.0}% of one CPU)", 100.0 * share)
@@ -365,13 +353,13 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
         let curve = insight.random(operation);
         let (first, last) =
             (curve.first()?, curve.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))?);
-        let iops = |seen: &PointSummary<'_>| units::count(seen.summary.requests_per_s.value);
+        let iops = |point: &PointSummary<'_>| units::count(point.summary.requests_per_s.value);
         let p99 = last.summary.latency.quantile(0.99)? as f64;
         Some(format!(
             "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",
             iops(first),
             iops(last),
-            last.point.key.depth(),
+            last.key().depth(),
             units::time(p99)
         ))
     };
@@ -382,27 +370,28 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
     })
 }
 
-/// How many points are in doubt: the verdict is about the figures above, not about each point.
+/// How many points are suspect or invalid. The verdict of the survey covers only the figures shown,
+/// not every point.
 pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     let (suspect, invalid, all) = insight.doubtful();
     match (suspect, invalid) {
         (0, 0) => None,
         (suspect, 0) => Some(format!("{suspect} of {all} points are suspect")),
-        (0, invalid) => Some(format!("{invalid} of {all} points measured the wrong thing")),
-        (suspect, invalid) => Some(format!(
-            "{suspect} of {all} points are suspect, {invalid} measured the wrong thing"
-        )),
+        (0, invalid) => Some(format!("{invalid} of {all} points are invalid")),
+        (suspect, invalid) => {
+            Some(format!("{suspect} of {all} points are suspect, {invalid} are invalid"))
+        }
     }
 }
 
 fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     let headline = in_doubt(insight)?;
-    let detail = "the reasons are in the table of points and in the JSON".to_owned();
+    let detail = "see the reasons in the table of points on the page and in the JSON".to_owned();
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
-/// Which share of the region was visited, and whether the device has a cache that a second visit
-/// would have been answered from.
+/// How much of the region was accessed, and whether the device has a cache, which would serve a
+/// second access.
 fn coverage(evidence: &Evidence) -> Option<Finding> {
     let facts = &evidence.facts;
     let visited = facts.visits.all_bytes();
@@ -410,20 +399,20 @@ fn coverage(evidence: &Evidence) -> Option<Finding> {
     let headline = match visited as f64 / facts.region_bytes.max(1) as f64 {
         _ if visited == 0 => return None,
         share if share > 1.0 => format!(
-            "Sequential trials covered the whole region of {region} {share:.1} times, oldest \
-             blocks first"
+            "Sequential trials covered the region of {region} {share:.1} times, least recently \
+             accessed blocks first"
         ),
-        _ => format!("Sequential trials visited fresh blocks: {size} of a region of {region}"),
+        _ => {
+            format!("Sequential trials accessed fresh blocks only: {size} of a region of {region}")
+        }
     };
     let second = facts.second_visit.as_ref();
     let detail = match second.and_then(SecondVisit::times_faster) {
         Some(times) => format!(
-            "the device has a cache: a second visit of the same blocks, just after the first, was \
-             {times:.1} times as fast"
+            "the device has a cache: reading the same blocks again was {times:.1} times as fast"
         ),
         None if second.is_some() => {
-            "a second visit of the same blocks was no faster: no cache of the device was seen"
-                .to_owned()
+            "no cache in the device: reading the same blocks again was no faster".to_owned()
         }
         None => String::new(),
     };
@@ -440,7 +429,7 @@ fn not_measured(evidence: &Evidence) -> Vec<Finding> {
         add("Writes were not measured".to_owned(), why);
     }
     if !facts.direct {
-        add("Direct I/O was not measured".to_owned(), "the file system does not offer it");
+        add("Direct I/O was not measured".to_owned(), "the file system does not support it");
     }
     if let Some(why) = &facts.soaker_declined {
         add("The upper bound of the CPU cost was not measured".to_owned(), why);
@@ -448,7 +437,7 @@ fn not_measured(evidence: &Evidence) -> Vec<Finding> {
     found
 }
 
-/// The page of findings for the terminal.
+/// Verdict, findings and advice as text for the terminal.
 pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
     let mut lines = Vec::new();
     let place = evidence.target.place();
@@ -475,12 +464,12 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
     if let Some(floor) = evidence.facts.floor_ns_per_request {
         lines.push(String::new());
         let floor = units::time(floor);
-        lines.push(format!("The instrument itself takes {floor} of CPU per request."));
+        lines.push(format!("Overhead of the instrument: {floor} of CPU per request."));
     }
     lines.join("\n")
 }
 
-/// "3.4 times the throughput", "a tenth of the CPU".
+/// The gain as text: "3.4 times the throughput" or "2.0 times less CPU".
 pub fn gain(advice: &Advice) -> String {
     match (advice.id.as_str(), advice.gain_in) {
         ("keep-defaults", _) => "no measured change gains more than 10%".to_owned(),
@@ -489,7 +478,8 @@ pub fn gain(advice: &Advice) -> String {
     }
 }
 
-/// Lines of at most 96 characters, the first behind `prefix`, the others indented as far.
+/// Wraps text to lines of at most 96 characters, the first after `prefix`, the others indented by
+/// its width.
 pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
     let indent = " ".repeat(prefix.len());
     let mut lines: Vec<String> = Vec::new();
@@ -506,11 +496,11 @@ pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
     if !line.is_empty() {
         lines.push(line);
     }
-    let place = |(index, line): (usize, String)| {
+    let indented = |(index, line): (usize, String)| {
         let prefix = if index == 0 { prefix } else { indent.as_str() };
         format!("{prefix}{line}")
     };
-    lines.into_iter().enumerate().map(place).collect()
+    lines.into_iter().enumerate().map(indented).collect()
 }
 
 #[cfg(test)]
@@ -519,7 +509,7 @@ mod tests {
     use crate::insight::tests::evidence;
 
     #[test]
-    fn the_page_answers_the_questions_of_the_papers() {
+    fn the_text_has_every_finding() {
         let evidence = evidence();
         let insight = Insight::of(&evidence);
         let text = text(&evidence, &insight);
@@ -532,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_said_with_the_reason() {
+    fn what_was_not_measured_is_reported_with_the_reason() {
         let mut evidence = evidence();
         evidence.facts.not_written = Some("no consent".to_owned());
         evidence.facts.soaker_declined = Some("a container".to_owned());

@@ -1,16 +1,15 @@
-//! What a survey measures: the spots of the first grid and the effort spent on each.
+//! The first grid of a survey and its budget.
 //!
-//! A spot is one workload of the survey. The first grid is coarse: request sizes in steps of
-//! four from the device's minimum to 16 MiB (the best setting of some disks lies above 1 MiB),
-//! three depths, both directions, buffered and direct, and a random 8 KiB depth curve. What lies
-//! between is measured only where the curve bends (`schedule`).
+//! The first grid is coarse: request sizes in steps of four from the device's minimum to 16 MiB
+//! (some disks are fastest above 1 MiB), three depths, both directions, buffered and direct, and
+//! random 8 KiB requests at several depths. `schedule` adds sizes between them where a curve bends.
 
 use ioengine::{BufferPages, Caching};
 use workload::Pattern;
 
 use crate::app::App;
 
-/// One workload of the survey.
+/// A grid point: one workload of the survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridPoint {
     /// Whether it writes.
@@ -27,22 +26,22 @@ pub struct GridPoint {
     pub pages: BufferPages,
 }
 
-/// How much a survey does.
+/// Time budget of a survey and the density of its grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Time to spend in all (ns).
+    /// Total time (ns).
     pub budget_ns: u64,
     /// Length of a trial (ns).
     pub trial_ns: u64,
-    /// Step between the request sizes of the first grid.
+    /// Ratio of neighbouring request sizes of the first grid.
     pub size_step: u32,
     /// Depths of the first grid.
     pub depths: &'static [u32],
     /// Depths of the random curve.
     pub random_depths: &'static [u32],
-    /// Trials of each spot of the first grid.
+    /// Trials per point of the first grid.
     pub rounds: u32,
-    /// What the user's program issues today, to be measured too.
+    /// Requests of the user's program, measured too.
     pub app: Option<App>,
 }
 
@@ -50,11 +49,11 @@ pub struct Budget {
 pub const BUDGET_NS: u64 = 90_000_000_000;
 const QUICK_NS: u64 = 20_000_000_000;
 const THOROUGH_NS: u64 = 600_000_000_000;
-/// A trial in virtual time is so much longer.
+/// Factor by which trials in virtual time are longer.
 const VIRTUAL_LONGER: u64 = 8;
 /// The largest request of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// Buffers in flight at the most (bytes): deeper or larger would measure memory pressure.
+/// Limit on the buffers in flight (bytes): beyond it, memory pressure would be measured.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
@@ -62,11 +61,11 @@ pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
 pub const LARGE_BYTES: u32 = 1 << 20;
 /// Request size of the random curve (bytes): the papers' KAPS.
 const RANDOM_BYTES: u32 = 8 << 10;
-/// Request sizes and depth at which the CPU cost is bounded from above by soaked trials.
+/// Request sizes at which soaked trials measure the upper bound of the CPU cost, at depth 1.
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 impl Budget {
-    /// The effort of the flags: `--quick`, `--thorough`, `--budget`, or the default.
+    /// The budget of `--quick`, `--thorough`, `--budget`, or the default.
     pub fn of(quick: bool, thorough: bool, budget_ns: Option<u64>) -> Budget {
         match (quick, thorough, budget_ns) {
             (true, _, _) => Budget::within(QUICK_NS),
@@ -106,107 +105,110 @@ impl Budget {
 }
 
 impl GridPoint {
-    /// Whether it is what a program gets that sets nothing.
+    /// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
     pub fn is_out_of_box(&self) -> bool {
         let plain = self.pattern == Pattern::Sequential && self.depth == 1;
         plain && !self.caching.is_direct() && self.request_bytes == OUT_OF_BOX_BYTES
     }
 }
 
-/// What the target allows.
+/// Limits of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Smallest request (bytes).
     pub request_bytes_min: u32,
-    /// Region (bytes).
+    /// Size of the region (bytes).
     pub region_bytes: u64,
-    /// All buffers in flight together (bytes).
+    /// Limit on the buffers in flight (bytes).
     pub in_flight_bytes_max: u64,
-    /// Whether direct I/O is offered.
+    /// Whether direct I/O is supported.
     pub direct: bool,
     /// Whether writing is allowed.
     pub write: bool,
 }
 
-/// The spots of the first grid.
-pub fn first(effort: &Budget, limits: &Limits) -> Vec<GridPoint> {
-    let mut spots = Vec::new();
+/// The points of the first grid.
+pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
+    let mut points = Vec::new();
     for write in [false, true] {
         if write && !limits.write {
             continue;
         }
-        for request_bytes in sizes(effort, limits) {
-            let depths = if limits.direct { effort.depths } else { &[] };
+        for request_bytes in sizes(budget, limits) {
+            let depths = if limits.direct { budget.depths } else { &[] };
             for &depth in depths {
-                spots.push(GridPoint { depth, ..spot(write, Caching::Direct, request_bytes) });
+                points
+                    .push(GridPoint { depth, ..sequential(write, Caching::Direct, request_bytes) });
             }
-            spots.push(spot(write, Caching::Buffered, request_bytes));
+            points.push(sequential(write, Caching::Buffered, request_bytes));
         }
         if limits.direct {
-            for &depth in effort.random_depths {
-                spots.push(GridPoint {
+            for &depth in budget.random_depths {
+                points.push(GridPoint {
                     pattern: Pattern::Random,
                     depth,
-                    ..spot(write, Caching::Direct, RANDOM_BYTES)
+                    ..sequential(write, Caching::Direct, RANDOM_BYTES)
                 });
             }
-            // What huge pages behind the buffers are worth here.
-            spots.push(GridPoint {
+            // Compared with the same point on huge pages.
+            points.push(GridPoint {
                 pages: BufferPages::Small,
                 depth: 8,
-                ..spot(write, Caching::Direct, LARGE_BYTES)
+                ..sequential(write, Caching::Direct, LARGE_BYTES)
             });
         }
     }
-    spots.extend(effort.app.iter().flat_map(|app| of_app(app, limits)));
-    let mut seen = Vec::new();
-    spots.retain(|spot| {
-        let is_new = !seen.contains(spot);
-        seen.push(*spot);
-        is_new && allowed(spot, limits)
+    points.extend(budget.app.iter().flat_map(|app| of_app(app, limits)));
+    let mut known = Vec::new();
+    points.retain(|point| {
+        let is_new = !known.contains(point);
+        known.push(*point);
+        is_new && allowed(point, limits)
     });
-    spots
+    points
 }
 
-/// What a program issues, as spots.
+/// The points of a program's requests.
 fn of_app(app: &App, limits: &Limits) -> Vec<GridPoint> {
     let caching = if app.direct { Caching::Direct } else { Caching::Buffered };
-    let spots = [false, true]
-        .map(|write| GridPoint { depth: app.depth, ..spot(write, caching, app.request_bytes) });
-    spots.into_iter().filter(|spot| limits.write || !spot.write).collect()
+    let points = [false, true].map(|write| GridPoint {
+        depth: app.depth,
+        ..sequential(write, caching, app.request_bytes)
+    });
+    points.into_iter().filter(|point| limits.write || !point.write).collect()
 }
 
-/// A sequential spot of depth 1.
-pub fn spot(write: bool, caching: Caching, request_bytes: u32) -> GridPoint {
+/// A sequential point of depth 1 with huge pages.
+pub fn sequential(write: bool, caching: Caching, request_bytes: u32) -> GridPoint {
     let (pattern, pages) = (Pattern::Sequential, BufferPages::Huge);
     GridPoint { write, pattern, caching, request_bytes, depth: 1, pages }
 }
 
-/// Whether a spot fits the target and the memory.
-pub fn allowed(spot: &GridPoint, limits: &Limits) -> bool {
-    let in_flight = u64::from(spot.request_bytes) * u64::from(spot.depth);
-    let too_small = spot.caching.is_direct() && spot.request_bytes < limits.request_bytes_min;
+/// Whether a point fits the target and the memory limit.
+pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
+    let in_flight = u64::from(point.request_bytes) * u64::from(point.depth);
+    let too_small = point.caching.is_direct() && point.request_bytes < limits.request_bytes_min;
     !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
 }
 
 /// The request sizes of the first grid: powers of two.
-fn sizes(effort: &Budget, limits: &Limits) -> Vec<u32> {
+fn sizes(budget: &Budget, limits: &Limits) -> Vec<u32> {
     let least = limits.request_bytes_min.next_power_of_two().clamp(512, 4096);
     let mut sizes = vec![least];
     let mut size = 4096;
     while size <= REQUEST_BYTES_MAX {
         sizes.push(size);
-        size *= effort.size_step;
+        size *= budget.size_step;
     }
     sizes.dedup();
     sizes.retain(|size| u64::from(*size) <= limits.region_bytes);
     sizes
 }
 
-/// Whether the upper bound of the CPU cost is measured here.
-pub fn is_soaked(spot: &GridPoint) -> bool {
-    let plain = spot.pattern == Pattern::Sequential && spot.pages == BufferPages::Huge;
-    plain && spot.depth == 1 && SOAKED_BYTES.contains(&spot.request_bytes)
+/// Whether the upper bound of the CPU cost is measured at this point.
+pub fn is_soaked(point: &GridPoint) -> bool {
+    let plain = point.pattern == Pattern::Sequential && point.pages == BufferPages::Huge;
+    plain && point.depth == 1 && SOAKED_BYTES.contains(&point.request_bytes)
 }
 
 #[cfg(test)]
@@ -225,29 +227,29 @@ mod tests {
 
     #[test]
     fn the_grid_reaches_from_the_minimum_to_16_mib() {
-        let spots = first(&Budget::of(false, false, None), &limits());
-        let sizes = || spots.iter().map(|spot| spot.request_bytes);
+        let points = first(&Budget::of(false, false, None), &limits());
+        let sizes = || points.iter().map(|point| point.request_bytes);
         assert_eq!((sizes().min(), sizes().max()), (Some(512), Some(16 << 20)));
-        assert!(spots.iter().all(|spot| allowed(spot, &limits())));
-        assert!(spots.len() < 90, "{} spots do not fit the budget", spots.len());
+        assert!(points.iter().all(|point| allowed(point, &limits())));
+        assert!(points.len() < 90, "{} points do not fit the budget", points.len());
     }
 
     #[test]
     fn without_consent_nothing_is_written_and_without_direct_nothing_is_direct() {
-        let effort = Budget::of(true, false, None);
-        let reads = first(&effort, &Limits { write: false, ..limits() });
-        assert!(!reads.is_empty() && reads.iter().all(|spot| !spot.write));
-        let buffered = first(&effort, &Limits { direct: false, ..limits() });
-        assert!(buffered.iter().all(|spot| spot.caching == Caching::Buffered));
+        let budget = Budget::of(true, false, None);
+        let reads = first(&budget, &Limits { write: false, ..limits() });
+        assert!(!reads.is_empty() && reads.iter().all(|point| !point.write));
+        let buffered = first(&budget, &Limits { direct: false, ..limits() });
+        assert!(buffered.iter().all(|point| point.caching == Caching::Buffered));
     }
 
     #[test]
     fn a_small_region_bounds_the_requests() {
         let lean = Limits { in_flight_bytes_max: 2 << 20, ..limits() };
-        let spots = first(&Budget::of(false, false, None), &lean);
-        assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 2 << 20));
+        let points = first(&Budget::of(false, false, None), &lean);
+        assert!(points.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 2 << 20));
         let small = Limits { region_bytes: 1 << 20, ..limits() };
-        let spots = first(&Budget::of(false, false, None), &small);
-        assert!(spots.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 1 << 20));
+        let points = first(&Budget::of(false, false, None), &small);
+        assert!(points.iter().all(|s| u64::from(s.request_bytes) * u64::from(s.depth) <= 1 << 20));
     }
 }

@@ -1,11 +1,11 @@
-//! The half-power point of one curve over request size: by data, by a fit, and how much of it is
-//! the path's, which is what the host computes for a request on its way to the device and back.
+//! The half-power point of one curve over request size, by data and by a fit, and the path's share
+//! of it: the CPU time that the host spends on a request on its way to the device and back.
 
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
 use ioengine::Caching;
 
-/// Where one curve over request size passes half of PAP.
+/// Where one curve over request size exceeds half of the peak (RAP > PAP/2).
 #[derive(Clone, Debug)]
 pub struct HalfPower {
     /// read or write.
@@ -14,56 +14,57 @@ pub struct HalfPower {
     pub caching: Caching,
     /// Requests outstanding.
     pub depth: u32,
-    /// Smallest measured size whose rate exceeds half of PAP.
+    /// Smallest measured size whose rate exceeds half of the peak.
     pub measured: Option<u64>,
-    /// The smallest size that may exceed it and the smallest that surely does, by the intervals of
-    /// their rates, where these are two sizes.
+    /// If the intervals of the rates leave two sizes possible: the smallest that may exceed half of
+    /// the peak, and the smallest that certainly does.
     pub between: Option<(u64, u64)>,
     /// Rate at the measured size [bytes per second].
     pub rate: Option<f64>,
-    /// The same from the fit T = f + s S (bytes).
+    /// The half-power size by the fit T = f + s S (bytes).
     pub fitted: Option<f64>,
-    /// The fit itself, or why there is none.
+    /// The fit, or why there is none.
     pub fit: Result<HalfPowerFit, String>,
-    /// The path's part in it, of curves of one request at a time.
+    /// The path's share; at depth 1 only.
     pub path: Option<PathShare>,
-    /// Why it was never reached.
+    /// Why no measured size was found.
     pub reason: Option<String>,
 }
 
-/// The path's part in a half-power point: one request at a time, the device waits while the host
-/// computes, so that the time of a request is that of the device and that of the path.
+/// The path's share of the time of a request. At depth 1 the device is idle while the host
+/// computes, so the time of a request is the sum of device time and path time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathShare {
     /// Fixed time of a request: f of the fit (ns).
     pub fixed_ns: f64,
-    /// CPU time that the host takes of it (ns).
+    /// CPU time of the host in it (ns).
     pub path_ns: f64,
-    /// Whether that is what the whole machine computed (the upper bound, by the soaker), or only
-    /// what was charged to the process, which leaves servers and kernel threads out.
+    /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it
+    /// is the CPU time of the process, without servers and kernel threads.
     pub whole_machine: bool,
-    /// The half-power size of the device without the path (bytes).
+    /// Half-power size of the device without the path (bytes).
     pub device_bytes: Option<f64>,
 }
 
-/// What was measured of one request size.
+/// The measurements of one request size.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Request size (bytes).
     pub request_bytes: u64,
     /// Bytes per second.
     pub bytes_per_s: Interval,
-    /// CPU charged to the process for each request (ns).
+    /// CPU time of the process per request (ns).
     pub cpu_lower_ns: Option<f64>,
-    /// CPU that the machine lost for each request (ns).
+    /// CPU time of the whole machine per request (ns).
     pub cpu_upper_ns: Option<f64>,
 }
 
-/// Sizes on which a line is fitted.
+/// Least number of sizes for a fit.
 const SIZES_MIN: usize = 3;
 
 impl HalfPower {
-    /// Of a curve, its points in the order of size.
+    /// Evaluates a curve; `points` are in ascending order of size, `pap` is the peak [bytes per
+    /// second].
     pub fn of(
         operation: &'static str,
         caching: Caching,
@@ -79,9 +80,12 @@ impl HalfPower {
         let fit = fit_of(points, |_| Some(0.0));
         let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let share = 100.0 * best / pap;
-        let reason = measured.is_none().then(|| match best > pap / 2.0 {
-            true => "one size exceeds half of PAP, but the next larger does not".to_owned(),
-            false => format!("its best is {share:.0}% of PAP at any size measured"),
+        let reason = measured.is_none().then(|| {
+            if best > pap / 2.0 {
+                "one size exceeds half of the peak, but the next larger does not".to_owned()
+            } else {
+                format!("no size exceeds half of the peak (best: {share:.0}%)")
+            }
         });
         HalfPower {
             operation,
@@ -97,39 +101,36 @@ impl HalfPower {
         }
     }
 
-    /// That two sizes are possible, in words.
+    /// The two possible sizes as text.
     pub fn in_doubt(&self) -> Option<String> {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
-        Some(format!("{perhaps} or {surely}: the interval of the rate includes half of PAP"))
+        Some(format!("{perhaps} or {surely}: the interval of the rate includes half of the peak"))
     }
 }
 
 impl PathShare {
-    /// In words.
+    /// One sentence for users.
     pub fn text(&self) -> String {
         let share = self.path_ns / self.fixed_ns * 100.0;
         let (path, fixed) = (units::time(self.path_ns), units::time(self.fixed_ns));
-        let who = match self.whole_machine {
-            true => "the host computes",
-            false => "the program is charged with",
-        };
+        let whose = if self.whole_machine { "machine" } else { "program" };
         let device = self.device_bytes.map(|bytes| {
             let size = units::size(bytes.round() as u64);
-            format!("; without it the device would reach half of the peak at {size}")
+            format!("; without it, the device would reach half of the peak at {size}")
         });
         format!(
-            "of the {fixed} that every request takes, {who} {path} (the path, {share:.0}%){}",
+            "of the fixed {fixed} per request, {path} ({share:.0}%) are CPU time of the {whose}{}",
             device.unwrap_or_default()
         )
     }
 }
 
-/// T = f + s S over one curve, less the time that `less_ns` says: T is elapsed time over requests
-/// completed.
+/// Fits T = f + s S to one curve. T is elapsed time over completed requests, minus `subtracted_ns`;
+/// points for which that is `None` are left out.
 fn fit_of(
     points: &[Measured],
-    less_ns: impl Fn(&Measured) -> Option<f64>,
+    subtracted_ns: impl Fn(&Measured) -> Option<f64>,
 ) -> Result<HalfPowerFit, String> {
     let size_points: Vec<SizePoint> = points
         .iter()
@@ -138,7 +139,7 @@ fn fit_of(
             let whole_ns = point.request_bytes as f64 * 1e9 / point.bytes_per_s.value;
             Some(SizePoint {
                 request_bytes: point.request_bytes,
-                time_ns: whole_ns - less_ns(point)?,
+                time_ns: whole_ns - subtracted_ns(point)?,
                 relative_error: relative_error(&point.bytes_per_s),
             })
         })
@@ -146,25 +147,23 @@ fn fit_of(
     halfpower::fit(&size_points).map_err(|error| error.to_string())
 }
 
-/// The half width of an interval, at least the papers' 3%.
+/// Relative half width of an interval, at least 3% (the repeatability stated in the papers); 1 if
+/// the interval is unknown.
 pub fn relative_error(interval: &Interval) -> f64 {
     let width = interval.half_width_relative();
     if width.is_finite() { width.max(0.03) } else { 1.0 }
 }
 
-/// The path's part, by the CPU time of the machine where enough points have it.
+/// The path's share, by the CPU time of the machine if enough points have it.
 fn path(points: &[Measured], whole: &HalfPowerFit, pap: f64) -> Option<PathShare> {
     let upper = |point: &Measured| point.cpu_upper_ns;
     let whole_machine = points.iter().filter(|point| upper(point).is_some()).count() >= SIZES_MIN;
-    let cpu = |point: &Measured| match whole_machine {
-        true => upper(point),
-        false => point.cpu_lower_ns,
-    };
+    let cpu = |point: &Measured| if whole_machine { upper(point) } else { point.cpu_lower_ns };
     let device = fit_of(points, cpu).ok()?;
     let fixed_ns = whole.fixed_ns.value;
     let path_ns = fixed_ns - device.fixed_ns.value;
-    let told = fixed_ns > 0.0 && (0.0..=fixed_ns).contains(&path_ns);
-    told.then(|| PathShare {
+    let is_plausible = fixed_ns > 0.0 && (0.0..=fixed_ns).contains(&path_ns);
+    is_plausible.then(|| PathShare {
         fixed_ns,
         path_ns,
         whole_machine,
@@ -176,8 +175,8 @@ fn path(points: &[Measured], whole: &HalfPowerFit, pap: f64) -> Option<PathShare
 mod tests {
     use super::*;
 
-    /// Reads of one request at a time, of 400 us of the device and `cpu_ns` of the path for each
-    /// request and 10 ns for each byte, against a PAP of 100 MB/s.
+    /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the path and 10 ns per byte,
+    /// with a peak of 100 MB/s.
     fn found(cpu_ns: f64) -> HalfPower {
         let points = [4_u64, 8, 16, 32, 64, 128, 256, 1024].map(|kib| {
             let bytes = (kib << 10) as f64;
@@ -193,20 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_told_from_the_device() {
+    fn the_path_is_separated_from_the_device() {
         let found = found(80_000.0);
         let path = found.path.unwrap();
         assert!((path.fixed_ns / 480e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((path.path_ns / 80e3 - 1.0).abs() < 0.05, "{path:?}");
-        // f / s of the device alone: 400 us of 100 MB/s.
+        // f / s of the device alone: 400 us times 100 MB/s.
         assert!((path.device_bytes.unwrap() / 40e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((found.fitted.unwrap() / 48e3 - 1.0).abs() < 0.05, "{found:?}");
-        assert!(path.text().contains("charged with 80 us (the path, 17%)"), "{}", path.text());
+        assert!(path.text().contains("80 us (17%) are CPU time of the program"), "{}", path.text());
     }
 
     #[test]
-    fn a_size_whose_rate_lies_across_the_half_is_named_with_the_next() {
-        // 64 KiB in 655 us and as long for the rest: half of PAP just so.
+    fn a_size_whose_interval_includes_half_is_reported_with_the_next() {
+        // 64 KiB take 655 us for the bytes and as long for the rest: exactly half of the peak.
         let across = found(255_400.0);
         assert_eq!(across.between, Some((64 << 10, 128 << 10)), "{across:?}");
         assert!(across.in_doubt().unwrap().starts_with("64 KiB or 128 KiB"));

@@ -1,6 +1,5 @@
-//! What the evidence of a survey means: PAP, half-power points, CPU cost, ladder, best settings.
-//!
-//! A pure function of the evidence; the numbers behind every sentence of the findings.
+//! Conclusions of a survey: peaks, half-power points, CPU costs, the bottleneck ladder, the best
+//! settings and the verdict. A pure function of the evidence, with the numbers behind the findings.
 
 use ioengine::Caching;
 use std::cmp::Reverse;
@@ -12,6 +11,7 @@ use analysis::interval::{CONFIDENCE, Interval};
 use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
 use lab::point::{Point, State, Summary, Verdict};
+use lab::point_key::PointKey;
 
 use crate::app::App;
 use crate::evidence::Evidence;
@@ -21,110 +21,115 @@ use crate::visits::SecondVisit;
 
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
-/// From somewhere in this window on a setting is as good as the fastest (share of its rate).
+/// A setting is as good as the fastest if its rate is above a bar in this window (share of the
+/// fastest); [`ties::bar`] puts it into the widest gap.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// A setting whose median is below this share of the fastest is not as good, whatever the trials
-/// beside each other say.
-const FAR: f64 = 0.8;
-/// A figure that is shown with its interval is in doubt only if it is known no better than this.
+/// A setting whose median is below this share of the fastest is never as good, even if trials
+/// paired by time suggest it.
+const MIN_SHARE: f64 = 0.8;
+/// A figure shown with its interval is called noisy only beyond this relative half width.
 const SHOWN_NOISE: f64 = 0.3;
-/// A setting that costs less CPU by this factor costs less (lower bounds scatter).
+/// Least ratio of two CPU costs that counts as a difference, since lower bounds scatter.
 const CHEAPER: f64 = 2.0;
-/// What the kernel reads ahead of a sequential reader, as it comes (bytes; read_ahead_kb of a block
-/// device).
+/// The kernel's default read-ahead (bytes; read_ahead_kb of a block device).
 const READ_AHEAD_BYTES: u64 = 128 << 10;
-/// Cost models are fitted up to this size: beyond it the block layer splits requests (bytes).
+/// Largest request in a cost model (bytes): the block layer splits larger ones.
 const COST_BYTES_MAX: u64 = 1 << 20;
 
-/// A point with what its trials say.
+/// A point with the summary of its trials.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
     /// The point.
     pub point: &'a Point,
-    /// What its trials say together.
+    /// Summary of its trials.
     pub summary: Summary,
 }
 
-impl PointSummary<'_> {
+impl<'a> PointSummary<'a> {
+    /// Workload, caching and target of the point.
+    pub fn key(&self) -> &'a PointKey {
+        &self.point.key
+    }
+
     /// Bytes per second.
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
     }
 
-    /// Its rate as times that of another: trials made at about the same time are compared, so that
-    /// a slow or fast episode of the machine changes little.
+    /// Ratio of its rate to that of another point. Trials close in time are compared, so that a
+    /// slow or fast period of the machine has little effect.
     pub fn times(&self, other: &PointSummary<'_>) -> Interval {
-        let rates = |seen: &PointSummary<'_>| -> Vec<Timed> {
-            let trials = seen.point.unsoaked().into_iter();
+        let rates = |point: &PointSummary<'_>| -> Vec<Timed> {
+            let trials = point.point.unsoaked().into_iter();
             trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
         };
-        let seed = self.point.key.seed();
+        let seed = self.key().seed();
         let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
         ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
 
-    /// What it is worth as a figure that is shown with its interval.
+    /// The verdict of a figure that is shown with its interval.
     pub fn shown_verdict(&self) -> Verdict {
         self.point.verdict(SHOWN_NOISE)
     }
 
-    /// What is in flight (bytes): through the page cache that is what the kernel reads ahead or
-    /// writes behind, however small the requests are.
+    /// Data in flight (bytes). Through the page cache it is at least the kernel's read-ahead,
+    /// however small the requests are.
     fn in_flight_bytes(&self) -> u64 {
-        let key = &self.point.key;
-        let asked = key.request_bytes().saturating_mul(u64::from(key.depth()));
-        if key.is_direct() { asked } else { asked.max(READ_AHEAD_BYTES) }
+        let key = self.key();
+        let requested = key.request_bytes().saturating_mul(u64::from(key.depth()));
+        if key.is_direct() { requested } else { requested.max(READ_AHEAD_BYTES) }
     }
 
-    /// Caching mode, request size and depth, in words.
+    /// Caching mode, request size and depth as text.
     pub fn setting(&self) -> String {
-        let key = &self.point.key;
+        let key = self.key();
         format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes()), key.depth())
     }
 
-    /// Whether it is what a program gets that sets nothing.
+    /// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
     fn is_out_of_box(&self) -> bool {
-        let key = &self.point.key;
+        let key = self.key();
         let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();
         plain && key.request_bytes() == OUT_OF_BOX_BYTES
     }
 }
 
-/// Against what an operation is judged.
+/// The peak rate of an operation (PAP), against which half power is judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pap {
     /// read or write.
     pub operation: &'static str,
-    /// How much [bytes per second].
+    /// The rate [bytes per second].
     pub bytes_per_s: f64,
-    /// Who says so.
+    /// Its origin as text.
     pub source: String,
-    /// What it rests on.
+    /// Its origin.
     pub basis: PapBasis,
 }
 
-/// What a PAP rests on.
+/// Origin of a peak rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PapBasis {
-    /// The user.
+    /// Stated by the user (--pap).
     Stated,
-    /// The slowest link beneath the target.
+    /// Advertised by the slowest link below the target.
     Advertised,
-    /// The highest rate measured, which so many settings reach.
+    /// The highest rate measured.
     Measured {
-        /// Settings as good as the fastest, itself included.
+        /// Number of settings as good as the fastest, itself included.
         settings: usize,
     },
 }
 
-/// Where one curve over depth passes half of PAP.
+/// Where one curve over depth exceeds half of the peak.
 #[derive(Clone, Debug)]
 pub struct HalfPowerDepth {
     /// read or write.
     pub operation: &'static str,
     /// Request size (bytes).
     pub request_bytes: u64,
-    /// Smallest measured depth whose rate exceeds half of PAP.
+    /// Smallest measured depth whose rate exceeds half of the peak.
     pub depth: Option<u32>,
 }
 
@@ -135,37 +140,37 @@ pub struct Cost {
     pub operation: &'static str,
     /// Caching mode.
     pub caching: Caching,
-    /// Fixed and marginal cost, from the lower bound.
+    /// Fixed and marginal cost, from the lower bounds of the CPU time.
     pub model: CostModel,
 }
 
-/// What a survey found.
+/// The conclusions of a survey.
 #[derive(Clone, Debug)]
 pub struct Insight<'a> {
-    /// Every point that was measured.
+    /// Every measured point.
     pub seen: Vec<PointSummary<'a>>,
-    /// For reads and for writes, where they were measured.
+    /// Peaks of reads and of writes, as far as measured.
     pub pap: Vec<Pap>,
-    /// One for each sequential curve.
+    /// Half-power size of each sequential curve.
     pub half_power: Vec<HalfPower>,
-    /// One for each direct sequential size measured at several depths.
+    /// Half-power depth of each direct sequential size measured at several depths.
     pub half_power_depth: Vec<HalfPowerDepth>,
-    /// One for each operation and caching mode that could be fitted.
+    /// CPU cost of each operation and caching mode that could be fitted.
     pub costs: Vec<Cost>,
-    /// In pipeline order.
+    /// The bottleneck ladder: components in pipeline order.
     pub rungs: Vec<Rung>,
-    /// Which rung binds the best read rate.
+    /// The component that limits the fastest reads, if known.
     pub binding: Option<Binding>,
-    /// The CPU quota of the control group (CPUs), where it held the survey back.
+    /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     pub cpu_quota: Option<f64>,
-    /// What the user's program issues today, where that was said.
+    /// Requests of the user's program, if stated with --app.
     pub app: Option<App>,
-    /// Whether to trust the whole.
+    /// Verdict on the survey.
     pub verdict: Verdict,
 }
 
 impl<'a> Insight<'a> {
-    /// Looks at the evidence.
+    /// Draws the conclusions from the evidence.
     pub fn of(evidence: &'a Evidence) -> Insight<'a> {
         let measured = evidence.points.iter().filter(|point| !point.trials.is_empty());
         let seen: Vec<PointSummary<'a>> =
@@ -193,31 +198,30 @@ impl<'a> Insight<'a> {
         insight
     }
 
-    /// Points fit for conclusions: not invalid, huge pages.
+    /// Points that conclusions may use: not invalid, on huge pages.
     fn usable(&self) -> impl Iterator<Item = &PointSummary<'a>> {
-        self.seen.iter().filter(|seen| {
-            seen.summary.verdict.state != State::Invalid && !seen.point.key.has_small_pages()
+        self.seen.iter().filter(|point| {
+            point.summary.verdict.state != State::Invalid && !point.key().has_small_pages()
         })
     }
 
     /// Usable sequential points of an operation.
     pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &PointSummary<'a>> {
-        self.usable().filter(move |seen| {
-            seen.point.key.operation() == operation && !seen.point.key.is_random()
-        })
+        self.usable()
+            .filter(move |point| point.key().operation() == operation && !point.key().is_random())
     }
 
-    /// Usable random points of an operation, by depth.
+    /// Usable random points of an operation, in ascending order of depth.
     pub fn random(&self, operation: &str) -> Vec<&PointSummary<'a>> {
         let mut found: Vec<_> = self
             .usable()
-            .filter(|s| s.point.key.operation() == operation && s.point.key.is_random())
+            .filter(|s| s.key().operation() == operation && s.key().is_random())
             .collect();
-        found.sort_by_key(|seen| seen.point.key.depth());
+        found.sort_by_key(|point| point.key().depth());
         found
     }
 
-    /// The usable sequential point of exactly this setting.
+    /// The usable sequential point with this setting.
     pub fn at(
         &self,
         operation: &str,
@@ -225,13 +229,13 @@ impl<'a> Insight<'a> {
         bytes: u64,
         depth: u32,
     ) -> Option<&PointSummary<'a>> {
-        self.sequential(operation).find(|seen| {
-            let key = &seen.point.key;
+        self.sequential(operation).find(|point| {
+            let key = point.key();
             key.caching == caching && key.request_bytes() == bytes && key.depth() == depth
         })
     }
 
-    /// Out of the box: buffered, 64 KiB, one at a time.
+    /// The out-of-box point: buffered, 64 KiB, one at a time.
     pub fn out_of_box(&self, operation: &str) -> Option<&PointSummary<'a>> {
         self.at(operation, Caching::Buffered, OUT_OF_BOX_BYTES, 1)
     }
@@ -241,24 +245,24 @@ impl<'a> Insight<'a> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// Sequential settings as good as the fastest, the one with the least data in flight first.
+    /// Sequential settings as good as the fastest, least data in flight first.
     pub fn as_good(&self, operation: &str) -> Vec<&PointSummary<'a>> {
         let mut good = as_good(self.sequential(operation).collect());
         good.sort_by_key(|s| {
-            let key = &s.point.key;
+            let key = s.key();
             (s.in_flight_bytes(), Reverse(key.request_bytes()), key.depth(), key.caching.name())
         });
         good
     }
 
-    /// The best setting: of those as good as the fastest the one with the least data in flight,
-    /// and of these the one that costs clearly less CPU.
+    /// The best setting: of those as good as the fastest, the one with the least data in flight, or
+    /// one with equally little that costs clearly less CPU.
     pub fn best(&self, operation: &str) -> Option<&PointSummary<'a>> {
         let good = self.as_good(operation);
         let first = *good.first()?;
         let cost = |s: &PointSummary<'_>| {
             let of_request = s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
-            of_request / s.point.key.request_bytes() as f64
+            of_request / s.key().request_bytes() as f64
         };
         let equal = good.iter().filter(|s| s.in_flight_bytes() == first.in_flight_bytes());
         let cheapest = equal.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
@@ -267,10 +271,10 @@ impl<'a> Insight<'a> {
 
     /// Usable sequential points of an operation with one caching mode.
     pub fn curve(&self, operation: &str, direct: bool) -> Vec<&PointSummary<'a>> {
-        self.sequential(operation).filter(|seen| seen.point.key.is_direct() == direct).collect()
+        self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
 
-    /// What the user's program does today: what was said with --app, else out of the box.
+    /// What the user's program does today: the setting of --app, or out of the box.
     pub fn today(&self, operation: &str) -> Option<&PointSummary<'a>> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = Caching::of(app.direct, false);
@@ -287,11 +291,10 @@ impl<'a> Insight<'a> {
         let (bytes_per_s, source, basis) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
             (stated, "stated with --pap".to_owned(), PapBasis::Stated)
         } else if let Some((name, link)) = slowest_link(evidence) {
-            match link >= highest {
-                true => (link, format!("advertised by the {name}"), PapBasis::Advertised),
-                false => {
-                    (highest, format!("{highest_source}; the {name} advertises less"), measured)
-                }
+            if link >= highest {
+                (link, format!("advertised by the {name}"), PapBasis::Advertised)
+            } else {
+                (highest, format!("{highest_source}; the {name} advertises less"), measured)
             }
         } else {
             (highest, highest_source, measured)
@@ -299,7 +302,7 @@ impl<'a> Insight<'a> {
         Some(Pap { operation, bytes_per_s, source, basis })
     }
 
-    /// PAP of an operation [bytes per second].
+    /// Peak of an operation [bytes per second].
     pub fn pap_of(&self, operation: &str) -> Option<f64> {
         self.pap.iter().find(|pap| pap.operation == operation).map(|pap| pap.bytes_per_s)
     }
@@ -307,16 +310,16 @@ impl<'a> Insight<'a> {
     /// The sequential curves: caching mode and depth, each with its points by size.
     fn curves(&self, operation: &str) -> Vec<(Caching, u32, Vec<&PointSummary<'a>>)> {
         let mut curves: Vec<(Caching, u32, Vec<&PointSummary<'a>>)> = Vec::new();
-        for seen in self.sequential(operation) {
-            let key = &seen.point.key;
+        for point in self.sequential(operation) {
+            let key = point.key();
             let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth());
             match place {
-                Some(curve) => curve.2.push(seen),
-                None => curves.push((key.caching, key.depth(), vec![seen])),
+                Some(curve) => curve.2.push(point),
+                None => curves.push((key.caching, key.depth(), vec![point])),
             }
         }
         for curve in &mut curves {
-            curve.2.sort_by_key(|seen| seen.point.key.request_bytes());
+            curve.2.sort_by_key(|point| point.key().request_bytes());
         }
         curves.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         curves
@@ -339,14 +342,14 @@ impl<'a> Insight<'a> {
         let mut found = Vec::new();
         for operation in ["read", "write"] {
             let Some(pap) = self.pap_of(operation) else { continue };
-            let direct = || self.sequential(operation).filter(|s| s.point.key.is_direct());
-            let mut sizes: Vec<u64> = direct().map(|s| s.point.key.request_bytes()).collect();
+            let direct = || self.sequential(operation).filter(|s| s.key().is_direct());
+            let mut sizes: Vec<u64> = direct().map(|s| s.key().request_bytes()).collect();
             sizes.sort_unstable();
             sizes.dedup();
             for request_bytes in sizes {
-                let same = direct().filter(|s| s.point.key.request_bytes() == request_bytes);
+                let same = direct().filter(|s| s.key().request_bytes() == request_bytes);
                 let rates: Vec<(u64, f64)> =
-                    same.map(|s| (u64::from(s.point.key.depth()), s.rate())).collect();
+                    same.map(|s| (u64::from(s.key().depth()), s.rate())).collect();
                 if rates.len() > 1 {
                     let depth = halfpower::measured(&rates, pap).map(|depth| depth as u32);
                     found.push(HalfPowerDepth { operation, request_bytes, depth });
@@ -356,15 +359,15 @@ impl<'a> Insight<'a> {
         found
     }
 
-    /// CPU at depth 1, where buffered and direct differ in nothing else.
+    /// Fits CPU costs at depth 1, where buffered and direct requests differ in the caching only.
     fn find_costs(&self) -> Vec<Cost> {
         let mut found = Vec::new();
         for operation in ["read", "write"] {
             for (caching, _, points) in
                 self.curves(operation).into_iter().filter(|curve| curve.1 == 1)
             {
-                let small = points.iter().filter(|s| s.point.key.request_bytes() <= COST_BYTES_MAX);
-                let costs: Vec<CostPoint> = small.filter_map(|seen| cost_point(seen)).collect();
+                let small = points.iter().filter(|s| s.key().request_bytes() <= COST_BYTES_MAX);
+                let costs: Vec<CostPoint> = small.filter_map(|point| cost_point(point)).collect();
                 if let Ok(model) = costmodel::fit(&costs) {
                     found.push(Cost { operation, caching, model });
                 }
@@ -387,7 +390,7 @@ impl<'a> Insight<'a> {
         let stated = evidence.facts.pap_bytes_per_s;
         for operation in ["read", "write"] {
             let best = |direct: bool| {
-                let same = self.sequential(operation).filter(|s| s.point.key.is_direct() == direct);
+                let same = self.sequential(operation).filter(|s| s.key().is_direct() == direct);
                 same.map(PointSummary::rate).reduce(f64::max)
             };
             if let Some(rate) = best(true) {
@@ -400,23 +403,26 @@ impl<'a> Insight<'a> {
         rungs
     }
 
-    /// Which component binds the best direct reads: a link that they nearly fill, else the device
-    /// if its rate has stopped rising (a plateau shared by several settings).
+    /// The component that limits the fastest reads: a link that they nearly fill, or the device if
+    /// the rate has stopped rising (several settings reach it).
     fn find_binding(&self) -> Option<Binding> {
         let delivered = self.fastest("read")?.rate();
         let above = |rung: &Rung| !rung.component.contains("reads");
         let others: Vec<Rung> = self
             .rungs
             .iter()
-            .map(|rung| match above(rung) && !rung.component.contains("writes") {
-                true => rung.clone(),
-                false => Rung { pap_bytes_per_s: None, rap_bytes_per_s: None, ..rung.clone() },
+            .map(|rung| {
+                if above(rung) && !rung.component.contains("writes") {
+                    rung.clone()
+                } else {
+                    Rung { pap_bytes_per_s: None, rap_bytes_per_s: None, ..rung.clone() }
+                }
             })
             .collect();
         if let Some(binding) = ladder::binding(&others, delivered) {
             return Some(binding);
         }
-        // One setting alone at the top: the rate may rise further.
+        // With only one setting at the top, the rate may rise further.
         if self.as_good("read").len() < 2 {
             return None;
         }
@@ -425,33 +431,32 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
     }
 
-    /// The figures that everybody will quote, each with its name: out of the box and the best. The
-    /// out-of-box point may be invalid.
-    fn headline(&self) -> Vec<(String, &PointSummary<'a>)> {
+    /// The figures that users quote, each with its name: out of the box and best. The out-of-box
+    /// point may be invalid.
+    fn quoted(&self) -> Vec<(String, &PointSummary<'a>)> {
         let mut found: Vec<(String, &PointSummary<'a>)> = Vec::new();
         for operation in ["read", "write"] {
-            let plain = self.seen.iter().find(|seen| {
-                seen.point.key.operation() == operation
-                    && seen.is_out_of_box()
-                    && !seen.point.key.has_small_pages()
+            let plain = self.seen.iter().find(|point| {
+                point.key().operation() == operation
+                    && point.is_out_of_box()
+                    && !point.key().has_small_pages()
             });
-            found.extend(plain.map(|seen| (format!("out-of-box {operation}s"), seen)));
+            found.extend(plain.map(|point| (format!("out-of-box {operation}s"), point)));
             let best = self
                 .best(operation)
                 .filter(|best| plain.is_none_or(|plain| !std::ptr::eq(plain.point, best.point)));
-            found.extend(best.map(|seen| (format!("best {operation}s"), seen)));
+            found.extend(best.map(|point| (format!("best {operation}s"), point)));
         }
         found
     }
 
-    /// Points by what they are worth: suspect, invalid, all.
+    /// Number of suspect points, of invalid points, and of all.
     pub fn doubtful(&self) -> (usize, usize, usize) {
         let of = |state| self.seen.iter().filter(|s| s.summary.verdict.state == state).count();
         (of(State::Suspect), of(State::Invalid), self.seen.len())
     }
 
-    /// How much the figures that are shown are worth: the word is about them, not about each of a
-    /// hundred points.
+    /// Verdict on the figures that are shown, not on every point.
     fn judge(&self, evidence: &Evidence) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {
@@ -459,24 +464,24 @@ impl<'a> Insight<'a> {
             return verdict;
         }
         for operation in ["read", "write"] {
-            let mut all = self.seen.iter().map(|seen| &seen.point.key);
+            let mut all = self.seen.iter().map(|point| point.key());
             let was_measured = all.any(|key| key.operation() == operation && !key.is_random());
             if was_measured && self.fastest(operation).is_none() {
-                let text = format!("no sequential {operation} measured what was meant");
+                let text = format!("no sequential {operation} is valid");
                 verdict.add(State::Invalid, text);
             } else if !was_measured && operation == "read" {
                 verdict.add(State::Invalid, "no read was measured");
             }
         }
-        for (name, seen) in self.headline() {
-            let found = seen.shown_verdict();
+        for (name, point) in self.quoted() {
+            let found = point.shown_verdict();
             for reason in &found.reasons {
-                verdict.add(found.state, format!("{name} ({}): {reason}", seen.setting()));
+                verdict.add(found.state, format!("{name} ({}): {reason}", point.setting()));
             }
         }
         let (_, invalid, all) = self.doubtful();
         if invalid * 2 > all {
-            let text = format!("{invalid} of {all} points measured the wrong thing");
+            let text = format!("{invalid} of {all} points are invalid");
             verdict.add(State::Invalid, text);
         }
         if evidence.facts.interrupted {
@@ -486,28 +491,27 @@ impl<'a> Insight<'a> {
         let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
         if let Some(times) = late {
             let text = format!(
-                "the region of {} was used up, and what had been visited longest ago came \
-                 {times:.1} times as fast as at first: a cache of the device holds it; use a \
-                 larger --size",
+                "a cache of the device holds the whole region of {}: when it was read again at the \
+                 end, it was {times:.1} times as fast as at first; use a larger --size",
                 units::size(facts.region_bytes)
             );
             verdict.add(State::Suspect, text);
         }
         if let Some(cpus) = self.cpu_quota {
-            let text = format!("the CPU quota of the control group ({cpus:.2} CPUs) held it back");
+            let text = format!("throttled by the CPU quota of the control group ({cpus:.2} CPUs)");
             verdict.add(State::Suspect, text);
         }
         verdict
     }
 }
 
-/// Of some points those that are as good as the fastest of them.
+/// The points that are as good as the fastest of them.
 pub fn as_good<'s, 'a>(points: Vec<&'s PointSummary<'a>>) -> Vec<&'s PointSummary<'a>> {
     let fastest = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
     let Some(top) = fastest.copied() else { return Vec::new() };
-    let share = |seen: &&PointSummary<'_>| {
-        let median = seen.rate() / top.rate().max(1.0);
-        if median < FAR { median } else { seen.times(top).value.min(1.0) }
+    let share = |point: &&PointSummary<'_>| {
+        let median = point.rate() / top.rate().max(1.0);
+        if median < MIN_SHARE { median } else { point.times(top).value.min(1.0) }
     };
     let shares: Vec<f64> = points.iter().map(share).collect();
     let bar = ties::bar(&shares, AS_GOOD);
@@ -515,41 +519,41 @@ pub fn as_good<'s, 'a>(points: Vec<&'s PointSummary<'a>>) -> Vec<&'s PointSummar
         .into_iter()
         .zip(shares)
         .filter(|(_, share)| *share >= bar)
-        .map(|(seen, _)| seen)
+        .map(|(point, _)| point)
         .collect()
 }
 
-/// The slowest of the links that the system tells of.
+/// The slowest known link below the target: name and rate.
 fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
     let links = evidence.target.links.iter().map(|l| (l.component.clone(), l.bytes_per_s));
     links.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-fn measured(seen: &PointSummary<'_>) -> Measured {
+fn measured(point: &PointSummary<'_>) -> Measured {
     Measured {
-        request_bytes: seen.point.key.request_bytes(),
-        bytes_per_s: seen.summary.bytes_per_s,
-        cpu_lower_ns: seen.summary.cpu_lower_ns,
-        cpu_upper_ns: seen.summary.cpu_upper_ns,
+        request_bytes: point.key().request_bytes(),
+        bytes_per_s: point.summary.bytes_per_s,
+        cpu_lower_ns: point.summary.cpu_lower_ns,
+        cpu_upper_ns: point.summary.cpu_upper_ns,
     }
 }
 
-fn cost_point(seen: &PointSummary<'_>) -> Option<CostPoint> {
+fn cost_point(point: &PointSummary<'_>) -> Option<CostPoint> {
     Some(CostPoint {
-        request_bytes: seen.point.key.request_bytes(),
-        cpu_ns: seen.summary.cpu_lower_ns?,
-        relative_error: relative_error(&seen.summary.bytes_per_s),
+        request_bytes: point.key().request_bytes(),
+        cpu_ns: point.summary.cpu_lower_ns?,
+        relative_error: relative_error(&point.summary.bytes_per_s),
     })
 }
 
-/// A made-up device and its survey, for the tests of everything that starts from evidence.
+/// An example device and its survey, for all tests that start from evidence.
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use lab::point::testing::point;
 
-    /// A point whose three trials show about the rate given, each request costing `cpu_ns`.
-    pub(crate) fn made(
+    /// A point with three trials at about the given rate and a CPU time of `cpu_ns` per request.
+    pub(crate) fn point_of(
         operation: &str,
         caching: Caching,
         request_bytes: u64,
@@ -573,8 +577,8 @@ pub(crate) mod tests {
         made
     }
 
-    /// A device of 100 us + 1 ns/byte per request for reads at depth 1, overlapping at depth 8
-    /// up to 1 GB/s; buffered at 60% of it and ten times the CPU for each byte.
+    /// A device of 100 us + 1 ns/byte per request at depth 1, overlapping at depth 8 up to 1 GB/s.
+    /// Buffered requests reach 600 MB/s with fifty times the CPU per byte.
     pub(crate) fn evidence() -> Evidence {
         let mut points = Vec::new();
         for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
@@ -584,9 +588,9 @@ pub(crate) mod tests {
                 let eight = (8.0 * one).min(1e9);
                 let direct_cpu = 5_000.0 + 2.0 * bytes / 1024.0;
                 let buffered_cpu = 1_000.0 + 100.0 * bytes / 1024.0;
-                points.push(made(operation, Caching::Direct, size, 1, (one, direct_cpu)));
-                points.push(made(operation, Caching::Direct, size, 8, (eight, direct_cpu)));
-                points.push(made(operation, Caching::Buffered, size, 1, (6e8, buffered_cpu)));
+                points.push(point_of(operation, Caching::Direct, size, 1, (one, direct_cpu)));
+                points.push(point_of(operation, Caching::Direct, size, 8, (eight, direct_cpu)));
+                points.push(point_of(operation, Caching::Buffered, size, 1, (6e8, buffered_cpu)));
             }
         }
         Evidence {
@@ -622,7 +626,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_cost_model_tells_buffered_from_direct() {
+    fn buffered_and_direct_requests_have_different_cost_models() {
         let evidence = evidence();
         let insight = Insight::of(&evidence);
         let cost = |caching| {
@@ -641,11 +645,11 @@ pub(crate) mod tests {
         let insight = Insight::of(&evidence);
         let best = insight.best("read").unwrap();
         // At depth 8 the device delivers 1 GB/s from 16 KiB on.
-        assert_eq!((best.point.key.request_bytes(), best.point.key.depth()), (16 << 10, 8));
+        assert_eq!((best.key().request_bytes(), best.key().depth()), (16 << 10, 8));
     }
 
     #[test]
-    fn a_device_whose_rate_has_stopped_rising_binds() {
+    fn a_device_whose_rate_has_stopped_rising_is_the_limit() {
         let evidence = evidence();
         let insight = Insight::of(&evidence);
         let binding = insight.binding.unwrap();
@@ -653,7 +657,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stated_pap_wins_and_one_that_is_never_reached_says_why() {
+    fn a_stated_peak_takes_precedence_and_an_unreached_half_has_a_reason() {
         let mut evidence = evidence();
         evidence.facts.pap_bytes_per_s = Some(1e10);
         let insight = Insight::of(&evidence);
@@ -662,7 +666,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_invalid_headline_makes_the_survey_invalid_and_is_said_first() {
+    fn an_invalid_quoted_figure_makes_the_survey_invalid_and_comes_first() {
         for (operation, caching, why) in [
             ("read", Caching::Buffered, "out-of-box reads (buffered, 64 KiB x depth 1)"),
             ("write", Caching::Buffered, "out-of-box writes (buffered, 64 KiB x depth 1)"),
@@ -683,7 +687,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_noisy_figure_is_in_doubt_as_a_point_and_not_as_a_figure_with_its_interval() {
+    fn a_moderately_noisy_point_is_suspect_but_not_the_survey() {
         let rates = |evidence: &mut Evidence, noise: [f64; 3]| {
             let mut all = evidence.points.iter_mut();
             let best = all.find(|point| {
@@ -707,7 +711,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_slow_episode_of_the_machine_does_not_change_what_is_the_best() {
+    fn a_slow_period_of_the_machine_does_not_change_ratios() {
         let mut evidence = evidence();
         let ns = 1_000_000_000;
         for point in &mut evidence.points {
@@ -715,8 +719,8 @@ pub(crate) mod tests {
             if (key.operation(), key.depth()) != ("read", 8) {
                 continue;
             }
-            // Most trials of the smallest setting fall into an episode of half the speed, and
-            // all of 64 KiB do; most of the others were before it.
+            // Most trials of the smallest setting and all of 64 KiB fall into a period of half the
+            // speed; most of the others were before it.
             let starts = match key.request_bytes() >> 10 {
                 16 => [0, 100, 101],
                 64 => [100, 101, 102],
@@ -737,7 +741,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_doubtful_point_elsewhere_is_counted_and_does_not_spoil_the_figures() {
+    fn suspect_points_that_are_not_shown_do_not_change_the_verdict() {
         let mut evidence = evidence();
         evidence.points[0].trials[0].verdict.add(State::Invalid, "a hit");
         evidence.points[1].trials[0].verdict.add(State::Suspect, "drift");
@@ -747,7 +751,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_doubt_about_a_figure_that_is_shown_names_its_point() {
+    fn a_suspect_figure_is_reported_with_its_point() {
         let mut evidence = evidence();
         let best = evidence.points.iter_mut().find(|point| {
             (point.key.operation(), point.key.request_bytes(), point.key.depth())
@@ -765,12 +769,12 @@ pub(crate) mod tests {
         let insight = Insight::of(&evidence);
         for operation in ["read", "write"] {
             let pap = insight.pap_of(operation).unwrap();
-            assert!(insight.sequential(operation).all(|seen| seen.rate() <= pap));
+            assert!(insight.sequential(operation).all(|point| point.rate() <= pap));
         }
     }
 
     #[test]
-    fn writes_that_all_measured_the_wrong_thing_make_the_survey_invalid() {
+    fn a_survey_without_valid_writes_is_invalid() {
         let mut evidence = evidence();
         let writes = evidence.points.iter_mut().filter(|point| point.key.operation() == "write");
         writes.for_each(|point| point.trials[0].verdict.add(State::Invalid, "wrong"));

@@ -1,10 +1,11 @@
-//! The survey: the whole characterisation of a target within a budget.
+//! `halfpower survey`: the complete characterisation of a target within a time budget.
 //!
-//! `grid` says what to measure first, `schedule` what to measure next, `visits` which blocks, and
-//! `measure` does it. `evidence` is what came of it, `insight` what it means, `advice` and
-//! `findings` say it in words, `consistency` holds them against each other, `document` says it in
-//! JSON and `view` on the page. Everything from `insight` on is a pure function of the evidence,
-//! so that a stored survey gives the same page again.
+//! `grid` lists the points of the first grid, `schedule` chooses further points and trials,
+//! `visits` chooses the blocks, and `measure` runs the trials. `evidence` holds the measurements
+//! and `insight` what follows from them: peaks, half-power points, costs, the best settings.
+//! `advice` and `findings` are its sentences, `consistency` checks them for contradictions,
+//! `document` is the JSON and `view` the page. From `insight` on, everything is a pure function of
+//! the evidence, so a stored survey gives the same page again.
 
 pub mod app;
 pub mod grid;

@@ -1,9 +1,8 @@
-//! How fast this machine copies memory: the top of the ladder.
+//! Memory copy rate of this machine, the top of the bottleneck ladder.
 //!
-//! A copy between two buffers far larger than the caches, one thread, the bytes counted once (as
-//! `memcpy` is usually quoted; the traffic is twice that). The best of a few passes counts,
-//! because everything that disturbs a copy makes it slower. Pages are those that a program gets
-//! which asks for nothing.
+//! One thread copies between two buffers far larger than the caches. Bytes are counted once, as
+//! usual for `memcpy`; the traffic is twice that. The best of a few passes counts, because any
+//! disturbance makes a copy slower. The buffers have the system's default pages.
 
 use ioengine::{Clock, Monotonic};
 use lab::memory_limit;
@@ -12,10 +11,10 @@ use memspeed::{Case, Isa, Kernel, Pages, Plan, World};
 /// Size of both buffers together (bytes).
 const SET_BYTES: usize = 128 << 20;
 const PASSES: usize = 5;
-/// Where memory is limited they are smaller, but not so small that caches hold them.
+/// Least size of both buffers where memory is limited (bytes): smaller ones would fit into caches.
 const SET_BYTES_LEAST: usize = 48 << 20;
 
-/// Bytes copied per second; None where the memory cannot be had.
+/// Bytes copied per second; `None` if there is too little memory.
 pub fn copy_bytes_per_s(clock: Monotonic) -> Option<f64> {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.bytes / 2);
     let set_bytes = SET_BYTES.min(usize::try_from(limit).unwrap_or(usize::MAX)) >> 20 << 20;

@@ -1,6 +1,6 @@
-//! What to measure next: where the interval is wide, and where the curve bends.
+//! Chooses what to measure next: points with wide intervals, and sizes where a curve bends.
 //!
-//! A pure function of what has been measured, so that it can be tested without a disk.
+//! Pure functions of the measurements so far, so they are tested without a disk.
 
 use analysis::bootstrap::median_interval;
 use analysis::interval::CONFIDENCE;
@@ -10,29 +10,31 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// The papers' repeatability: the interval of the median is to be within 3%.
+/// A point is settled once the interval of its median is within 3%, the repeatability of the
+/// papers.
 const TARGET_HALF_WIDTH: f64 = 0.03;
-/// A rate this far from the line through its neighbours (both axes logarithmic) is a bend.
+/// A curve bends where a rate differs from the line through its neighbours by this (both axes
+/// logarithmic).
 const BEND: f64 = 0.15;
-/// The interval of fewer trials than a spot should have says little: it counts as this wide.
+/// Least width assumed for the interval of a point with too few trials.
 const FEW_HALF_WIDTH: f64 = 0.2;
-/// A spot that could be the best has a rate from this share of the highest on.
+/// A point with at least this share of the highest rate may be the best.
 const NEAR_SHARE: f64 = 0.85;
-/// Rates from this share of the highest on are near the top.
+/// Rates above this share of the highest are near the top.
 const TOP_SHARE: f64 = 0.7;
-/// So many settings with the least in flight are held against the fastest in the last rounds.
+/// Settings compared with the fastest in the last rounds: those with the least data in flight ...
 const CONTENDERS: usize = 3;
-/// They have at least this share of its rate.
+/// ... and at least this share of its rate.
 const CONTENDER_SHARE: f64 = 0.75;
-/// More trials of one spot say little more.
+/// Most trials of one point; more add little information.
 const TRIALS_MAX: usize = 15;
 
-/// Rates of the unsoaked trials of one spot [bytes per second].
+/// A grid point and the rates of its unsoaked trials.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which workload.
+    /// The grid point.
     pub spot: GridPoint,
-    /// One for each trial.
+    /// Rate of each trial [bytes per second].
     pub rates: Vec<f64>,
 }
 
@@ -41,9 +43,9 @@ impl Measured {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// How much a further trial is worth, where `peak` is the highest rate of its direction: 0 when
-    /// it is settled. What a program gets out of the box is quoted by everybody, and the rates near
-    /// the highest decide what is best.
+    /// Priority of a further trial; 0 for a settled point. `peak` is the highest rate of its
+    /// direction. The out-of-box point and those that may be the best have more weight, since users
+    /// quote them.
     fn need(&self, peak: f64) -> f64 {
         let is_near = self.rate() >= NEAR_SHARE * peak;
         let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
@@ -65,8 +67,8 @@ impl Measured {
     }
 }
 
-/// Sizes between the measured ones where a curve bends or crosses half of `pap` (by direction:
-/// reads, writes), each as a spot that has not been measured.
+/// New points: sizes between the measured ones, where a curve bends or crosses half of `pap` (the
+/// peaks of reads and of writes).
 pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<GridPoint> {
     let mut found: Vec<GridPoint> = Vec::new();
     for line in lines(measured) {
@@ -75,7 +77,7 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // Near the top a size that not every survey has would be the best by chance.
+            // Near the top, an additional size could be the best by chance, in some surveys only.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;
@@ -123,18 +125,18 @@ fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
-/// The spots on which the conclusions rest, measured by turns in the last rounds, so that each is
-/// compared with the others under the same conditions: out of the box, what advice compares with
-/// it, and the settings that may be the best (of each direction: reads, writes).
+/// Indices of the points on which the conclusions rest: out of the box, the points that advice
+/// compares with it, and the settings that may be the best of reads or writes. The last rounds
+/// measure them in turns, so that they are compared under the same conditions.
 pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     let mut found: Vec<usize> =
         (0..measured.len()).filter(|index| is_compared(&measured[*index].spot)).collect();
     for write in [false, true] {
-        let sequential =
+        let is_sequential =
             |m: &Measured| m.spot.write == write && m.spot.pattern == Pattern::Sequential;
         let least = CONTENDER_SHARE * pap[usize::from(write)];
         let mut contenders: Vec<usize> = (0..measured.len())
-            .filter(|index| sequential(&measured[*index]) && measured[*index].rate() >= least)
+            .filter(|index| is_sequential(&measured[*index]) && measured[*index].rate() >= least)
             .collect();
         let rate = |index: &usize| measured[*index].rate();
         let fastest = contenders.iter().copied().max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -148,14 +150,14 @@ pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     found
 }
 
-/// Whether advice compares a spot with others that are not far from it.
+/// Whether advice compares this point with others.
 fn is_compared(spot: &GridPoint) -> bool {
     let size = spot.request_bytes;
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
 }
 
-/// The spots that need a trial most, most needed first, at most `count`. Those near the highest
-/// rates (by direction: reads, writes) decide what is best.
+/// Indices of the at most `count` points that need a trial most, highest priority first. `pap`
+/// holds the highest rates of reads and of writes.
 pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
     let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);
     let mut needs: Vec<(usize, f64)> =
@@ -168,7 +170,7 @@ pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::spot;
+    use crate::grid::sequential;
     use ioengine::Caching;
 
     fn limits() -> Limits {
@@ -185,7 +187,7 @@ mod tests {
     fn device(sizes: &[u32]) -> Vec<Measured> {
         let rate = |size: u32| f64::from(size) / (100e-6 + f64::from(size) / 1e9);
         let measured = |size: &u32| Measured {
-            spot: spot(false, Caching::Direct, *size),
+            spot: sequential(false, Caching::Direct, *size),
             rates: vec![rate(*size); 3],
         };
         sizes.iter().map(measured).collect()
@@ -193,22 +195,25 @@ mod tests {
 
     #[test]
     fn the_crossing_of_half_power_is_narrowed_down() {
-        // n-one-half is 100 kB: between 64 KiB and 256 KiB.
+        // The half-power size is 100 kB, between 64 KiB and 256 KiB.
         let found =
             new_spots(&device(&[4 << 10, 64 << 10, 256 << 10, 1 << 20]), [1e9; 2], &limits());
         assert!(found.iter().any(|spot| spot.request_bytes == 128 << 10), "{found:?}");
     }
 
     #[test]
-    fn a_straight_curve_needs_nothing_between() {
+    fn a_straight_curve_gets_no_new_points() {
         let flat: Vec<Measured> = [4 << 10, 64 << 10, 1 << 20]
-            .map(|size| Measured { spot: spot(false, Caching::Direct, size), rates: vec![1e9; 3] })
+            .map(|size| Measured {
+                spot: sequential(false, Caching::Direct, size),
+                rates: vec![1e9; 3],
+            })
             .into();
         assert!(new_spots(&flat, [1e9; 2], &limits()).is_empty());
     }
 
     #[test]
-    fn noisy_spots_come_first_and_settled_ones_not_at_all() {
+    fn noisy_points_come_first_and_settled_ones_not_at_all() {
         let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
         measured[0].rates = vec![1.0; 6];
         measured[1].rates = vec![1.0, 1.1, 1.2];
@@ -218,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn spots_that_are_quoted_come_before_those_near_the_top_and_both_get_more_trials() {
+    fn the_out_of_box_point_comes_before_those_near_the_top_and_both_get_more_trials() {
         let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
-        measured[0].spot = spot(false, Caching::Buffered, OUT_OF_BOX_BYTES);
+        measured[0].spot = sequential(false, Caching::Buffered, OUT_OF_BOX_BYTES);
         let peak = [measured[2].rate(), 0.0];
-        // All have three equal trials, which is enough for the one in the middle.
+        // All have three equal trials, which suffices for the middle one only.
         assert_eq!(neediest(&measured, peak, 10), [0, 2]);
         for (one, trials) in measured.iter_mut().zip([7, 3, 5]) {
             one.rates = vec![one.rate(); trials];
@@ -231,23 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rounds_measure_what_is_quoted_and_what_may_be_the_best() {
+    fn the_last_rounds_measure_quoted_points_and_those_that_may_be_the_best() {
         let sizes = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
         let mut measured = device(&sizes);
         measured.push(Measured {
-            spot: spot(false, Caching::Buffered, OUT_OF_BOX_BYTES),
+            spot: sequential(false, Caching::Buffered, OUT_OF_BOX_BYTES),
             rates: vec![1.0],
         });
         let peak = [measured[6].rate(), 0.0];
         let quoted = quoted(&measured, peak);
         let sizes: Vec<u32> =
             quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
-        // 64 KiB and 1 MiB are compared by advice; from 1 MiB on rates are near the highest.
+        // Advice compares 64 KiB and 1 MiB; from 1 MiB on, rates are near the highest.
         assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
     }
 
     #[test]
-    fn a_spot_that_never_settles_does_not_eat_the_budget() {
+    fn a_point_that_never_settles_does_not_use_up_the_budget() {
         let mut measured = device(&[4 << 10]);
         measured[0].rates = (0..TRIALS_MAX).map(|i| i as f64 + 1.0).collect();
         assert!(neediest(&measured, [f64::MAX; 2], 10).is_empty());

@@ -1,4 +1,5 @@
-//! A survey as the page shows it: evidence and insight into the types of the report.
+//! The page of a survey: converts evidence and insight into the types of the crate `report`, which
+//! renders them as HTML.
 
 use analysis::histogram::Histogram;
 use analysis::interval::Interval;
@@ -16,12 +17,12 @@ use crate::evidence::Evidence;
 use crate::findings::{self, Tone};
 use crate::insight::{Insight, OUT_OF_BOX_BYTES, PointSummary};
 
-/// The page of a survey.
+/// The page of a survey as HTML.
 pub fn html(evidence: &Evidence, insight: &Insight<'_>) -> String {
     report::render(&report::survey_page(&of(evidence, insight)))
 }
 
-/// What the page shows.
+/// The content of the page.
 pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
     let host = &evidence.host;
     let place = evidence.target.place();
@@ -38,9 +39,9 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
         advice: advice::of(insight).iter().map(advice_of).collect(),
         rules_without_experiment: advice::silent()
             .into_iter()
-            .map(|(rule, study)| format!("{} (halfpower study {study} prices it)", rule.text))
+            .map(|(rule, study)| format!("{} (measure with: halfpower study {study})", rule.text))
             .collect(),
-        points: insight.seen.iter().filter(|s| !s.point.key.has_small_pages()).map(point).collect(),
+        points: insight.seen.iter().filter(|s| !s.key().has_small_pages()).map(point).collect(),
         pap: insight
             .pap
             .iter()
@@ -68,7 +69,7 @@ fn state(state: State) -> model::State {
     }
 }
 
-/// A verdict as the page shows it.
+/// Converts a verdict.
 pub fn verdict(verdict: &Verdict) -> model::Verdict {
     let reasons = verdict.reasons.clone();
     model::Verdict { state: state(verdict.state), reasons, in_doubt: None }
@@ -83,7 +84,7 @@ fn finding(found: findings::Finding) -> model::Finding {
     model::Finding { headline: found.headline, detail: found.detail, tone }
 }
 
-/// A piece of advice as the page shows it.
+/// Converts a piece of advice.
 pub fn advice_of(advice: &advice::Advice) -> model::Advice {
     model::Advice {
         id: advice.id.clone(),
@@ -106,7 +107,7 @@ fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
             add(format!("Out-of-box {operation}"), units::rate_mib(plain.rate()), note);
         }
         if let Some(best) = insight.best(operation) {
-            let key = &best.point.key;
+            let key = best.key();
             let size = units::size(key.request_bytes());
             let note = format!("{}, {size} x depth {}", key.caching, key.depth());
             add(format!("Best {operation}"), units::rate_mib(best.rate()), note);
@@ -118,13 +119,17 @@ fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
         .filter(|h| h.operation == "read" && h.caching == Caching::Direct && h.measured.is_some());
     if let Some(shallow) = half.min_by_key(|h| h.depth) {
         let size = units::size(shallow.measured.unwrap_or(0));
-        add("Half power of reads".to_owned(), size, format!("direct, depth {}", shallow.depth));
+        add(
+            "Half-power size of reads".to_owned(),
+            size,
+            format!("direct, depth {}", shallow.depth),
+        );
     }
-    if let Some(seen) = insight.at("read", Caching::Direct, OUT_OF_BOX_BYTES, 1)
-        && let Some(cost) = seen.summary.cpu_lower_ns
+    if let Some(point) = insight.at("read", Caching::Direct, OUT_OF_BOX_BYTES, 1)
+        && let Some(cost) = point.summary.cpu_lower_ns
     {
-        let note = "direct read of 64 KiB".to_owned();
-        add("CPU for each request".to_owned(), units::time(cost), note);
+        let note = "direct 64 KiB read".to_owned();
+        add("CPU per request".to_owned(), units::time(cost), note);
     }
     figures
 }
@@ -133,8 +138,8 @@ fn estimate(interval: Interval) -> Estimate {
     Estimate { value: interval.value, low: interval.low, high: interval.high }
 }
 
-fn point(seen: &PointSummary<'_>) -> PointView {
-    let (key, summary) = (&seen.point.key, &seen.summary);
+fn point(point: &PointSummary<'_>) -> PointView {
+    let (key, summary) = (point.key(), &point.summary);
     let quantile = |q| summary.latency.quantile(q).map(|ns| ns as f64);
     PointView {
         pattern: if key.is_random() { Pattern::Random } else { Pattern::Sequential },
@@ -150,7 +155,7 @@ fn point(seen: &PointSummary<'_>) -> PointView {
         latency_p99_9_ns: quantile(0.999),
         cpu_lower_ns_per_request: summary.cpu_lower_ns,
         cpu_upper_ns_per_request: summary.cpu_upper_ns,
-        trials: seen.point.trials.len() as u32,
+        trials: point.point.trials.len() as u32,
         state: state(summary.verdict.state),
     }
 }
@@ -198,22 +203,23 @@ fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
     histogram.buckets().map(step).collect()
 }
 
-/// Random 8 KiB at every depth, and the best sequential settings.
+/// Latency distributions of random 8 KiB requests at every depth and of the best sequential
+/// settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
     let mut chosen: Vec<&PointSummary<'_>> = insight.random("read");
     chosen.extend(insight.random("write"));
     for operation in ["read", "write"] {
         chosen.extend(insight.best(operation));
     }
-    let view = |seen: &&PointSummary<'_>| DistributionView {
-        name: name(seen),
-        cumulative: cumulative(&seen.summary.latency),
+    let view = |point: &&PointSummary<'_>| DistributionView {
+        name: name(point),
+        cumulative: cumulative(&point.summary.latency),
     };
     chosen.iter().map(view).collect()
 }
 
-fn name(seen: &PointSummary<'_>) -> String {
-    let key = &seen.point.key;
+fn name(point: &PointSummary<'_>) -> String {
+    let key = point.key();
     format!("{} {} {} x {}", key.caching, key.rw(), units::size(key.request_bytes()), key.depth())
 }
 
@@ -223,15 +229,15 @@ fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
         .into_iter()
         .flat_map(|op| [insight.best(op), insight.out_of_box(op)])
         .flatten();
-    let view = |seen: &PointSummary<'_>| {
-        let trial = seen.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
-        // The last interval is not a whole one.
+    let view = |point: &PointSummary<'_>| {
+        let trial = point.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
+        // The last interval is incomplete.
         let whole = trial.series.len().saturating_sub(1);
         let samples = trial.series[..whole].iter().map(|point| {
             let end = point.start_ns.saturating_add(point.length_ns) as f64 / 1e9;
             (end, point.bytes as f64 * 1e9 / point.length_ns.max(1) as f64)
         });
-        Some(TimeSeriesView { name: name(seen), samples: samples.collect() })
+        Some(TimeSeriesView { name: name(point), samples: samples.collect() })
     };
     chosen.filter_map(view).collect()
 }
@@ -256,11 +262,11 @@ fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
     let facts = &evidence.facts;
     let mut rows = Vec::new();
     if let Some(floor) = facts.floor_ns_per_request {
-        let name = "CPU of a request on the null I/O engine, full statistics on";
+        let name = "CPU per request on the null I/O engine, with full statistics";
         rows.push((name.to_owned(), units::time(floor)));
     }
     rows.push(("Bytes written by the survey".to_owned(), units::size(facts.written_bytes)));
-    rows.push(("Time it took".to_owned(), units::time(facts.elapsed_ns as f64)));
+    rows.push(("Duration".to_owned(), units::time(facts.elapsed_ns as f64)));
     rows.push(("Clock".to_owned(), evidence.host.clock.clone()));
     for missing in &facts.missing {
         rows.push(("Not available here".to_owned(), missing.clone()));
@@ -280,12 +286,12 @@ fn provenance(evidence: &Evidence) -> Vec<(String, Vec<(String, String)>)> {
     vec![facts("Run", &run), facts("Host", &evidence.host), facts("Target", &evidence.target)]
 }
 
-/// A group of the provenance: the names and values of whatever can be written as JSON.
+/// A group of the provenance: names and values of the fields of a serialisable value.
 pub fn facts(name: &str, of: &impl serde::Serialize) -> (String, Vec<(String, String)>) {
     (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
 }
 
-/// The leaves of a JSON value as names and values; nulls are left out.
+/// The leaves of a JSON value as names and values, without nulls.
 fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
     use serde_json::Value;
     let joined = |key: &str| {
@@ -315,7 +321,7 @@ mod tests {
         let evidence = evidence();
         let html = html(&evidence, &Insight::of(&evidence));
         assert!(html.contains("Out of the box") && html.contains("<svg"));
-        assert!(html.contains("preallocate") || html.contains("Preallocate"));
+        assert!(html.contains("Preallocate"));
     }
 
     #[test]

@@ -1,45 +1,46 @@
-//! Which blocks the trials of a survey visit: fresh ones, as long as there are any.
+//! Which blocks the sequential trials of a survey access: fresh ones, as long as there are any.
 //!
-//! Sequential trials begin where the one before them ended, so that a cache of the device cannot
-//! answer what an earlier trial has read. When the region is used up they go on at its start: what
-//! is visited again then was visited longest ago. Whether the device has such a cache is tried
-//! beside the points: the same blocks twice, one after the other.
+//! Each trial starts where the previous one ended, so that a cache in the device cannot serve what
+//! an earlier trial has read. At the end of the region they continue at its start, with the blocks
+//! accessed longest ago. A separate test tells whether the device has a cache: it reads the same
+//! blocks twice in a row.
 
 use analysis::quantile::median;
 use serde::{Deserialize, Serialize};
 
-/// What the kernel may have read ahead of buffered requests, which is skipped (bytes).
+/// Skipped after buffered reads, since the kernel may have read ahead so far (bytes).
 const READ_AHEAD_BYTES: u64 = 2 << 20;
-/// Pairs of visits.
+/// Pairs of reads of the same blocks.
 pub const PAIRS: usize = 3;
-/// A second visit this many times as fast shows a cache; and each single one ...
+/// The device has a cache if the median second read is at least this many times as fast ...
 const FASTER: f64 = 1.3;
-/// ... this many times.
+/// ... and each single one at least this many times.
 const EACH_FASTER: f64 = 1.15;
 
-/// Where the next sequential trial begins, and how much was visited.
+/// Position of the next sequential trial, and the bytes accessed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visits {
     #[serde(skip)]
     at: u64,
-    /// Bytes that sequential reads went over, those skipped among them.
+    /// Bytes accessed by sequential reads, including those skipped for read-ahead.
     pub read_bytes: u64,
-    /// Bytes that sequential writes went over.
+    /// Bytes accessed by sequential writes.
     pub written_bytes: u64,
 }
 
 impl Visits {
-    /// Bytes that sequential trials went over.
+    /// Bytes accessed by sequential trials.
     pub fn all_bytes(&self) -> u64 {
         self.read_bytes.saturating_add(self.written_bytes)
     }
 
-    /// Where a trial with requests of this size begins (bytes).
+    /// Start of a trial with requests of this size (bytes); the caller wraps it at the region's
+    /// end.
     pub fn start(&self, request_bytes: u64) -> u64 {
         self.at.next_multiple_of(request_bytes.max(1))
     }
 
-    /// Notes what a trial went over that began there.
+    /// Records a trial that started at `start` and accessed `bytes`.
     pub fn went(&mut self, start: u64, bytes: u64, write: bool, buffered: bool) {
         let ahead = if buffered && !write { READ_AHEAD_BYTES } else { 0 };
         self.at = start.saturating_add(bytes).saturating_add(ahead);
@@ -48,20 +49,19 @@ impl Visits {
     }
 }
 
-/// Direct reads of 64 KiB, one at a time, over fresh blocks, over the same again, and over those
-/// that were visited longest ago [bytes per second].
+/// Test for a cache in the device: rates of direct 64 KiB reads, one at a time [bytes per second].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondVisit {
-    /// Over fresh blocks, before all other trials.
+    /// Of fresh blocks, before all other trials.
     pub first: Vec<f64>,
-    /// Over the same blocks, just after.
+    /// Of the same blocks, immediately afterwards.
     pub second: Vec<f64>,
-    /// At the end of the survey, where the region was used up.
+    /// Of the blocks accessed longest ago, at the end of a survey that wrapped around the region.
     pub late: Vec<f64>,
 }
 
 impl SecondVisit {
-    /// How many times as fast a second visit is, if it is clearly faster: the device has a cache.
+    /// Ratio of the second rate to the first, if clearly above 1: the device has a cache.
     pub fn times_faster(&self) -> Option<f64> {
         let ratios: Vec<f64> =
             self.first.iter().zip(&self.second).map(|(first, second)| second / first).collect();
@@ -69,9 +69,8 @@ impl SecondVisit {
         median(&ratios).filter(|times| each && *times >= FASTER)
     }
 
-    /// How many times as fast blocks were in the end that had been visited longest ago, if they
-    /// clearly were and the device has a cache: it holds the whole region. Without a cache it is
-    /// the device's own rate that has changed.
+    /// Ratio of the late rate to the first, if clearly above 1 and the device has a cache: then the
+    /// cache holds the whole region. Without a cache, the device itself became faster.
     pub fn times_faster_late(&self) -> Option<f64> {
         self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);
@@ -87,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_cache_is_seen_where_each_second_visit_is_faster() {
+    fn a_cache_is_detected_if_every_second_read_is_faster() {
         let of = |second: [f64; 3], late: &[f64]| SecondVisit {
             first: vec![100.0, 110.0, 90.0],
             second: second.to_vec(),
@@ -101,13 +100,13 @@ mod tests {
         assert_eq!(of(cached, &[]).times_faster_late(), None);
         assert_eq!(of(cached, &[200.0, 210.0, 220.0]).times_faster_late(), Some(2.1));
         assert_eq!(of(cached, &[100.0, 210.0, 220.0]).times_faster_late(), None);
-        // A device that is faster later and has no cache.
+        // A device without a cache that becomes faster.
         assert_eq!(of([100.0, 110.0, 90.0], &[200.0; 3]).times_faster_late(), None);
     }
 
     proptest! {
         #[test]
-        fn no_trial_visits_what_an_earlier_one_did(
+        fn no_trial_accesses_blocks_of_an_earlier_one(
             trials in prop::collection::vec((0_u32..12, 1_u64..40, any::<bool>()), 1..50),
         ) {
             let mut visits = Visits::default();

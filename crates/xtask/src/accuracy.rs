@@ -1,8 +1,7 @@
-//! `cargo xtask accuracy`: how close the instrument comes to devices whose truth is known.
+//! `cargo xtask accuracy`: how accurately the program measures devices with known properties.
 //!
-//! `selftest` runs the program's own self-test many times over. `foreign` holds the program against
-//! devices that others made: nbdkit, QEMU, the kernel. Both print tables, and with `--write` put
-//! them into docs/accuracy.md.
+//! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
+//! with nbdkit, QEMU and the kernel. Both print tables; `--write` puts them into docs/accuracy.md.
 
 mod selftest;
 
@@ -13,7 +12,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What to measure, and how often.
+/// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
     /// Which campaign
@@ -22,25 +21,25 @@ pub struct Options {
     /// Runs of the self-test (each about a minute), or of each stable device
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// foreign: tries of each situation
+    /// foreign: repetitions of each situation
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
-    /// foreign: one of its two parts alone
+    /// foreign: only one of its two parts
     #[arg(long)]
     part: Option<foreign::Part>,
-    /// foreign: only devices and situations whose word has this in it; may be given more than once
+    /// foreign: only devices and situations whose name contains this; repeatable
     #[arg(long)]
     case: Vec<String>,
-    /// foreign: where everything is made, in a folder that is removed at the end (2 GiB free)
+    /// foreign: where to create a temporary folder, removed at the end (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Try this program instead of the release build
+    /// Test this program instead of the release build
     #[arg(long)]
     program: Option<PathBuf>,
     /// Put the tables into docs/accuracy.md
     #[arg(long)]
     write: bool,
-    /// foreign: print the words of all devices and situations, and do nothing
+    /// foreign: only list the names of devices and situations
     #[arg(long)]
     list: bool,
 }
@@ -48,16 +47,16 @@ pub struct Options {
 /// The two campaigns.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Campaign {
-    /// The program's own self-test, many times over
+    /// The program's own self-test, many times
     Selftest,
-    /// Stable devices, and situations that must raise an alarm, made with nbdkit, QEMU, the kernel
+    /// Stable devices and situations that must raise an alarm, with nbdkit, QEMU and the kernel
     Foreign,
 }
 
-/// 0 if all bars are met, 1 if one is missed.
+/// Returns 0 if all limits are met, 1 if one is missed.
 ///
 /// # Errors
-/// When the program does not build, or a campaign cannot do its work.
+/// A program that does not build, or a campaign that cannot run.
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.only == Campaign::Foreign && options.list {
         return foreign::list(options.part, &options.case);

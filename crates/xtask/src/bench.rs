@@ -1,13 +1,13 @@
-//! `cargo xtask bench`: halfpower beside its peers on this machine, by ratio.
+//! `cargo xtask bench`: compares halfpower with other tools on this machine.
 //!
-//! Absolute figures drift by tens of percent from hour to hour, so the contestants of a case take
-//! turns, in alternating order, and only ratios of neighbouring runs are judged. `peers` holds the
-//! load generator against fio, each pinned whole to one core; its cases: `null` (the generator's
-//! own cost), `holes` (a file of holes, the cheapest storage), `seq` (large direct reads), `agree`
-//! (the same figures as fio under the same conditions), `simulator` (what simulated requests cost,
-//! without fio). `seqio` holds streams against fio, dd, cat and cp; see there. Both build the
-//! release program first; `peers` needs fio 3.33 or later, taskset and, for the bars to mean what
-//! they say, ext4 below `--dir`. They keep no results.
+//! Absolute figures drift by tens of percent from hour to hour. So the tools of a case run in
+//! turns, in alternating order, and only ratios of neighbouring runs are compared with limits.
+//! `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
+//! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
+//! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
+//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. Both build
+//! the release program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`, for
+//! which the limits are stated. Results are printed, not stored.
 
 pub mod statistics;
 
@@ -36,31 +36,31 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The benchmarks there are.
+/// The benchmarks.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Reproduce the bars of halfpower against fio; 1 if one is missed
+    /// Compare halfpower with fio; exits with 1 if a limit is missed
     Peers(Peers),
-    /// Reproduce the bars of the crate seqio against fio, dd, cat and cp; 1 if one is missed
+    /// Compare the crate seqio with fio, dd, cat and cp; exits with 1 if a limit is missed
     Seqio(Seqio),
-    /// Run a command and print the most memory that it held (KiB)
+    /// Run a command and print its peak memory (KiB)
     #[command(hide = true)]
     Peak(Peak),
 }
 
-/// How to measure; the defaults are those that the bars are stated for.
+/// Options of `bench peers`; the limits are stated for the defaults.
 #[derive(clap::Args)]
 pub struct Peers {
-    /// Rounds of each case; every contestant runs once in each
+    /// Rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
     /// Length of one run
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Where the test files go, in a folder of their own that is removed at the end (3 GiB free)
+    /// Where to create a temporary folder, removed at the end (needs 3 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Only this case; may be given more than once
+    /// Only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<Case>,
     /// fio's t/io_uring, the leanest loop known [default: `fio-t-io_uring` on the PATH]
@@ -68,25 +68,24 @@ pub struct Peers {
     t_io_uring: Option<PathBuf>,
 }
 
-/// How to measure streams; the defaults are those that the bars are stated for.
+/// Options of `bench seqio`; the limits are stated for the defaults.
 #[derive(clap::Args)]
 pub struct Seqio {
-    /// Rounds of each case; every contestant runs once in each
+    /// Rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Where the test files go, in a folder of their own that is removed at the end (4 times the
-    /// size free)
+    /// Where to create a temporary folder, removed at the end (needs 4 times the size)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Only this case; may be given more than once
+    /// Only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<seqio::Case>,
-    /// Size of the file, 64m at least
+    /// Size of the file, at least 64m
     #[arg(long, default_value = "2g", value_parser = size_bytes)]
     size: u64,
 }
 
-/// What to run.
+/// Options of `bench peak`.
 #[derive(clap::Args)]
 pub struct Peak {
     /// The command with its arguments
@@ -97,7 +96,7 @@ pub struct Peak {
 /// The exit code of a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
-/// Measures and prints the table; 0 if every bar is met, 1 if one is missed, 130 after Ctrl-C.
+/// Measures and prints the table. Returns 0 if every limit is met, 1 if not, 130 after Ctrl-C.
 pub fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Peers(options) => peers(options),
@@ -136,7 +135,7 @@ fn seqio(options: &Seqio) -> Result<ExitCode> {
     })
 }
 
-/// The children that were waited for are this command, and what it waited for.
+/// Prints the peak memory of the children waited for: the command and its own children.
 fn peak(options: &Peak) -> Result<ExitCode> {
     let mut command = std::process::Command::new(&options.command[0]);
     let status = command.args(&options.command[1..]).stdout(Stdio::null()).status();
@@ -145,8 +144,8 @@ fn peak(options: &Peak) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Does the work in a folder that is removed after it, also after Ctrl-C; the exit code says
-/// whether every bar is met.
+/// Runs `work` in a temporary folder, removed afterwards, also after Ctrl-C. `work` returns whether
+/// every limit is met.
 fn in_a_folder(
     dir: &Path,
     work: impl FnOnce(&Path, Arc<AtomicBool>) -> Result<bool>,
@@ -169,7 +168,8 @@ fn in_a_folder(
     Ok(if outcome? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A size as people write it: `2g`, `256m`; whole MiB, so that every tool has whole requests.
+/// Parses a size such as `2g` or `256m`: a multiple of 32 MiB, so that every tool has whole
+/// requests.
 fn size_bytes(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
     let shift = match &text[number.len()..] {
@@ -184,7 +184,7 @@ fn size_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs the cases and prints their rows; whether every bar is met.
+/// Runs the cases and prints their rows; returns whether every limit is met.
 fn measure(bench: &Bench, only: &[Case]) -> Result<bool> {
     let mut rows = Vec::new();
     for case in Case::ALL {

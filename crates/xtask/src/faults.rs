@@ -1,11 +1,11 @@
-//! `cargo xtask faults`: the real program against faults of devices, kernel, users and itself.
+//! `cargo xtask faults`: tests the release program against faults of devices, kernel and users.
 //!
-//! Each class of faults (`classes`) makes its fault several times, with injected faults, loop
-//! devices, files served over FUSE, signals, limits, and looks at how the program ends, what it
-//! says, what is stored and what is left behind. Everything is made in one temporary folder, with
-//! a state folder of its own for each try; devices and mounts are taken away again, also after
-//! Ctrl-C. The result is a table; the exit code is 1 if any fault went undetected or lost
-//! something. What needs root, loop devices or FUSE is skipped by name where they are missing.
+//! Each class of faults (`classes`) produces its fault several times, by fault injection, loop
+//! devices, files served over FUSE, signals or limits. It checks exit code, messages, stored
+//! results and leftovers. Everything is created in one temporary folder, with a state folder per
+//! repetition; devices and mounts are removed at the end, also after Ctrl-C. The result is a table;
+//! the exit code is 1 if a fault was undetected or data were lost. Classes that need root, loop
+//! devices or FUSE are skipped by name where these are missing.
 
 pub mod tally;
 
@@ -31,31 +31,31 @@ use std::sync::atomic::AtomicBool;
 use table::{Outcome, Row};
 use tally::{Missing, Stopped};
 
-/// How to try.
+/// Options of the command.
 #[derive(clap::Args)]
 pub struct Faults {
-    /// Only classes whose word, or fault, has this in it; may be given more than once
+    /// Only classes whose name or fault contains this; repeatable
     #[arg(long)]
     only: Vec<String>,
-    /// How often to kill, over all classes of kills [default: 200, with --quick 20]
+    /// Number of kills over all classes of kills [default: 200, with --quick 20]
     #[arg(long)]
     kills: Option<u32>,
-    /// Fewer tries: under two minutes instead of seven
+    /// Fewer repetitions: under two minutes instead of seven
     #[arg(long)]
     quick: bool,
     /// Seed of the random moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where everything is made, in a folder of its own that is removed at the end (2 GiB free)
+    /// Where to create a temporary folder, removed at the end (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
-    /// Try this program instead of the release build
+    /// Test this program instead of the release build
     #[arg(long)]
     program: Option<PathBuf>,
     /// Put the table into docs/reliability.md
     #[arg(long)]
     write: bool,
-    /// Print the words of the classes and do nothing
+    /// Only list the names of the classes
     #[arg(long)]
     list: bool,
 }
@@ -65,8 +65,8 @@ const INTERRUPTED: u8 = 130;
 const KILLS: u32 = 200;
 const KILLS_QUICK: u32 = 20;
 
-/// Tries and prints the table; 0 if nothing was lost and everything was detected, 1 if not, 130
-/// after Ctrl-C.
+/// Tests and prints the table. Returns 0 if nothing was lost and every fault was detected, 1 if
+/// not, 130 after Ctrl-C.
 pub fn run(options: &Faults) -> Result<ExitCode> {
     let chosen = choose(&options.only)?;
     if options.list {
@@ -93,10 +93,10 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
     };
     let machine = bench::host::machine(&context.folder);
     let outcome = campaign(&context, &chosen);
-    folder.close().context("cannot remove what was made")?;
+    folder.close().context("cannot remove the temporary folder")?;
     match outcome {
         Err(error) if error.is::<Stopped>() => {
-            eprintln!("interrupted; everything made is removed");
+            eprintln!("interrupted; all temporary files are removed");
             Ok(ExitCode::from(INTERRUPTED))
         }
         Err(error) => Err(error),
@@ -104,14 +104,14 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
     }
 }
 
-/// The classes that are wanted.
+/// The selected classes.
 fn choose(only: &[String]) -> Result<Vec<&'static Class>> {
     let wanted = |class: &&Class| {
         only.is_empty() || only.iter().any(|o| class.word.contains(o) || class.fault.contains(o))
     };
     let all = classes::ALL.iter().flat_map(|part| part.iter());
     let chosen: Vec<&Class> = all.filter(wanted).collect();
-    anyhow::ensure!(!chosen.is_empty(), "no class has {only:?} in it; --list shows all");
+    anyhow::ensure!(!chosen.is_empty(), "no class matches {only:?}; --list shows all");
     Ok(chosen)
 }
 
@@ -147,8 +147,8 @@ fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     }
     anyhow::ensure!(
         !options.write || skipped == 0,
-        "a table with skipped classes is not written: run as root with FUSE, loop devices, \
-         libfaketime"
+        "--write needs all classes, but some were skipped: run as root with FUSE, loop devices \
+         and libfaketime"
     );
     if options.write {
         let words: Vec<String> = std::env::args().skip(1).collect();
@@ -166,7 +166,7 @@ fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     Ok(if rows.iter().all(clean) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The date, which only the system's own tool is asked for.
+/// Today's date (UTC), from date(1), since the clock is read in one place only.
 fn today() -> Result<String> {
     let output = Command::new("date").args(["--utc", "+%F"]).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_string())

@@ -1,8 +1,8 @@
 //! Developer commands of the halfpower workspace, run as `cargo xtask COMMAND`.
 //!
-//! This file is the table of contents: one module for each command, and `repository` for what
-//! they share. Nothing here is shipped, and nothing here is imported by the shipped crates.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands speak on the terminal")]
+//! There is one module per command; `repository` has what they share. Nothing here is shipped or
+//! imported by the shipped crates.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands print to the terminal")]
 #![forbid(unsafe_code)]
 
 mod repository;
@@ -30,24 +30,25 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the rules of the house that the compiler does not check
+    /// Check the style and layering rules that the compiler does not check
     Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
-    /// Try the real program against faults, and count what it loses or does not see
+    /// Inject faults into the release program; count lost data and undetected faults
     Faults(faults::Faults),
-    /// Measure halfpower against its peers, by ratio
+    /// Compare the speed of halfpower with that of other tools
     #[command(subcommand)]
     Bench(bench::Command),
-    /// Hold the program against devices whose truth is known, many times; 1 if a bar is missed
+    /// Measure devices with known properties many times; exits with 1 if a limit is missed
     Accuracy(accuracy::Options),
-    /// Survey steady devices and the disk many times; 1 if too few surveys say the same
+    /// Survey steady devices and the disk many times; exits with 1 if too few surveys agree
     Repeat(repeat::Options),
-    /// What halfpower and fio see of a published figure on a mounted system; 1 if beyond 10%
+    /// Compare halfpower and fio on a mounted system with a published figure; exits with 1 beyond
+    /// 10%
     TimeMachine(time_machine::Options),
 }
 
-/// 0: all is well; 1: a rule or a bar is missed; 2: the command could not do its work.
+/// Exit codes: 0 success, 1 a rule or limit is missed, 2 the command itself failed.
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy(options) => tidy::run(&options),

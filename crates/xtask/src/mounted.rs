@@ -1,4 +1,5 @@
-//! A device or system of known truth, served as a file by the program that is judged.
+//! A reference device or simulated system, served as a file by the program under test
+//! (`halfpower mount`) until the value is dropped.
 
 use crate::bench::host;
 use anyhow::{Context, Result, bail};
@@ -6,28 +7,28 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Who else the server waits for.
+/// Scheduling priority of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// Nobody, where the system lets it: what is measured depends on the server's own time.
+    /// Real-time, if permitted, so that other programs do not delay the measured requests.
     RealTime,
-    /// Everybody, as every program does.
+    /// Normal.
     Plain,
 }
 
-/// A served file; dropping it unmounts it.
+/// A served file, unmounted on drop.
 pub struct Mounted {
     server: Child,
-    /// Its path.
+    /// Path of the file.
     pub file: String,
     _folder: tempfile::TempDir,
 }
 
 impl Mounted {
-    /// Serves what `words` say behind `halfpower mount`: the target, then flags.
+    /// Runs `halfpower mount` with these arguments: the target, then flags.
     ///
     /// # Errors
-    /// When it cannot be mounted here.
+    /// If it cannot be mounted.
     pub fn new(program: &Path, words: &[&str], priority: Priority) -> Result<Mounted> {
         let folder = tempfile::tempdir().context("cannot make a folder to mount on")?;
         let chrt = host::on_path("chrt").filter(|_| priority == Priority::RealTime);
@@ -45,7 +46,9 @@ impl Mounted {
         let mut server = command.spawn().context("cannot start the server")?;
         let mut ready = String::new();
         let stdout = server.stdout.take().context("the server has no output")?;
-        BufReader::new(stdout).read_line(&mut ready).context("the server says nothing")?;
+        BufReader::new(stdout)
+            .read_line(&mut ready)
+            .context("cannot read the output of the server")?;
         let mounted = Mounted { server, file: ready.trim().to_string(), _folder: folder };
         if mounted.file.is_empty() {
             bail!("{target} cannot be mounted here: see above");
@@ -56,7 +59,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The end of its input tells it to unmount.
+        // The server unmounts and ends when its input ends.
         drop(self.server.stdin.take());
         let _ = self.server.wait();
     }

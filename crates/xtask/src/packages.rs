@@ -1,9 +1,9 @@
 //! `cargo xtask packages`: every published crate builds from exactly the files in its package.
 //!
-//! Packs the crates, unpacks them side by side below `target/package/check` and runs `cargo check`
-//! there, with the versions of `Cargo.lock`. `cargo package` could verify packages by itself, but
-//! it keeps unpacked crates in the Cargo home by name and version, and so may build a crate that an
-//! earlier commit left there. Uploads nothing.
+//! Packs the crates, unpacks them into `target/package/check` and runs `cargo check` there, with
+//! the versions of `Cargo.lock`. The verification of `cargo package` is not used: it keeps unpacked
+//! crates in the Cargo home by name and version, so it may build a crate of an earlier commit.
+//! Nothing is uploaded.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -14,13 +14,13 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use toml::Table;
 
-/// Crates that cannot be packaged today, each with the reason.
+/// Crates that cannot be packaged yet, each with the reason.
 const NOT_YET: [(&str, &str); 0] = [];
 
-/// What crates.io asks for, or what a visitor of the page there needs.
+/// Fields that crates.io requires or shows.
 const REQUIRED_FIELDS: [&str; 3] = ["description", "license", "repository"];
 
-/// A crate that is meant to be published.
+/// A crate to be published.
 #[derive(Debug, PartialEq, Eq)]
 struct Package {
     name: String,
@@ -28,13 +28,13 @@ struct Package {
 }
 
 impl Package {
-    /// Name of the folder in its package; the package is called the same, with `.crate`.
+    /// Name of the folder in the package file, which has the same name with `.crate`.
     fn folder(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 }
 
-/// Packs, unpacks and checks; fails where a package does not build.
+/// Packs, unpacks and checks all packages; fails if one does not build.
 pub fn run() -> Result<ExitCode> {
     let root = repository::root();
     let metadata = repository::metadata_of_members(&root)?;
@@ -56,12 +56,12 @@ pub fn run() -> Result<ExitCode> {
 
     println!("{} packages build from their own files", packages.len());
     for (name, reason) in NOT_YET {
-        println!("left out: {name}: {reason}");
+        println!("skipped: {name}: {reason}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The members without `publish = false`; fails where one lacks a required field.
+/// The members without `publish = false`; fails if one lacks a required field.
 fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut packages = Vec::new();
@@ -82,7 +82,7 @@ fn published(metadata: &Value) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// The packages that are not excluded; fails where an excluded name is not a published crate.
+/// The packages that are not excluded; fails if an excluded name is not a published crate.
 fn without_excluded(packages: Vec<Package>, excluded: &[(&str, &str)]) -> Result<Vec<Package>> {
     for (name, _) in excluded {
         if !packages.iter().any(|package| package.name == *name) {
@@ -93,14 +93,14 @@ fn without_excluded(packages: Vec<Package>, excluded: &[(&str, &str)]) -> Result
     Ok(packages.into_iter().filter(is_kept).collect())
 }
 
-/// Downloads what is missing, so that the rest works without a network.
+/// Downloads dependencies, so that the rest works without a network.
 fn fetch(root: &Path) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["fetch", "--quiet", "--locked", "--target", repository::PLATFORM]);
     must_succeed(cargo.current_dir(root))
 }
 
-/// Writes a `.crate` file for each package. One call, so that they find each other.
+/// Writes a `.crate` file per package, in one call, so that packages find each other.
 fn pack(root: &Path, packages: &[Package]) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--no-verify", "--locked", "--offline", "--allow-dirty", "--quiet"]);
@@ -117,23 +117,23 @@ fn unpack(packages: &[Package], from: &Path, to: &Path) -> Result<()> {
     }
     fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
     for package in packages {
-        // `m`: files get the time of now. All files in a package have the same old time, which
-        // would hide a change from cargo.
+        // `m` sets modification times to now. All files in a package have the same old time, so
+        // cargo would not notice a change.
         let file = from.join(format!("{}.crate", package.folder()));
         must_succeed(Command::new("tar").arg("-xmf").arg(file).arg("-C").arg(to))?;
     }
     Ok(())
 }
 
-/// Checks the unpacked crates. The target folder is the project's, so that dependencies that a
-/// build of the project has checked are not checked again.
+/// Checks the unpacked crates, in the target folder of the project, so that dependencies are not
+/// checked again.
 fn build(check: &Path, target: &Path) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["check", "--workspace", "--offline", "--target-dir"]).arg(target);
     must_succeed(cargo.current_dir(check))
 }
 
-/// The manifest of a workspace whose members take each other instead of what crates.io has.
+/// The manifest of a workspace whose members depend on each other instead of on crates.io.
 fn workspace_manifest(packages: &[Package], profiles: &str) -> String {
     let mut text = String::from("[workspace]\nresolver = \"3\"\nmembers = [\n");
     for package in packages {
@@ -146,7 +146,7 @@ fn workspace_manifest(packages: &[Package], profiles: &str) -> String {
     text + "\n" + profiles
 }
 
-/// The tables `[profile...]` of a manifest. With other profiles cargo would share nothing.
+/// The tables `[profile...]` of a manifest; with other profiles, cargo would rebuild everything.
 fn profiles(manifest: &str) -> String {
     let mut is_in_profile = false;
     let mut text = String::new();
@@ -162,8 +162,8 @@ fn profiles(manifest: &str) -> String {
     text
 }
 
-/// Fails where the check used a dependency that the lock file of the project does not have.
-/// Cargo changes the copy: it removes what only unpublished crates need.
+/// Fails if the check used a version that the lock file of the project does not have. Cargo removes
+/// from the copy what only unpublished crates need, so the files need not be equal.
 fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let read = |path: &Path| -> Result<BTreeSet<String>> {
         let text = fs::read_to_string(path);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_members_of_the_check_take_each_other() {
+    fn the_members_of_the_check_depend_on_each_other() {
         let text = workspace_manifest(&[package("a"), package("b")], "[profile.dev]\nopt = 1\n");
         let table: Table = text.parse().unwrap();
         let members: Vec<&str> = table["workspace"]["members"]
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_its_own_is_found_in_the_lock_of_the_check() {
+    fn a_version_that_the_project_lacks_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, packages: &[&str]| {
             let entries: Vec<String> = packages

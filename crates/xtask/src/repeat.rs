@@ -1,11 +1,10 @@
-//! `cargo xtask repeat`: the same survey many times over, and how often it says the same.
+//! `cargo xtask repeat`: repeats surveys and counts how often they agree.
 //!
-//! Five steady reference devices, served through FUSE, and a test file on the real disk are
-//! surveyed by the release program (`halfpower survey --quick`), one after the other. Counted is
-//! how many runs of each agree on the verdict, on the best settings and on the first three pieces
-//! of advice, and how many have a best rate whose stated interval has a point in common with those
-//! of the others. The bar: 19 of 20 agree for steady devices, 16 of 20 for the disk, whose own rate
-//! changes; the intervals of 19 of 20 overlap.
+//! The release program surveys five reference devices served over FUSE and a test file on the real
+//! disk (`halfpower survey --quick`), in turns. For each, it counts the runs that agree on the
+//! verdict, the best settings and the first three pieces of advice, and the best rates whose
+//! intervals have a point in common. Of 20 runs, 19 must agree on the reference devices and 16 on
+//! the disk, whose own rate changes; the intervals of 19 must overlap.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -16,16 +15,16 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// How often to measure, and what.
+/// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Surveys of each, about 20 s long
+    /// Surveys per target (about 20 s each)
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..))]
     runs: u32,
-    /// Only these: the number of a device, or disk
+    /// Only these targets: numbers of devices, or disk
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Where the test file of the disk goes (1 GiB free)
+    /// Folder for the test file on the disk (needs 1 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Put the table into docs/reliability.md
@@ -33,7 +32,7 @@ pub struct Options {
     write: bool,
 }
 
-/// The steady devices.
+/// The reference devices.
 const DEVICES: [&str; 5] = [
     "truth:fixed=1ms,rate=100MB/s,parallel=8",
     "truth:fixed=200us,rate=400MB/s,parallel=4",
@@ -41,17 +40,17 @@ const DEVICES: [&str; 5] = [
     "truth:fixed=100us,rate=200MB/s,parallel=32",
     "truth:fixed=500us,rate=1GB/s,parallel=16",
 ];
-/// The share of runs that must say the same, on a steady device and on the disk.
-const SAME_MIN: [f64; 2] = [0.95, 0.8];
-/// The share of best rates whose intervals must have a point in common.
+/// Least share of runs that must agree: on a reference device and on the disk.
+const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
+/// Least share of best rates whose intervals must have a point in common.
 const OVERLAP_MIN: f64 = 0.95;
-/// What the survey says of each operation.
+/// The operations of a survey.
 const OPERATIONS: [&str; 2] = ["read", "write"];
 
-/// 0 if enough runs say the same of each, 1 if not.
+/// Returns 0 if enough runs agree, 1 if not.
 ///
 /// # Errors
-/// When a device cannot be mounted, or a survey ends without a document.
+/// If a device cannot be mounted, or a survey ends without JSON.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let program = repository::release_build()?;
     let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|o| o == name);
@@ -64,11 +63,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         subjects.push(("the disk".to_string(), None));
     }
     let mut all: Vec<Vec<Value>> = vec![Vec::new(); subjects.len()];
-    // By turns, so that an episode of the machine is not all of one device's.
+    // In turns, so that a slow period of the machine affects all targets.
     for number in 1..=options.runs {
         for ((name, device), documents) in subjects.iter().zip(&mut all) {
             let document = survey(&program, *device, &options.dir)?;
-            eprintln!("run {number} of {}, {name}: {}", options.runs, said(&document));
+            eprintln!("run {number} of {}, {name}: {}", options.runs, summary(&document));
             documents.push(document);
         }
     }
@@ -78,7 +77,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         repository::write_section("docs/reliability.md", "repeat", &text)?;
     }
     let is_met = |((_, device), documents): (&(String, Option<&str>), &Vec<Value>)| {
-        let bar = SAME_MIN[usize::from(device.is_none())];
+        let bar = AGREEMENT_MIN[usize::from(device.is_none())];
         let agree = same(documents).iter().all(|(count, _)| reaches(*count, documents.len(), bar));
         let overlaps = OPERATIONS.map(|operation| overlap(documents, operation));
         agree && overlaps.into_iter().all(|(count, of)| reaches(count, of, OVERLAP_MIN))
@@ -87,7 +86,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One survey of a device, or of a test file in a folder.
+/// Runs one survey, of a device or of a test file in a folder.
 fn survey(program: &Path, device: Option<&str>, dir: &Path) -> Result<Value> {
     let mounted = device.map(|device| Mounted::new(program, &[device], Priority::Plain));
     let mounted = mounted.transpose()?;
@@ -103,7 +102,7 @@ fn survey(program: &Path, device: Option<&str>, dir: &Path) -> Result<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(&text) {
         Ok(document) => Ok(document),
-        Err(_) => bail!("a survey ended with {} and no document", output.status),
+        Err(_) => bail!("a survey ended with {} and without JSON", output.status),
     }
 }
 
@@ -128,7 +127,7 @@ fn advice(document: &Value) -> String {
     ids.join(", ")
 }
 
-fn said(document: &Value) -> String {
+fn summary(document: &Value) -> String {
     let [read, write] = OPERATIONS.map(|operation| best(document, operation));
     format!("{}; {read}; {write}; {}", verdict(document), advice(document))
 }
@@ -141,13 +140,14 @@ fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     most.map(|(answer, count)| (count, answer)).unwrap_or_default()
 }
 
-/// The most intervals with a point in common: it may be sought among their lower ends.
+/// The largest number of intervals with a point in common. If there is such a point, one of the
+/// lower ends is one.
 fn overlapping(intervals: &[(f64, f64)]) -> usize {
     let holding = |point: f64| intervals.iter().filter(|(l, h)| (*l..=*h).contains(&point)).count();
     intervals.iter().map(|(low, _)| holding(*low)).max().unwrap_or(0)
 }
 
-/// How many say the same, and what: verdict, best reads, best writes, advice.
+/// The most frequent verdict, best reads, best writes and advice, with their counts.
 fn same(documents: &[Value]) -> [(usize, String); 4] {
     let all = || documents.iter();
     [
@@ -158,7 +158,7 @@ fn same(documents: &[Value]) -> [(usize, String); 4] {
     ]
 }
 
-/// How many intervals of the best rate of an operation have a point in common, and of how many.
+/// How many intervals of the best rate of an operation have a point in common, and their number.
 fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     let interval = |document: &Value| {
         let rate = &document["best"][operation]["throughput_bytes_per_s"];
@@ -168,7 +168,7 @@ fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     (overlapping(&intervals), intervals.len())
 }
 
-/// Whether so many of all reach a share.
+/// Whether `count` of `of` is at least a share.
 fn reaches(count: usize, of: usize, share: f64) -> bool {
     count as f64 >= share * of as f64 - 1e-9
 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nineteen_of_twenty_reach_the_bar_and_eighteen_do_not() {
+    fn nineteen_of_twenty_meet_the_limit_and_eighteen_do_not() {
         assert!(reaches(19, 20, 0.95) && !reaches(18, 20, 0.95) && reaches(0, 0, 0.95));
     }
 

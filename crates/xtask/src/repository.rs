@@ -1,24 +1,24 @@
-//! The checkout as the commands see it: its root folder, its files and its Cargo metadata.
+//! Access to the checkout: root folder, files, Cargo metadata, release builds, and the generated
+//! sections of pages.
 //!
-//! Asks git and cargo rather than walking folders, so that ignored files and build output stay
-//! out. Changes nothing but the generated sections of pages.
+//! Files come from git and metadata from cargo, which exclude ignored files and build output.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The only platform the program runs on so far; the metadata of others is not fetched.
+/// The supported platform; metadata of others is not fetched.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// The root folder of the checkout, known from the place of this crate in it.
+/// The root folder of the checkout, relative to this crate.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("the crate lies two folders below the root").to_path_buf()
 }
 
-/// Paths of all files, relative to the root and sorted: the tracked ones and those that are new
-/// and not ignored. Fails where git is missing or the folder is no checkout.
+/// Sorted paths of all tracked and new files, relative to the root, without ignored ones. Fails
+/// without git or outside a checkout.
 pub fn files(root: &Path) -> Result<Vec<String>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
@@ -30,12 +30,12 @@ pub fn files(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// What `cargo metadata` says of the workspace and of everything it depends on.
+/// `cargo metadata` of the workspace and all its dependencies.
 pub fn metadata(root: &Path) -> Result<Value> {
     cargo_metadata(root, &["--locked", "--filter-platform", PLATFORM])
 }
 
-/// What `cargo metadata` says of the workspace's own packages.
+/// `cargo metadata` of the packages of the workspace only.
 pub fn metadata_of_members(root: &Path) -> Result<Value> {
     cargo_metadata(root, &["--no-deps"])
 }
@@ -47,8 +47,8 @@ fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
 }
 
-/// The names of the packages that the library of a package is built from with its default features,
-/// itself among them, sorted.
+/// Sorted names of the packages that a package is built from with default features, itself
+/// included.
 pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
     let mut cargo = Command::new("cargo");
     cargo.args(["tree", "--locked", "--edges=normal,build", "--prefix=none", "--format={p}"]);
@@ -71,17 +71,17 @@ fn output_of(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
 }
 
-/// The release build of the program that is judged.
+/// Builds the release program and returns its path.
 pub fn release_build() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower"])?.join("halfpower"))
 }
 
-/// The folder with the release builds of the examples of the crate `seqio`.
+/// Builds the examples of the crate `seqio` for release and returns their folder.
 pub fn release_examples_of_seqio() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower-seqio", "--examples"])?.join("examples"))
 }
 
-/// Builds something for release, and gives the folder where it lies.
+/// Runs a release build and returns its output folder.
 fn release(what: &[&str]) -> Result<PathBuf> {
     let root = root();
     let mut cargo = Command::new("cargo");
@@ -95,7 +95,8 @@ fn release(what: &[&str]) -> Result<PathBuf> {
     Ok(PathBuf::from(target).join("release"))
 }
 
-/// Puts text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the repository.
+/// Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the
+/// repository.
 pub fn write_section(page: &str, name: &str, text: &str) -> Result<()> {
     let path = root().join(page);
     let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_command_is_reported_with_its_own_words() {
+    fn a_failing_command_is_reported_with_its_output() {
         let error = output_of(Command::new("git").arg("no-such-verb")).unwrap_err();
         assert!(error.to_string().contains("no-such-verb"), "{error}");
     }

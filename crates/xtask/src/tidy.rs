@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: the rules of the house that neither the compiler nor clippy checks.
+//! `cargo xtask tidy`: style and layering rules that neither the compiler nor clippy checks.
 //!
-//! Every rule is a pure function from text to findings, so that each is tested on snippets; this
-//! file reads the checkout and applies them. It also runs as the test `the_repository_is_tidy`,
-//! so `cargo test` is enough. It reports and never repairs. `--figures` prints counters instead.
+//! Every rule is a pure function from text to findings, tested on snippets; this file reads the
+//! checkout and applies them. `cargo test` runs it too, as the test `the_repository_is_tidy`. It
+//! reports problems and changes nothing. `--figures` prints statistics instead.
 
 mod finding;
 
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Rules that need one Rust file and nothing else.
+/// Rules for a single Rust file.
 const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     layout::long_functions,
     layout::long_files,
@@ -41,14 +41,15 @@ const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     words::impure_imports,
 ];
 
-/// The crate that other programs are to adopt, and how many packages it may bring with it.
-const ADOPTED_CRATE: &str = "halfpower-seqio";
-const MOST_DEPENDENCIES: usize = 8;
+/// The crate meant for use by other programs ...
+const PUBLIC_CRATE: &str = "halfpower-seqio";
+/// ... and the largest number of packages it may depend on, directly or not.
+const MAX_DEPENDENCIES: usize = 8;
 
 /// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Print how large the crates are and how often code has forms to avoid; check nothing
+    /// Print crate sizes and counts of code patterns to avoid, without checking
     #[arg(long)]
     figures: bool,
 }
@@ -96,19 +97,19 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     let lock =
         std::fs::read_to_string(root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
     findings.extend(licences::check(&repository::metadata(root)?, &lock)?);
-    findings.extend(too_many_dependencies(&repository::packages_beneath(root, ADOPTED_CRATE)?));
+    findings.extend(too_many_dependencies(&repository::packages_beneath(root, PUBLIC_CRATE)?));
     findings.sort();
     findings.dedup();
     Ok(findings)
 }
 
-/// A finding where the adopted crate brings more packages than it may; `packages` has itself, too.
+/// Reports too many dependencies of the public crate; `packages` includes itself.
 fn too_many_dependencies(packages: &[String]) -> Option<Finding> {
     let dependencies: Vec<&str> =
-        packages.iter().map(String::as_str).filter(|name| *name != ADOPTED_CRATE).collect();
-    (dependencies.len() > MOST_DEPENDENCIES).then(|| {
+        packages.iter().map(String::as_str).filter(|name| *name != PUBLIC_CRATE).collect();
+    (dependencies.len() > MAX_DEPENDENCIES).then(|| {
         let (count, names) = (dependencies.len(), dependencies.join(", "));
-        let message = format!("{count} dependencies, {MOST_DEPENDENCIES} are allowed: {names}");
+        let message = format!("{count} dependencies, {MAX_DEPENDENCIES} are allowed: {names}");
         Finding::new("crates/seqio/Cargo.toml", 1, message)
     })
 }
@@ -139,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn the_ninth_dependency_of_the_adopted_crate_is_a_finding() {
+    fn a_ninth_dependency_of_the_public_crate_is_a_finding() {
         let mut packages: Vec<String> = (1..=8).map(|index| format!("p{index}")).collect();
-        packages.push(ADOPTED_CRATE.to_string());
+        packages.push(PUBLIC_CRATE.to_string());
         assert!(too_many_dependencies(&packages).is_none());
         packages.push("p9".to_string());
         assert!(too_many_dependencies(&packages).unwrap().to_string().contains("p9"));

@@ -1,9 +1,9 @@
-//! `cargo xtask time-machine`: what programs see of a published figure on a mounted system.
+//! `cargo xtask time-machine`: compares a mounted simulated system with a published figure.
 //!
-//! Mounts `sim:nt4-ultrawide` as the release program does, lets `halfpower run` and fio issue the
-//! requests of the first paper's Figure 3 (unbuffered, one at a time), and prints each rate beside
-//! the published one. The bar: every point within 10%. Takes some ten minutes, needs fio and FUSE,
-//! and a machine that is quiet: the path to a served file is a few microseconds only there.
+//! Mounts `sim:nt4-ultrawide` with the release program, measures the points of Figure 3 of the
+//! first paper (unbuffered, one request at a time) with `halfpower run` and fio, and prints each
+//! rate with the published one. Every point must be within 10%. Takes about ten minutes; needs fio,
+//! FUSE and an idle machine, since other load makes the path to the file slower.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -13,10 +13,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// What to compare with, and how.
+/// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The published points
+    /// File with the published points
     #[arg(long, default_value = "crates/papers/data/riedel97_fig03_unbuffered_single_disk.csv")]
     data: PathBuf,
     /// Length of one run
@@ -30,8 +30,8 @@ pub struct Options {
 /// The drive whose points are compared, and its system.
 const DRIVE: &str = "Seagate ST34371W (Ultra-Wide)";
 const SYSTEM: &str = "sim:nt4-ultrawide";
-/// How far a program may see a point from where it was published.
-const APART_MAX: f64 = 0.1;
+/// Largest relative difference from the published rate.
+const DIFFERENCE_MAX: f64 = 0.1;
 /// Bytes of the papers' MB.
 const MB: f64 = 1_048_576.0;
 
@@ -45,7 +45,7 @@ struct Point {
     mb_per_s: f64,
 }
 
-/// 0 if both programs see every point, 1 if not.
+/// Returns 0 if both programs measure every point within the limit, 1 if not.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let data = repository::root().join(&options.data);
     let text = std::fs::read_to_string(&data).with_context(|| format!("{}", data.display()))?;
@@ -57,14 +57,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut worst: f64 = 0.0;
     for point in &points {
         let mounted = System::new(&program, &point.write_cache)?;
-        let seen = [
+        let measured = [
             mounted.by_halfpower(&program, point, options.seconds)?,
             mounted.by_fio(point, options.seconds)?,
         ];
-        let [ours, fio] = seen.map(|mb_per_s| mb_per_s / point.mb_per_s - 1.0);
+        let [ours, fio] = measured.map(|mb_per_s| mb_per_s / point.mb_per_s - 1.0);
         worst = worst.max(ours.abs()).max(fio.abs());
         let Point { series, request_kib, mb_per_s, .. } = point;
-        let [by_ours, by_fio] = seen;
+        let [by_ours, by_fio] = measured;
         let row = format!(
             "| {series} | {request_kib} | {mb_per_s:.3} | {by_ours:.3} | {:+.1}% | {by_fio:.3} | \
              {:+.1}% |",
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.write {
         repository::write_section("docs/accuracy.md", "time machine", &text)?;
     }
-    Ok(if worst <= APART_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if worst <= DIFFERENCE_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The points of the drive, in the order of the file.
@@ -116,7 +116,7 @@ fn parse(csv: &str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// The system as a file.
+/// The simulated system, mounted as a file.
 struct System(Mounted);
 
 impl System {
@@ -125,7 +125,7 @@ impl System {
         Mounted::new(program, &[SYSTEM, "--set", &set], Priority::RealTime).map(System)
     }
 
-    /// The rate that `halfpower run` sees.
+    /// The rate measured by `halfpower run` (MB/s).
     fn by_halfpower(&self, program: &Path, point: &Point, seconds: u32) -> Result<f64> {
         let mut command = Command::new(program);
         command.args(["run", &self.0.file, "--rw", &point.operation, "--iodepth", "1"]);
@@ -136,7 +136,7 @@ impl System {
         rate(&json["summary"]["throughput_bytes_per_s"]["median"])
     }
 
-    /// The rate that fio sees.
+    /// The rate measured by fio (MB/s).
     fn by_fio(&self, point: &Point, seconds: u32) -> Result<f64> {
         let mut command = Command::new("fio");
         command.args(["--name=figure3", "--direct=1", "--ioengine=psync", "--time_based"]);
@@ -152,13 +152,13 @@ fn rate(bytes_per_s: &Value) -> Result<f64> {
     Ok(bytes_per_s.as_f64().context("a run without a rate")? / MB)
 }
 
-/// The document that a command prints, which may follow warnings.
+/// The JSON that a command prints, possibly after warnings.
 fn json_of(command: &mut Command) -> Result<Value> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {command:?}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let start = text.find('{').with_context(|| format!("{command:?}: {}", output.status))?;
-    serde_json::from_str(&text[start..]).with_context(|| format!("{command:?}: no document"))
+    serde_json::from_str(&text[start..]).with_context(|| format!("{command:?}: no JSON"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `halfpower calibrate`: a simulated system that does what a stored run measured.
+//! `halfpower calibrate`: fits a simulated system to a stored run, prints its parameters and score,
+//! and writes the system file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -31,48 +32,49 @@ pub struct CalibrateDocument {
     pub halfpower: Program,
     /// Number of the run that was fitted.
     pub run: i64,
-    /// Its uuid.
+    /// UUID of that run.
     pub run_uuid: String,
-    /// What the system consists of.
+    /// Name of the selected structure.
     pub structure: String,
-    /// Its parameters.
+    /// The fitted parameters.
     pub parameters: Vec<ParameterDocument>,
-    /// How good it is.
+    /// Accuracy of the system.
     pub score: ScoreDocument,
-    /// All points.
+    /// Every point that was used, measured and simulated.
     pub points: Vec<FittedPointDocument>,
-    /// Points of the run that say nothing of the device, and why.
+    /// Points of the run that could not be used, each with the reason.
     pub left_out: Vec<String>,
-    /// Parts of a device that were not looked for, and why; null where all were.
+    /// Why stateful parts (cache, write buffer, burst credit) were not searched for; null if they
+    /// were.
     pub not_sought: Option<String>,
-    /// The system file.
+    /// Content of the system file.
     pub system: String,
 }
 
-/// Fits, prints, and writes the system file.
+/// Runs the command.
 pub fn execute(args: &CalibrateArgs) -> Outcome {
     let console = Console::new(args.quiet);
     let store = Store::open_read_only(&args.db)?;
     let row = run_of(&store, &args.run)?;
     let history = History::of(&recorder::load(&store, row.id)?, args.holdout)?;
     if let Some(path) = &args.out {
-        check(path)?;
+        check_out(path)?;
     }
     let base = base(args, &row, &history)?;
     let held_out = history.points.iter().filter(|point| point.held_out).count();
     if args.plan {
-        let to = args.out.as_ref().map(|path| format!(" and write {}", path.display()));
+        let to = args.out.as_ref().map(|path| format!(", and write {}", path.display()));
         console::data(&format!(
-            "fit a system to {} points of run {} and score it on {held_out} others{}; nothing was \
-             done",
+            "fit a system to {} points of run {} and score it on {held_out} others{}; \
+             nothing was done",
             history.points.len() - held_out,
             row.id,
             to.unwrap_or_default()
         ));
         return Ok(Exit::Ok);
     }
-    // Before the fit, which takes long, and not only after it.
-    args.out.as_deref().map(try_out).transpose()?;
+    // The fit takes long, so an unwritable folder is reported before it.
+    args.out.as_deref().map(check_writable).transpose()?;
     history.left_out.iter().for_each(|why| console.say(format!("left out: {why}")));
     let source = format!("calibrated from run {} on {}", row.id, day(row.started_unix_ns));
     let mut progress = console.open_progress();
@@ -97,7 +99,7 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The run that is meant: as `Store::run` understands it, or by its label.
+/// Finds a run by its label, or as `Store::run` does: number, start of the UUID, or latest.
 fn run_of(store: &Store, selector: &str) -> Outcome<RunRow> {
     let labelled = |run: &RunRow| run.label.as_deref() == Some(selector);
     match store.runs()?.into_iter().find(labelled) {
@@ -115,7 +117,7 @@ fn target_name(row: &RunRow) -> String {
     if target.name.is_empty() { "device".to_owned() } else { target.name }
 }
 
-/// The system that is fitted: as asked, or the general one.
+/// The system to start from: that of --system, or the built-in volume.
 fn base(args: &CalibrateArgs, row: &RunRow, history: &History) -> Outcome<Description> {
     let host: Host = serde_json::from_str(&row.host_json).unwrap_or_default();
     let Some(name) = &args.system else {
@@ -124,16 +126,16 @@ fn base(args: &CalibrateArgs, row: &RunRow, history: &History) -> Outcome<Descri
     let mut base = simulated_target::parse(name, &[])?;
     if matches!(base.system()?.drive, DriveModel::Disk(_)) {
         return Err(Failure::usage(format!(
-            "--system {name} is one of disks, whose parts are not fitted; name one of flash: \
-             sata-ssd, nvme-gen4, cloud-gp-volume or a file of your own, or drop --system"
+            "--system {name} has disks, which cannot be fitted; use a flash system (sata-ssd, \
+             nvme-gen4, cloud-gp-volume or a file of your own) or drop --system"
         )));
     }
     base.set("file_size", &history.extent_bytes().to_string())?;
     Ok(base)
 }
 
-/// Refuses a place where the file could not go, or where something else lies.
-fn check(path: &Path) -> Outcome<()> {
+/// Refuses an --out that exists or whose folder does not exist.
+fn check_out(path: &Path) -> Outcome<()> {
     let shown = path.display();
     if fs::symlink_metadata(path).is_ok() {
         return Err(Failure::refused(format!("{shown} exists; give another --out")));
@@ -150,32 +152,33 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Refuses a folder in which no file can be made, by making one and taking it away.
-fn try_out(path: &Path) -> Outcome<()> {
+/// Checks that the folder is writable by creating and removing a file.
+fn check_writable(path: &Path) -> Outcome<()> {
     let part = part_of(path);
-    let made = OpenOptions::new().write(true).create_new(true).open(&part);
-    made.and_then(|_| fs::remove_file(&part)).map_err(|error| unwritten(path, &error))
+    let created = OpenOptions::new().write(true).create_new(true).open(&part);
+    created.and_then(|_| fs::remove_file(&part)).map_err(|error| write_failure(path, &error))
 }
 
+/// Temporary file beside the output.
 fn part_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("halfpower-{}.part", uuid::Uuid::new_v4()))
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+fn write_failure(path: &Path, error: &std::io::Error) -> Failure {
     let (shown, cause) = (path.display(), ioengine::error::cause(error));
     Failure::failed(format!("writing {shown}: {cause}; give another --out"))
 }
 
-/// Writes the file beside its place and links it there when it is whole, so that there is never
-/// half a file, and nothing that exists is written over.
+/// Writes a temporary file and links it to `path` once it is complete. The output is never
+/// incomplete, and `hard_link`, unlike `rename`, never replaces an existing file.
 fn write(path: &Path, text: &str) -> Outcome<()> {
     let part = part_of(path);
-    let made = OpenOptions::new().write(true).create_new(true).open(&part);
-    let written = made.and_then(|mut file| {
-        let whole = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        let linked = whole.and_then(|()| match fs::hard_link(&part, path) {
-            // A file system without links, such as FAT: the name itself is still made only once.
-            Err(error) if !is_final(&error) => copy(path, text),
+    let created = OpenOptions::new().write(true).create_new(true).open(&part);
+    let written = created.and_then(|mut file| {
+        let complete = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let linked = complete.and_then(|()| match fs::hard_link(&part, path) {
+            // FAT has no hard links; `create_new` does not replace a file either.
+            Err(error) if lacks_links(&error) => write_directly(path, text),
             linked => linked,
         });
         let _ = fs::remove_file(&part);
@@ -185,17 +188,17 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
         ErrorKind::AlreadyExists => {
             Failure::refused(format!("{} exists; give another --out", path.display()))
         }
-        _ => unwritten(path, &error),
+        _ => write_failure(path, &error),
     })
 }
 
-/// Whether a link that could not be made means that no file can be made.
-fn is_final(error: &std::io::Error) -> bool {
+/// Whether an error of `hard_link` may mean that the file system has no hard links.
+fn lacks_links(error: &std::io::Error) -> bool {
     let no_links = [ErrorKind::PermissionDenied, ErrorKind::Unsupported, ErrorKind::TooManyLinks];
-    !no_links.contains(&error.kind())
+    no_links.contains(&error.kind())
 }
 
-fn copy(path: &Path, text: &str) -> std::io::Result<()> {
+fn write_directly(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     written.inspect_err(|_| {
@@ -271,10 +274,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_file_is_whole_and_takes_the_place_of_nothing() {
+    fn a_system_file_is_complete_and_replaces_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        try_out(&at("new")).unwrap();
+        check_writable(&at("new")).unwrap();
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
         write(&at("new"), "text").unwrap();
         fs::write(at("precious"), "diary").unwrap();
@@ -284,7 +287,9 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(at("new")).unwrap(), "text");
         assert_eq!(fs::read_to_string(at("precious")).unwrap(), "diary");
-        assert!(write(&at("none/new"), "text").is_err() && try_out(&at("none/new")).is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left");
+        assert!(
+            write(&at("none/new"), "text").is_err() && check_writable(&at("none/new")).is_err()
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "a temporary file was left");
     }
 }

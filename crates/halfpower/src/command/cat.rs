@@ -1,4 +1,5 @@
-//! `halfpower cat`: the bytes of files on standard output, as they are.
+//! `halfpower cat`: copies files to standard output unchanged, with large requests and several in
+//! flight.
 
 use std::fs;
 use std::io;
@@ -16,7 +17,7 @@ use crate::cli::inputs::CatArgs;
 use crate::command::copy::cannot_write;
 use crate::inputs;
 
-/// Copies the files to standard output.
+/// Runs the command.
 pub fn execute(args: &CatArgs) -> Outcome {
     let files = inputs::named(&args.files);
     if args.plan {
@@ -66,7 +67,7 @@ fn copy(
 ) -> Result<(), Broken> {
     if is_same(path) {
         let shown = inputs::shown(path);
-        let what = format!("{shown} is where the output goes; send it to another file");
+        let what = format!("{shown} is both input and output; redirect the output to another file");
         let kind = filecopy::ProblemKind::Failed;
         return Err(Broken::Reading(filecopy::Problem::new(kind, path, what)));
     }
@@ -78,12 +79,13 @@ fn copy(
     output.send(&mut input, settings).map(drop)
 }
 
-/// Whether a file would be read and grow at the same time.
+/// Whether the input file is also the output, which would grow without end.
 fn is_same(path: &Path) -> bool {
     let of = |fd: io::Result<std::os::fd::OwnedFd>| fd.and_then(|fd| fs::File::from(fd).metadata());
-    let input = match inputs::is_stdin(path) {
-        true => of(io::stdin().as_fd().try_clone_to_owned()),
-        false => fs::metadata(path),
+    let input = if inputs::is_stdin(path) {
+        of(io::stdin().as_fd().try_clone_to_owned())
+    } else {
+        fs::metadata(path)
     };
     let output = of(io::stdout().as_fd().try_clone_to_owned());
     let (Ok(input), Ok(output)) = (input, output) else { return false };

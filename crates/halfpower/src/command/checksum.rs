@@ -1,5 +1,5 @@
-//! `halfpower checksum`: BLAKE3 of files, read as fast as their storage can; and whether files are
-//! as they were.
+//! `halfpower checksum`: prints BLAKE3 checksums of files, or compares files with stored checksums
+//! (`--check`).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,12 +15,12 @@ use schemars::JsonSchema;
 use seqio::Options;
 use serde::Serialize;
 
-use crate::checksum_file::{self, Sum};
 use crate::cli::inputs::ChecksumArgs;
 use crate::inputs;
+use filecopy::checksum_file::{self, Sum};
 
-/// Progress is looked at each time so much was read (bytes).
-const LOOK_EVERY_BYTES: u64 = 16 << 20;
+/// Progress is updated after this many bytes.
+const UPDATE_EVERY_BYTES: u64 = 16 << 20;
 
 /// What `checksum --json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -29,7 +29,7 @@ pub struct ChecksumDocument {
     pub halfpower: Program,
     /// The files that were read.
     pub files: Vec<FileDocument>,
-    /// Those that could not be.
+    /// The files that could not be read.
     pub unread: Vec<UnreadDocument>,
 }
 
@@ -38,11 +38,11 @@ pub struct ChecksumDocument {
 pub struct FileDocument {
     /// As it was named or found.
     pub path: String,
-    /// What was read of it.
+    /// Bytes read.
     pub bytes: u64,
-    /// Its BLAKE3, 64 hexadecimal digits.
+    /// BLAKE3 checksum, 64 hexadecimal digits.
     pub blake3: String,
-    /// With --check: whether it is as it should be.
+    /// Whether it matches the stored checksum; null without --check.
     pub matches: Option<bool>,
 }
 
@@ -51,16 +51,16 @@ pub struct FileDocument {
 pub struct UnreadDocument {
     /// As it was named or found.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
 /// A file to read.
 struct Wanted {
     path: PathBuf,
-    /// None where it is not known beforehand (bytes).
+    /// Size, if known (bytes).
     size: Option<u64>,
-    /// What its checksum should be.
+    /// The stored checksum, with --check.
     hash: Option<blake3::Hash>,
 }
 
@@ -70,9 +70,9 @@ impl Wanted {
     }
 }
 
-/// Prints checksums, or compares them.
+/// Runs the command.
 pub fn execute(args: &ChecksumArgs) -> Outcome {
-    let (wanted, lost) = match &args.check {
+    let (wanted, unreadable) = match &args.check {
         Some(sums) => (listed(sums)?, Vec::new()),
         None => find(&inputs::named(&args.files)),
     };
@@ -88,7 +88,7 @@ pub fn execute(args: &ChecksumArgs) -> Outcome {
     let mut document = ChecksumDocument {
         halfpower: Program::this(),
         files: Vec::new(),
-        unread: lost.into_iter().map(|(path, error)| unread(&path, error)).collect(),
+        unread: unreadable.into_iter().map(|(path, error)| unread(&path, error)).collect(),
     };
     for wanted in &wanted {
         match hashing.file(wanted) {
@@ -106,10 +106,10 @@ pub fn execute(args: &ChecksumArgs) -> Outcome {
     if args.json {
         console::data(&json::print(&document));
     }
-    Ok(judge(&document, console))
+    Ok(exit_code(&document, console))
 }
 
-/// Says of a file that it could not be read, and keeps it for the document.
+/// Prints why a file could not be read, and returns the entry for the document.
 fn unread(path: &Path, error: String) -> UnreadDocument {
     console::error(&error);
     UnreadDocument { path: path.display().to_string(), error }
@@ -150,12 +150,12 @@ impl Found<'_> {
     }
 }
 
-fn judge(document: &ChecksumDocument, console: Console) -> Exit {
+fn exit_code(document: &ChecksumDocument, console: Console) -> Exit {
     let differs = |file: &&FileDocument| file.matches == Some(false);
     let different = document.files.iter().filter(differs).count();
     let all = units::counted(document.files.len() as u64, "file");
     if different > 0 {
-        console.warn(format!("{different} of {all} that were read are not as they should be"));
+        console.warn(format!("{different} of {all} do not match their checksums"));
         return Exit::VerificationFailed;
     }
     if document.unread.is_empty() { Exit::Ok } else { Exit::Failed }
@@ -165,85 +165,90 @@ fn judge(document: &ChecksumDocument, console: Console) -> Exit {
 struct Hashing {
     progress: Progress,
     clock: Monotonic,
-    began_ns: u64,
-    /// Of all files together, where that is known, and read of them (bytes).
+    start_ns: u64,
+    /// Size of all files, if known (bytes).
     total: Option<u64>,
+    /// Bytes read so far.
     read: u64,
-    looked_at: u64,
+    /// Bytes read at the last progress update.
+    updated_at: u64,
 }
 
 impl Hashing {
     fn new(console: Console, total: Option<u64>) -> Hashing {
         let clock = Monotonic::uncalibrated();
-        let began_ns = clock.now_ns();
+        let start_ns = clock.now_ns();
         let progress = console.open_progress();
-        Hashing { progress, clock, began_ns, total, read: 0, looked_at: 0 }
+        Hashing { progress, clock, start_ns, total, read: 0, updated_at: 0 }
     }
 
-    /// The checksum of a file, and how much was read for it (bytes).
+    /// The checksum of a file and the bytes read.
     fn file(&mut self, wanted: &Wanted) -> Result<(blake3::Hash, u64), filecopy::Problem> {
         let mut source = inputs::open(&wanted.path, &Options::new().leave_cache(true))?;
         let before = self.read;
-        let looked = |read: u64| {
+        let on_read = |read: u64| {
             self.read = before + read;
-            self.look(&wanted.path);
+            self.update(&wanted.path);
         };
-        filecopy::checksum(&mut source, looked)
+        filecopy::checksum(&mut source, on_read)
     }
 
-    fn look(&mut self, path: &Path) {
-        if self.read - self.looked_at < LOOK_EVERY_BYTES {
+    /// Updates the progress display now and then.
+    fn update(&mut self, path: &Path) {
+        if self.read - self.updated_at < UPDATE_EVERY_BYTES {
             return;
         }
-        self.looked_at = self.read;
-        let passed_s = (self.clock.now_ns() - self.began_ns) as f64 / 1e9;
-        let rate = units::rate(self.read as f64 / passed_s.max(1e-9));
+        self.updated_at = self.read;
+        let elapsed_s = (self.clock.now_ns() - self.start_ns) as f64 / 1e9;
+        let rate = units::rate(self.read as f64 / elapsed_s.max(1e-9));
         let share = self.total.map(|total| self.read as f64 / total.max(1) as f64);
         let (read, path) = (units::size(self.read), inputs::shown(path));
         self.progress.advance(share, &format!("{read} read at {rate}: {path}"));
     }
 }
 
-/// The files that lines of checksums name.
+/// The files named in a checksum file.
 fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
     let shown = inputs::shown(path);
     let mut text = Vec::new();
-    let read = match inputs::is_stdin(path) {
-        true => io::stdin().read_to_end(&mut text).map(drop),
-        false => fs::read(path).map(|read| text = read),
+    let read = if inputs::is_stdin(path) {
+        io::stdin().read_to_end(&mut text).map(drop)
+    } else {
+        fs::read(path).map(|read| text = read)
     };
     read.map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("reading {shown}: {cause}; name a file of checksums"))
+        Failure::failed(format!("reading {shown}: {cause}; name a checksum file"))
     })?;
     let sums = checksum_file::parse(&text).map_err(|(line, why)| {
         Failure::failed(format!("{shown}:{line}: {why}; make it with halfpower checksum"))
     })?;
     if sums.is_empty() {
-        return Err(Failure::failed(format!("{shown} holds no checksum; nothing was compared")));
+        return Err(Failure::failed(format!("{shown} contains no checksum; nothing was compared")));
     }
     let wanted = |sum: Sum| Wanted::new(OsStr::from_bytes(&sum.name).into(), Some(sum.hash));
     Ok(sums.into_iter().map(wanted).collect())
 }
 
-/// The files that are named, and those in directories; and what of them cannot be looked at.
+/// The named files and all files in named directories, and the paths that cannot be read with the
+/// reason.
 fn find(named: &[PathBuf]) -> (Vec<Wanted>, Vec<(PathBuf, String)>) {
-    let (mut wanted, mut lost) = (Vec::new(), Vec::new());
+    let (mut wanted, mut unreadable) = (Vec::new(), Vec::new());
     for path in named {
         if inputs::is_stdin(path) || !path.is_dir() {
             wanted.push(Wanted::new(path.clone(), None));
-        } else if let Err(error) = walk(path, &mut wanted, &mut lost) {
-            lost.push((path.clone(), error));
+        } else if let Err(error) = walk(path, &mut wanted, &mut unreadable) {
+            unreadable.push((path.clone(), error));
         }
     }
-    (wanted, lost)
+    (wanted, unreadable)
 }
 
-/// The files in a directory, by name; no link is followed.
+/// Adds the files below a directory, sorted by name; links are not followed.
 fn walk(
     folder: &Path,
     wanted: &mut Vec<Wanted>,
-    lost: &mut Vec<(PathBuf, String)>,
+    unreadable: &mut Vec<(PathBuf, String)>,
 ) -> Result<(), String> {
     let failed = |error: io::Error| {
         format!("reading {}: {}", folder.display(), ioengine::error::cause(&error))
@@ -254,8 +259,8 @@ fn walk(
     for entry in entries {
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_dir() {
-            if let Err(error) = walk(&entry.path(), wanted, lost) {
-                lost.push((entry.path(), error));
+            if let Err(error) = walk(&entry.path(), wanted, unreadable) {
+                unreadable.push((entry.path(), error));
             }
         } else if kind.is_file() {
             wanted.push(Wanted::new(entry.path(), None));

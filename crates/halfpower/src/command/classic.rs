@@ -4,7 +4,6 @@ mod cacheflush;
 mod cmdgen;
 mod diskcache;
 mod memspeed;
-mod trace_file;
 mod sqlio;
 
 use lab::failure::Outcome;

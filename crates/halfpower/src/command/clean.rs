@@ -1,4 +1,5 @@
-//! `halfpower clean`: removes test files and mounts that a killed program left behind.
+//! `halfpower clean`: removes test files, unfinished copies and mounts that killed runs left
+//! behind. A journal names them; what is in use is kept.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,13 +11,13 @@ use lab::settings;
 
 use crate::cli::CleanArgs;
 
-/// Removes what the journal names and nobody uses.
+/// Runs the command.
 pub fn execute(args: &CleanArgs) -> Outcome {
-    let (mut told, mut failed) = (0, 0);
+    let (mut listed, mut failed) = (0, 0);
     for (file, entry) in journal::entries() {
         let path = entry.path.display();
         let state = journal::state_of(&entry);
-        told += u32::from(matches!(state, Stray::Removable | Stray::Away));
+        listed += u32::from(matches!(state, Stray::Removable | Stray::Away));
         match state {
             Stray::InUse => console::data(&format!("in use   {path}")),
             Stray::Away => {
@@ -42,46 +43,58 @@ pub fn execute(args: &CleanArgs) -> Outcome {
             }
         }
     }
-    let (copies, kept_copies) = remove_unfinished_copies(args);
-    (told, failed) = (told + copies, failed + kept_copies);
-    let (mounts, still_mounted) = take_mounts_away(args);
-    told += mounts;
+    let copies = remove_unfinished_copies(args);
+    (listed, failed) = (listed + copies.listed, failed + copies.failed);
+    let mounts = remove_mounts(args);
+    listed += mounts.listed;
     let changed = settings::left_behind();
     for device in &changed {
-        console::data(&format!("settings of {device} are still changed; say halfpower restore"));
+        console::data(&format!("settings of {device} are still changed; run halfpower restore"));
     }
-    if told == 0 && changed.is_empty() {
+    if listed == 0 && changed.is_empty() {
         console::data("nothing to clean");
     }
     if failed > 0 {
         return Err(Failure::failed(format!(
-            "{failed} of the files could not be removed; run as their owner or as root, or \
-             remount their file system read-write"
+            "{failed} files could not be removed; run as their owner or as root, or remount \
+             their file system read-write"
         )));
     }
-    if still_mounted > 0 {
+    if mounts.failed > 0 {
         return Err(Failure::failed(format!(
-            "{still_mounted} of the mounts could not be taken away; type fusermount3 -u DIR as \
-             their owner, or umount -l DIR as root"
+            "{} mounts could not be removed; run fusermount3 -u DIR as their owner, or umount -l \
+             DIR as root",
+            mounts.failed
         )));
     }
     Ok(Exit::Ok)
 }
 
-/// Removes what killed copies left, also what could be resumed: how many were told of, and how many
-/// stay.
-fn remove_unfinished_copies(args: &CleanArgs) -> (u32, u32) {
-    let (mut told, mut failed) = (0, 0);
+/// Leftovers of one kind.
+#[derive(Default)]
+struct Removed {
+    /// Leftovers that were printed.
+    listed: u32,
+    /// Leftovers that could not be removed.
+    failed: u32,
+}
+
+/// Removes unfinished copies, including those that could be resumed.
+fn remove_unfinished_copies(args: &CleanArgs) -> Removed {
+    let mut removed = Removed::default();
     let folder = journal::copies_folder();
     for leftover in folder.iter().flat_map(|folder| filecopy::leftovers(folder)) {
         let path = leftover.path.display();
         let what = match leftover.resumable_bytes {
             Some(bytes) => {
-                format!("{path} (a copy that --resume would go on with: {})", units::size(bytes))
+                format!(
+                    "{path} (an unfinished copy that --resume could continue: {})",
+                    units::size(bytes)
+                )
             }
             None => format!("{path} (an unfinished copy)"),
         };
-        told += 1;
+        removed.listed += 1;
         if leftover.in_use {
             console::data(&format!("in use   {what}"));
         } else if args.plan {
@@ -92,31 +105,31 @@ fn remove_unfinished_copies(args: &CleanArgs) -> (u32, u32) {
                 Err(error) => {
                     let cause = ioengine::error::cause(&error);
                     console::data(&format!("failed   {what}: {cause}"));
-                    failed += 1;
+                    removed.failed += 1;
                 }
             }
         }
     }
-    (told, failed)
+    removed
 }
 
-/// Takes away what nobody serves any more: how many were told of, and how many stay.
-fn take_mounts_away(args: &CleanArgs) -> (u32, u32) {
-    let (mut told, mut failed) = (0, 0);
+/// Unmounts files whose server no longer runs.
+fn remove_mounts(args: &CleanArgs) -> Removed {
+    let mut removed = Removed::default();
     for (file, entry) in journal::mounts() {
         let path = entry.path.display();
         match journal::state_of_mount(&entry) {
             Stray::InUse => console::data(&format!("in use   {path} (mounted)")),
             Stray::Removable if args.plan => {
                 console::data(&format!("unmount  {path}"));
-                told += 1;
+                removed.listed += 1;
             }
             Stray::Removable => {
-                told += 1;
+                removed.listed += 1;
                 if let Err(error) = ioengine::mount::unmount(&entry.path, true) {
                     let cause = ioengine::error::cause(&error);
                     console::data(&format!("failed   {path}: {cause}"));
-                    failed += 1;
+                    removed.failed += 1;
                     continue;
                 }
                 let _ = fs::remove_file(file);
@@ -126,5 +139,5 @@ fn take_mounts_away(args: &CleanArgs) -> (u32, u32) {
             Stray::Gone | Stray::Away => _ = fs::remove_file(file),
         }
     }
-    (told, failed)
+    removed
 }

@@ -1,5 +1,5 @@
-//! `halfpower copy`: files, trees, devices and streams, as fast as their storage can, whole files
-//! or none.
+//! `halfpower copy`: copies files, directory trees, devices and streams at the speed of the
+//! storage. A file gets its name only when its copy is complete.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ use serde::Serialize;
 use crate::cli::copy::CopyArgs;
 use crate::inputs;
 
-/// How often progress is shown.
+/// Interval of progress updates.
 const TICK: Duration = Duration::from_millis(50);
 
 /// What `--json` prints.
@@ -37,35 +37,35 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct CopyDocument {
     /// The program.
     pub halfpower: Program,
-    /// What was copied.
+    /// Counts of what was copied.
     #[serde(flatten)]
     pub counts: Counts,
-    /// What could not be copied as asked, and why.
+    /// Paths that could not be copied as asked, each with the reason.
     pub failures: Vec<FailureDocument>,
-    /// Time until all was durable, or accepted with --no-sync (ns).
+    /// Time until all data were durable, or written with --no-sync (ns).
     pub elapsed_ns: u64,
-    /// Bytes, less those that were there before, over that time (bytes per second).
+    /// Bytes copied by this run over that time (bytes per second).
     pub bytes_per_s: f64,
-    /// CPU time of this process meanwhile (ns).
+    /// CPU time of this process (ns).
     pub cpu_ns: u64,
-    /// Read back and compared.
+    /// Whether the copies were read back and compared.
     pub verified: bool,
-    /// On the device, whatever happens now.
+    /// Whether the data are flushed to the device.
     pub durable: bool,
 }
 
 /// One path that could not be copied as asked.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FailureDocument {
-    /// Of the source or of the destination.
+    /// Path of the source or of the destination.
     pub path: String,
     /// "refused", "failed" or "differs".
     pub kind: String,
-    /// What failed, and what helps.
+    /// What failed, and the remedy.
     pub message: String,
 }
 
-/// What is to become of one source.
+/// How one source is copied.
 #[derive(Debug)]
 enum Work {
     /// A file, tree, link or special file.
@@ -78,12 +78,12 @@ enum Work {
     Output { from: PathBuf },
 }
 
-/// Copies and says what was copied.
+/// Runs the command.
 pub fn execute(args: &CopyArgs) -> Outcome {
     let interrupt = Interrupt::install();
     let (sources, to) = sources_and_destination(args)?;
     if sources.len() > 1 && to != Path::new("-") && !to.is_dir() {
-        let what = if to.exists() { "is no directory" } else { "does not exist" };
+        let what = if to.exists() { "is not a directory" } else { "does not exist" };
         let to = to.display();
         return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
     }
@@ -92,7 +92,7 @@ pub fn execute(args: &CopyArgs) -> Outcome {
     for from in sources {
         match resolve(args, from, to, sources.len() > 1) {
             Ok(work) => works.push(work),
-            // With one source nothing is begun, with several the others are copied.
+            // With several sources, the others are still copied.
             Err(failure) if sources.len() == 1 || failure.exit != Exit::Usage => {
                 return Err(failure);
             }
@@ -108,8 +108,7 @@ pub fn execute(args: &CopyArgs) -> Outcome {
     let progress = Arc::clone(&settings.progress);
     let clock = Monotonic::uncalibrated();
     let (start_ns, before) = (clock.now_ns(), ProcessTime::now());
-    let found = watched(args, settings, &works)?;
-    problems.extend(found);
+    problems.extend(run_with_progress(args, settings, &works)?);
     let elapsed_ns = clock.now_ns() - start_ns;
     let cpu_ns = ProcessTime::now().total_ns - before.total_ns;
     let counts = progress.counts();
@@ -131,14 +130,14 @@ fn sources_and_destination(args: &CopyArgs) -> Outcome<(&[PathBuf], &Path)> {
     if let Some(directory) = &args.target_directory {
         if !directory.is_dir() {
             let shown = directory.display();
-            let what = format!("-t {shown}: it is no directory; name one that exists");
+            let what = format!("-t {shown}: not a directory; name an existing one");
             return Err(Failure::usage(what));
         }
         return Ok((&args.paths, directory));
     }
     match args.paths.split_last() {
         Some((to, sources)) if !sources.is_empty() => Ok((sources, to)),
-        _ => Err(Failure::usage("name what is copied and where it goes: halfpower copy SRC DST")),
+        _ => Err(Failure::usage("name source and destination: halfpower copy SRC DST")),
     }
 }
 
@@ -146,12 +145,12 @@ fn is_tree(work: &Work) -> bool {
     matches!(work, Work::Entry { from, .. } if from.is_dir())
 }
 
-/// How the program ends: by the gravest of the problems.
+/// Exit code by the most severe problem.
 fn exit(args: &CopyArgs, problems: &[Problem], is_many: bool) -> Outcome {
     let kinds = || problems.iter().map(|problem| problem.kind);
-    let Some(gravest) = kinds().max() else { return Ok(Exit::Ok) };
+    let Some(most_severe) = kinds().max() else { return Ok(Exit::Ok) };
     let any = |kind| kinds().any(|other| other == kind);
-    let code = match gravest {
+    let code = match most_severe {
         ProblemKind::Stopped => return Err(interrupted(args, is_many)),
         ProblemKind::Differs => Exit::VerificationFailed,
         _ if any(ProblemKind::Failed) => Exit::Failed,
@@ -166,18 +165,20 @@ fn exit(args: &CopyArgs, problems: &[Problem], is_many: bool) -> Outcome {
     };
     let rest = match (args.all_or_nothing, args.plan) {
         (_, true) => "nothing was done",
-        (true, _) => "so nothing was copied; once that is mended, run the same command again",
-        _ => "everything else was; once that is mended, the same command brings the rest",
+        (true, _) => "so nothing was copied; fix the cause and run the same command again",
+        _ => "all others were; fix the cause and run the same command again to copy the rest",
     };
     Err(Failure::new(code, format!("{number} {verb} not copied as asked (see above), {rest}")))
 }
 
-/// What an interrupted copy leaves, and what can be done with it.
+/// What an interrupted copy has left, and how to continue.
 fn interrupted(args: &CopyArgs, is_many: bool) -> Failure {
     let what = match (is_many && !args.all_or_nothing, args.resume) {
-        (_, true) => "interrupted; the same command goes on from what was copied",
-        (true, _) => "interrupted; whole files were kept, the same command brings the rest",
-        (false, _) => "interrupted; nothing of the copy is left",
+        (_, true) => "interrupted; run the same command again to resume",
+        (true, _) => {
+            "interrupted; complete files were kept, run the same command again to copy the rest"
+        }
+        (false, _) => "interrupted; no part of the copy was kept",
     };
     Failure::new(Exit::Interrupted, what)
 }
@@ -211,7 +212,7 @@ fn document(
     }
 }
 
-/// One line for a person.
+/// One line for the terminal.
 fn summary(document: &CopyDocument) -> String {
     let counts = &document.counts;
     let what = match (counts.files, counts.directories) {
@@ -229,12 +230,12 @@ fn summary(document: &CopyDocument) -> String {
     if counts.bytes >= 1 << 26 {
         let gib = counts.bytes as f64 / (1_u64 << 30) as f64;
         let cpu = units::time(document.cpu_ns as f64 / gib);
-        parts.push(format!("{cpu} of CPU for each GiB"));
+        parts.push(format!("{cpu} of CPU per GiB"));
     }
     if counts.resumed_bytes > 0 {
-        parts.push(format!("{} were there already", units::size(counts.resumed_bytes)));
+        parts.push(format!("{} already there", units::size(counts.resumed_bytes)));
     }
-    for (number, what) in [(counts.skipped, "left alone"), (counts.deleted, "removed")] {
+    for (number, what) in [(counts.skipped, "skipped"), (counts.deleted, "removed")] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
         }
@@ -254,8 +255,8 @@ fn plan_summary(counts: &Counts) -> String {
     format!("{files}, {size}: nothing was done")
 }
 
-/// Where trees go.
-fn trees(works: &[Work]) -> Vec<PathBuf> {
+/// The destinations of directory trees.
+fn tree_destinations(works: &[Work]) -> Vec<PathBuf> {
     let tree = |work: &Work| match work {
         Work::Entry { to, .. } if is_tree(work) => Some(to.path.clone()),
         _ => None,
@@ -297,8 +298,8 @@ fn settings(
         dry_run: args.plan,
         threads: args.numjobs,
         state_folder: journal::copies_folder(),
-        may_replace: guard::replacing(&consent(args), &trees(works)),
-        listener: Arc::new(move |event| hear(event, verbose, plan, is_many)),
+        may_replace: guard::replacing(&consent(args), &tree_destinations(works)),
+        listener: Arc::new(move |event| print_event(event, verbose, plan, is_many)),
         progress: Arc::new(Progress::default()),
         limiter: Limiter::new(args.limit_rate),
         stop: interrupt.shared_flag(),
@@ -336,52 +337,52 @@ fn consent(args: &CopyArgs) -> Consent {
     Consent { overwrite: args.overwrite.clone(), destroy_data_on: args.destroy_data_on.clone() }
 }
 
-/// What is printed while it goes on.
-fn hear(event: &Event, verbose: bool, plan: bool, is_many: bool) {
+/// Prints events of the copy, as far as the flags ask for them.
+fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
     let pair = |from: &Path, to: &Path| format!("{} -> {}", from.display(), to.display());
     match event {
         Event::Copied { from, to } if verbose => console::data(&pair(from, to)),
         Event::Deleted(path) if verbose => console::data(&format!("removed {}", path.display())),
         Event::Skipped(path) if verbose => {
-            console::data(&format!("left alone {}", path.display()));
+            console::data(&format!("skipped {}", path.display()));
         }
         Event::WouldCopy { from, to, replaces } if plan => {
             let how = if *replaces { "replace" } else { "copy" };
             console::data(&format!("{how} {}", pair(from, to)));
         }
         Event::WouldDelete(path) if plan => console::data(&format!("remove {}", path.display())),
-        // One problem of one file is the last word of the program.
+        // The problem of a single file is the error of the program, printed at its end.
         Event::Problem(problem) if is_many => console::error(&problem.to_string()),
         Event::Note(what) => Console::new(false).warn(what),
         _ => {}
     }
 }
 
-/// Does the work while its progress is shown; gives the problems.
-fn watched(args: &CopyArgs, settings: Settings, works: &[Work]) -> Outcome<Vec<Problem>> {
+/// Runs all work with a progress display; returns the problems.
+fn run_with_progress(args: &CopyArgs, settings: Settings, works: &[Work]) -> Outcome<Vec<Problem>> {
     let progress = Arc::clone(&settings.progress);
-    let (over, is_over) = channel::<()>();
+    let (done, is_done) = channel::<()>();
     std::thread::scope(|scope| {
         let show = move || {
             let (clock, mut bar) =
                 (Monotonic::uncalibrated(), Console::new(args.quiet).open_progress());
             let start_ns = clock.now_ns();
-            // Woken as soon as the work is over: a copy of a millisecond takes no tick.
-            while is_over.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            // Dropping the sender ends the wait at once, so a short copy does not wait for a tick.
+            while is_done.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let counts = progress.counts();
-                let passed_ns = (clock.now_ns() - start_ns).max(1);
-                let rate = units::rate(counts.new_bytes() as f64 * 1e9 / passed_ns as f64);
+                let elapsed_ns = (clock.now_ns() - start_ns).max(1);
+                let rate = units::rate(counts.new_bytes() as f64 * 1e9 / elapsed_ns as f64);
                 let (size, files) = (units::size(counts.bytes), counts.files);
                 let files = if files > 1 { format!(", {files} files") } else { String::new() };
                 bar.advance(progress.share(), &format!("{size}{files}, {rate}"));
             }
             bar.finish();
         };
-        // Where no thread can be started, nothing is shown.
+        // Without a thread there is no progress display.
         let _ = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, show);
-        let done = run_all(args, settings, works);
-        drop(over);
-        done
+        let problems = run_all(args, settings, works);
+        drop(done);
+        problems
     })
 }
 
@@ -391,7 +392,7 @@ fn run_all(args: &CopyArgs, settings: Settings, works: &[Work]) -> Outcome<Vec<P
         session.expect_many();
     }
     for work in works {
-        expect(work, session.settings());
+        announce_size(work, session.settings());
         match work {
             Work::Entry { from, to } => session.copy(from, to),
             Work::Stream { from, to } if args.plan => {
@@ -422,13 +423,13 @@ fn run_all(args: &CopyArgs, settings: Settings, works: &[Work]) -> Outcome<Vec<P
             Work::Output { from } if args.plan => {
                 console::data(&format!("copy {} -> standard output", inputs::shown(from)));
             }
-            Work::Output { from } => send(from, session.settings())?,
+            Work::Output { from } => send_to_output(from, session.settings())?,
         }
     }
     Ok(session.finish())
 }
 
-fn send(from: &Path, settings: &Settings) -> Outcome<()> {
+fn send_to_output(from: &Path, settings: &Settings) -> Outcome<()> {
     inputs::check_stdout()?;
     let mut output = Output::stdout().map_err(|error| cannot_write(&error))?;
     let input = inputs::open(from, &settings.options);
@@ -442,14 +443,14 @@ fn send(from: &Path, settings: &Settings) -> Outcome<()> {
     }
 }
 
-/// Standard output takes nothing more.
+/// The failure of a write to standard output.
 pub fn cannot_write(error: &io::Error) -> Failure {
     let cause = ioengine::error::cause(error);
-    Failure::failed(format!("writing to standard output: {cause}; send it where there is room"))
+    Failure::failed(format!("writing to standard output: {cause}; redirect it elsewhere"))
 }
 
-/// Tells the progress how much there is to come, where that is known.
-fn expect(work: &Work, settings: &Settings) {
+/// Tells the progress display the size of the source, if known.
+fn announce_size(work: &Work, settings: &Settings) {
     let from = match work {
         Work::Entry { from, .. } | Work::Device { from, .. } | Work::Output { from } => from,
         Work::Stream { .. } => return,
@@ -460,15 +461,18 @@ fn expect(work: &Work, settings: &Settings) {
     }
 }
 
-/// Decides what is to become of a source, and refuses what cannot be or is not allowed.
+/// Decides how a source is copied.
+///
+/// # Errors
+/// A copy that is impossible or not allowed.
 fn resolve(args: &CopyArgs, from: &Path, to: &Path, many: bool) -> Outcome<Work> {
     let is_stdin = inputs::is_stdin(from);
     if to == Path::new("-") {
         return to_output(args, from, many);
     }
-    let source = if is_stdin { None } else { Some(look_at(args, from)?) };
-    let there = fs::metadata(to).ok();
-    let kind = there.as_ref().map(fs::Metadata::file_type);
+    let source = if is_stdin { None } else { Some(metadata_of(args, from)?) };
+    let existing = fs::metadata(to).ok();
+    let kind = existing.as_ref().map(fs::Metadata::file_type);
     if kind.is_some_and(|kind| kind.is_block_device()) {
         return to_device(args, from, source.as_ref(), to, many);
     }
@@ -478,41 +482,41 @@ fn resolve(args: &CopyArgs, from: &Path, to: &Path, many: bool) -> Outcome<Work>
     let into = args.target_directory.is_some() || (is_directory && !args.no_target_directory);
     if !is_directory && named_as_directory && !is_tree {
         let to = to.display();
-        let what = if kind.is_some() { "is no directory" } else { "does not exist" };
+        let what = if kind.is_some() { "is not a directory" } else { "does not exist" };
         return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
     }
     if many && args.no_target_directory {
-        return Err(Failure::usage("-T is for one source; drop it to copy into the directory"));
+        return Err(Failure::usage("-T takes one source only; drop it to copy into the directory"));
     }
     check_not_under_dev(to, "DST")?;
     check_link(to)?;
     let Some(source) = source else {
         if into {
             let to = to.display();
-            let what = format!("{to} is a directory; name the file that standard input becomes");
+            let what = format!("{to} is a directory; name the file to write standard input to");
             return Err(Failure::usage(what));
         }
         return Ok(Work::Stream { from: from.to_path_buf(), to: destination(to) });
     };
-    let path = match into {
-        true if is_tree && holds_contents(from) => to.to_path_buf(),
-        true if is_tree && !many && was_made_from(from, to) => to.to_path_buf(),
-        true => to.join(name_of(from)?),
-        false => to.to_path_buf(),
-    };
+    let is_merged = is_tree && (holds_contents(from) || (!many && was_made_from(from, to)));
+    let path = if into && !is_merged { to.join(name_of(from)?) } else { to.to_path_buf() };
     if !is_tree && path.is_dir() {
         let shown = path.display();
-        let what = format!("{shown} is a directory, the source is none; name another destination");
+        let what =
+            format!("{shown} is a directory but the source is not; name another destination");
         return Err(Failure::usage(what));
     }
     if is_tree && fs::symlink_metadata(&path).is_ok() && !path.is_dir() {
         let shown = path.display();
-        let what = format!("{shown} is no directory, the source is one; name another destination");
+        let what =
+            format!("{shown} is not a directory but the source is; name another destination");
         return Err(Failure::usage(what));
     }
-    if fs::metadata(&path).is_ok_and(|there| is_same(&there, &source)) {
+    if fs::metadata(&path).is_ok_and(|existing| is_same(&existing, &source)) {
         let shown = path.display();
-        return Err(Failure::usage(format!("{shown} is the source itself; name another one")));
+        return Err(Failure::usage(format!(
+            "{shown} is the source itself; name another destination"
+        )));
     }
     let (from, to) = (from.to_path_buf(), destination(&path));
     let kind = source.file_type();
@@ -529,30 +533,32 @@ fn resolve(args: &CopyArgs, from: &Path, to: &Path, many: bool) -> Outcome<Work>
     Ok(Work::Entry { from, to })
 }
 
-/// A destination that is a link is followed, unless another user made it: it may lead anywhere.
+/// Refuses a destination that is a symbolic link of another user, since it may point anywhere. Own
+/// links and those of root are followed.
 fn check_link(to: &Path) -> Outcome<()> {
     let own = rustix::process::geteuid().as_raw();
     let is_foreign = |link: fs::Metadata| link.is_symlink() && link.uid() != own && link.uid() != 0;
-    match fs::symlink_metadata(to).is_ok_and(is_foreign) {
-        false => Ok(()),
-        true => Err(Failure::refused(format!(
-            "{} is a symbolic link that another user made; name the directory that it leads to",
+    if fs::symlink_metadata(to).is_ok_and(is_foreign) {
+        return Err(Failure::refused(format!(
+            "{} is a symbolic link of another user; name the directory that it points to",
             to.display()
-        ))),
+        )));
     }
+    Ok(())
 }
 
 fn destination(path: &Path) -> Destination {
     Destination { path: path.to_path_buf() }
 }
 
-/// Whether a source stands for what is in it: `DIR/.`.
+/// Whether a source means the content of a directory: `DIR/.`.
 fn holds_contents(from: &Path) -> bool {
     let text = from.as_os_str().as_encoded_bytes();
     text == b"." || text.ends_with(b"/.") || text.ends_with(b"/./")
 }
 
-/// Whether a directory was made by an earlier copy of the same source, as a new directory.
+/// Whether an earlier copy of the same source created the directory `to`. Then the copy is repeated
+/// there instead of in a subdirectory.
 fn was_made_from(from: &Path, to: &Path) -> bool {
     journal::copies_folder().is_some_and(|folder| filecopy::is_copy_of(&folder, from, to))
 }
@@ -561,7 +567,7 @@ fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether something has no offsets: a named pipe or a character device.
+/// Whether a path is a stream, without offsets: a named pipe or a character device.
 fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| {
         let kind = found.file_type();
@@ -569,15 +575,15 @@ fn is_stream(path: &Path) -> bool {
     })
 }
 
-/// What a source is; with --archive a link is itself.
-fn look_at(args: &CopyArgs, path: &Path) -> Outcome<fs::Metadata> {
+/// Metadata of a source; with --archive that of a link itself.
+fn metadata_of(args: &CopyArgs, path: &Path) -> Outcome<fs::Metadata> {
     let is_itself = args.archive && !args.dereference;
     let found = if is_itself { fs::symlink_metadata(path) } else { fs::metadata(path) };
     found.map_err(|error| {
         let shown = path.display();
         if !is_itself && fs::symlink_metadata(path).is_ok_and(|link| link.is_symlink()) {
             return Failure::usage(format!(
-                "{shown} is a link that leads nowhere; --archive copies it as a link"
+                "{shown} is a dangling symbolic link; --archive copies it as a link"
             ));
         }
         let cause = ioengine::error::cause(&error);
@@ -585,22 +591,24 @@ fn look_at(args: &CopyArgs, path: &Path) -> Outcome<fs::Metadata> {
     })
 }
 
-/// The name that a source gets in a directory.
+/// The name of a source within a destination directory.
 fn name_of(path: &Path) -> Outcome<std::ffi::OsString> {
     let own = path.file_name().map(ToOwned::to_owned);
     own.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_owned())).ok_or_else(|| {
         let path = path.display();
-        Failure::usage(format!("{path} has no name of its own; name the copy with -T"))
+        Failure::usage(format!("{path} has no file name; name the copy with -T"))
     })
 }
 
 fn to_output(args: &CopyArgs, from: &Path, many: bool) -> Outcome<Work> {
     if many {
-        return Err(Failure::usage("several files to standard output: use halfpower cat"));
+        return Err(Failure::usage(
+            "standard output takes one source; use halfpower cat for several files",
+        ));
     }
     if args.json || args.verbose {
         return Err(Failure::usage(
-            "standard output takes the data: drop --json and --verbose, or name a file",
+            "standard output carries the data; drop --json and --verbose, or name a file",
         ));
     }
     if from.is_dir() {
@@ -610,7 +618,7 @@ fn to_output(args: &CopyArgs, from: &Path, many: bool) -> Outcome<Work> {
     Ok(Work::Output { from: from.to_path_buf() })
 }
 
-/// Anything over a block device that was given up.
+/// Any source to a block device, whose data the user has given up.
 fn to_device(
     args: &CopyArgs,
     from: &Path,
@@ -619,26 +627,26 @@ fn to_device(
     many: bool,
 ) -> Outcome<Work> {
     if many || source.is_some_and(fs::Metadata::is_dir) {
-        return Err(Failure::usage("a device takes one file, device or stream"));
+        return Err(Failure::usage("a device takes one source: a file, device or stream"));
     }
     let target = HostTarget::open(to, false, Caching::Buffered)?;
     guard::check_writable(&target, to, &consent(args))?;
     if let Some(source) = source {
-        let there = look_at(args, to)?;
+        let device = metadata_of(args, to)?;
         let size = inputs::size_of(from);
-        if source.file_type().is_block_device() && source.rdev() == there.rdev() {
+        if source.file_type().is_block_device() && source.rdev() == device.rdev() {
             return Err(Failure::usage("source and destination are the same device"));
         }
         if size.is_some_and(|size| size > ioengine::Target::size_bytes(&target)) {
             let (from, to) = (from.display(), to.display());
             let (size, room) = (size.unwrap_or(0), ioengine::Target::size_bytes(&target));
             return Err(Failure::usage(format!(
-                "{from} has {size} bytes, {to} only {room}: nothing was written; name a larger \
+                "{from} has {size} bytes but {to} only {room}; nothing was written, name a larger \
                  device"
             )));
         }
     }
-    // Opened for writing only after nothing speaks against it, and checked again.
+    // Opened for writing only after all checks; checked again, since it may have changed since.
     let target = Box::new(HostTarget::open(to, !args.plan, Caching::Buffered)?);
     let permit = guard::check_writable(&target, to, &consent(args))?;
     let (from, name) = (from.to_path_buf(), to.to_path_buf());

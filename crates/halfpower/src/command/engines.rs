@@ -1,4 +1,5 @@
-//! `halfpower engines`: what this host offers, and why something is missing.
+//! `halfpower engines`: the I/O engines and engine options available on this host, and why others
+//! are not.
 
 use ioengine::{EngineKind, EngineOption};
 use lab::console;
@@ -34,7 +35,7 @@ struct OptionDocument {
     detail: String,
 }
 
-/// Prints the I/O engines, and what can be asked of them.
+/// Runs the command.
 pub fn execute(args: &EnginesArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();
@@ -66,19 +67,19 @@ pub fn execute(args: &EnginesArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     for engine in engines {
-        let rest = what_is_known(engine.available, &engine.summary, &engine.detail);
+        let rest = description(engine.available, &engine.summary, &engine.detail);
         console::data(&format!("{:<9} {rest}", engine.name));
     }
     console::data(&format!("\n--ioengine auto uses {best} here.\n"));
     for option in options {
-        let rest = what_is_known(option.available, option.summary, &option.detail);
+        let rest = description(option.available, option.summary, &option.detail);
         console::data(&format!("{:<15} {rest}", option.flag));
     }
     Ok(Exit::Ok)
 }
 
-/// Whether it is offered, what it is, and how or why not.
-fn what_is_known(available: bool, summary: &str, detail: &str) -> String {
+/// Availability, summary, and details or the reason why it is missing.
+fn description(available: bool, summary: &str, detail: &str) -> String {
     let word = if available { "yes" } else { "no" };
     let detail = match (available, detail.is_empty()) {
         (true, true) => String::new(),

@@ -1,4 +1,5 @@
-//! `halfpower generate` (hidden): manual page, completions, JSON Schema, each from its one source.
+//! `halfpower generate` (hidden): prints manual page, shell completions and JSON Schemas, generated
+//! from the command line and the document types.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -12,7 +13,7 @@ use schemars::generate::SchemaSettings;
 use crate::cli::{Cli, GenerateArgs};
 use crate::command::target::TargetDocument;
 
-/// Prints what was asked for.
+/// Runs the command.
 pub fn execute(args: &GenerateArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();
@@ -27,7 +28,7 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-study" => schema::<study::document::StudiesDocument>(),
         "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
         "schema-reproduce" => schema::<ReproduceDocument>(),
-        "schema-memory" => schema::<crate::command::memory::MemoryDocument>(),
+        "schema-memory" => schema::<lab::memory::document::MemoryDocument>(),
         "schema-soak" => schema::<lab::soak::SoakDocument>(),
         "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
         "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
@@ -54,7 +55,7 @@ fn manual() -> Outcome<String> {
 }
 
 fn schema<T: schemars::JsonSchema>() -> String {
-    // The contract of what is written, not of what could be read.
+    // The schema of serialised output; fields with a default would be optional for input.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     json::print(&settings.into_generator().into_root_schema_for::<T>())
 }
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_schemas_are_those_of_the_program() {
+    fn the_published_schemas_are_up_to_date() {
         let published = [
             (include_str!("../../../../docs/schema/run.schema.json"), "run"),
             (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
@@ -103,7 +104,7 @@ mod tests {
                 "simulate" => schema::<SimulateDocument>(),
                 "study" => schema::<study::document::StudiesDocument>(),
                 "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
-                "memory" => schema::<crate::command::memory::MemoryDocument>(),
+                "memory" => schema::<lab::memory::document::MemoryDocument>(),
                 "soak" => schema::<lab::soak::SoakDocument>(),
                 "checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
                 "tune" => schema::<crate::command::tune::TuneDocument>(),
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_that_stands_for_a_parameter_is_one_of_the_program() {
+    fn every_flag_in_the_table_of_parameters_exists() {
         let root = Cli::command();
         let verbs = || root.get_subcommands();
         for (name, flag) in lab::flag_names::FLAGS {

@@ -1,138 +1,28 @@
-//! `halfpower memory`: a table of kernels by cache and threads, the caches found, and what the way
-//! through the file system leaves of it.
+//! `halfpower memory`: memory rates of several kernels by cache level and threads, the caches
+//! found, and the rates of the same bytes through the file system.
 
 use lab::console::{self, Console};
 use lab::experiment::parameters;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
-use lab::json::{self, IntervalDocument, Program};
-use lab::machine::Host;
+use lab::json;
+use lab::memory::document::MemoryDocument;
 use lab::memory::{self, Curve, GridPoint, MemoryPlan, MemoryReadings, MemorySpec};
 use lab::trials::Lab;
 use memspeed::{Kernel, Pages};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use crate::cli::memory::MemoryArgs;
 
-/// Most threads: each has a stack, and waits for all others.
+/// Most threads; each needs a stack and waits for all others at barriers.
 const THREADS_MOST: u64 = 4096;
-/// On a quiet machine a cell's fastest sample is less than so many times its median ...
+/// A rate is disturbed if its fastest sample exceeds its median by this factor.
 const DISTURBED_TIMES: f64 = 1.25;
-/// ... but for a few of the cells.
+/// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
 const DISTURBED_MOST: f64 = 1.0 / 3.0;
-/// From bytes per second to the unit of the table.
+/// Unit of the table (bytes).
 const MB: f64 = 1e6;
 
-/// What `memory --json` prints.
-#[derive(Serialize, JsonSchema)]
-pub struct MemoryDocument {
-    /// The program.
-    pub halfpower: Program,
-    /// The machine.
-    pub host: Host,
-    /// Instructions of the kernels: portable, avx2 or avx512.
-    pub instructions: String,
-    /// Pages asked for: huge, 4k or system.
-    pub buffer_pages: String,
-    /// Share of the memory that lies on huge pages; null where it cannot be told.
-    pub huge_share: Option<f64>,
-    /// How far past the start of a page arrays begin.
-    pub offset_bytes: u64,
-    /// CPUs that threads were pinned to in turn.
-    pub cpus: Vec<usize>,
-    /// Data caches of the first of them, as the kernel tells.
-    pub caches: Vec<CacheDocument>,
-    /// Kernels by working set and threads.
-    pub table: Vec<CellDocument>,
-    /// Rates by working set, on one thread.
-    pub curves: Vec<CurveDocument>,
-    /// Bytes through the file system, and copied alike without it.
-    pub paths: Vec<PathDocument>,
-    /// What was left out, each with reason and remedy.
-    pub skipped: Vec<String>,
-    /// Whether it was stopped before its end.
-    pub interrupted: bool,
-}
-
-/// A cache.
-#[derive(Serialize, JsonSchema)]
-pub struct CacheDocument {
-    /// 1 is nearest to the CPU.
-    pub level: u32,
-    /// Its size.
-    pub bytes: u64,
-    /// CPUs that share it.
-    pub shared_by: u32,
-}
-
-/// A kernel over one working set.
-#[derive(Serialize, JsonSchema)]
-pub struct CellDocument {
-    /// The kernel.
-    pub kernel: String,
-    /// Where the set should lie: L1, L2, L3 or DRAM.
-    pub level: String,
-    /// All arrays of one thread together.
-    pub set_bytes: u64,
-    /// Threads, each over a set of its own.
-    pub threads: u64,
-    /// Samples.
-    pub samples: u64,
-    /// All threads together, bytes counted once: a copy its bytes, the triad 24 for an element.
-    pub bytes_per_s: IntervalDocument,
-    /// The fastest sample, bytes counted once.
-    pub best_bytes_per_s: f64,
-    /// Median of the bytes read and written.
-    pub traffic_bytes_per_s: f64,
-}
-
-/// Rates of a kernel by working set.
-#[derive(Serialize, JsonSchema)]
-pub struct CurveDocument {
-    /// The kernel.
-    pub kernel: String,
-    /// Its points, sizes ascending.
-    pub points: Vec<CurvePointDocument>,
-    /// Sets of about one rate; a cache ends between two of them.
-    pub plateaus: Vec<PlateauDocument>,
-}
-
-/// A point of a curve.
-#[derive(Serialize, JsonSchema)]
-pub struct CurvePointDocument {
-    /// The set.
-    pub set_bytes: u64,
-    /// Median rate, bytes counted once.
-    pub bytes_per_s: f64,
-}
-
-/// Sets of about one rate.
-#[derive(Serialize, JsonSchema)]
-pub struct PlateauDocument {
-    /// The smallest set.
-    pub from_bytes: u64,
-    /// The largest set.
-    pub to_bytes: u64,
-    /// Median rate, bytes counted once.
-    pub bytes_per_s: f64,
-}
-
-/// A way that bytes take.
-#[derive(Serialize, JsonSchema)]
-pub struct PathDocument {
-    /// temporary-file-read, temporary-file-write, hot-file-read, memcpy-to-buffer or
-    /// memcpy-from-buffer: 64 KiB at once from and to one buffer.
-    pub name: String,
-    /// Bytes of the file or array.
-    pub file_bytes: u64,
-    /// Samples.
-    pub samples: u64,
-    /// Bytes counted once.
-    pub bytes_per_s: IntervalDocument,
-}
-
-/// Measures and prints.
+/// Runs the command.
 pub fn execute(args: &MemoryArgs) -> Outcome {
     let spec = spec(args)?;
     let plan = memory::plan(&spec)?;
@@ -143,29 +33,29 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
     let console = Console::new(args.quiet);
     let lab = Lab::new(console, Interrupt::install());
     let readings = memory::measure(&lab, &spec)?;
-    readings.skipped.iter().for_each(|skipped| console.say(format!("left out {skipped}")));
+    readings.skipped.iter().for_each(|skipped| console.say(format!("skipped {skipped}")));
     let disturbed = readings.table.iter().filter(|cell| is_disturbed(cell)).count();
     if disturbed as f64 > DISTURBED_MOST * readings.table.len() as f64 {
         console.warn(format!(
-            "{disturbed} of {} rates have a fastest sample far above their median: something else \
-             is running; try again when the machine is quiet, or see best_bytes_per_s of --json",
+            "{disturbed} of {} rates vary widely, so something else is running; try again when the \
+             machine is idle, or use best_bytes_per_s of --json",
             readings.table.len()
         ));
     }
     if args.json {
-        console::data(&json::print(&document(args, &spec, &readings)));
+        console::data(&json::print(&MemoryDocument::of(&spec, &args.buffer_pages, &readings)));
     } else {
         console::data(text(&spec, &readings).trim_end());
     }
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// Whether other programs have spoilt half of its samples.
+/// Whether other programs have slowed down at least half of the samples.
 fn is_disturbed(cell: &GridPoint) -> bool {
     cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }
 
-/// What the flags mean.
+/// The measurements that the flags ask for.
 fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     let mut spec = MemorySpec::of_this_host(args.quick);
     if let Some(list) = &args.kernel {
@@ -175,7 +65,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         let isa = memspeed::Isa::detect();
         if let Some(kernel) = kernels.iter().find(|kernel| !isa.has(**kernel)) {
             return Err(Failure::usage(format!(
-                "--kernel {kernel}: this CPU has no vectors with which to write past the caches; \
+                "--kernel {kernel}: this CPU has no vector instructions that bypass the caches; \
                  leave it out"
             )));
         }
@@ -186,11 +76,12 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         spec.set_bytes = sizes.map_err(|e| Failure::usage(format!("--size {list}: {e}")))?;
     }
     if let Some(list) = &args.threads {
-        let number = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is no number"));
+        let number =
+            |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is not a number"));
         let counts = units::parse_list(list, number);
         let counts = counts.map_err(|e| Failure::usage(format!("--threads {list}: {e}")))?;
         if counts.iter().any(|count| !(1..=THREADS_MOST).contains(count)) {
-            return Err(Failure::usage(format!("--threads {list}: write 1 to {THREADS_MOST}")));
+            return Err(Failure::usage(format!("--threads {list}: use 1 to {THREADS_MOST}")));
         }
         spec.threads = counts.into_iter().map(|count| count as usize).collect();
     }
@@ -201,7 +92,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     }
     if args.offset >= 4096 || !args.offset.is_multiple_of(8) {
         return Err(Failure::usage(format!(
-            "--offset {}: write a multiple of 8 below 4096",
+            "--offset {}: use a multiple of 8 below 4096",
             args.offset
         )));
     }
@@ -231,81 +122,23 @@ fn print_plan(spec: &MemorySpec, plan: &MemoryPlan) {
     for kernel in &spec.curves {
         let (from, to) = (plan.sizes.first(), plan.sizes.last());
         let size = |bytes: Option<&u64>| units::size(bytes.copied().unwrap_or(0));
-        console::data(&format!("{kernel} over {} to {}, for the caches", size(from), size(to)));
+        console::data(&format!("{kernel} over {} to {}, to find the caches", size(from), size(to)));
     }
     if let Some(folder) = &spec.folder {
         console::data(&format!(
-            "write a file of {} without a name into {}, where it is gone at the end, and one in \
-             memory",
+            "write an unnamed file of {} in {}, which disappears at the end, and one in memory",
             units::size(plan.file_bytes),
             folder.display()
         ));
     }
     console::data(&format!(
-        "up to {} of memory, about {}; nothing else is touched, nothing was done",
+        "uses up to {} of memory and takes about {}; nothing was done",
         units::size(plan.most_bytes),
         units::time(plan.takes_ns as f64)
     ));
 }
 
-fn document(args: &MemoryArgs, spec: &MemorySpec, readings: &MemoryReadings) -> MemoryDocument {
-    let cache = |cache: &memspeed::caches::Cache| CacheDocument {
-        level: cache.level,
-        bytes: cache.bytes,
-        shared_by: cache.shared_by,
-    };
-    let path = |path: &memory::PathReading| PathDocument {
-        name: path.name.to_owned(),
-        file_bytes: path.file_bytes,
-        samples: path.samples as u64,
-        bytes_per_s: path.bytes_per_s.into(),
-    };
-    MemoryDocument {
-        halfpower: Program::this(),
-        host: Host::read(),
-        instructions: readings.isa.name().to_owned(),
-        buffer_pages: args.buffer_pages.clone(),
-        huge_share: readings.huge_share,
-        offset_bytes: spec.offset_bytes as u64,
-        cpus: spec.cpus.clone(),
-        caches: readings.caches.iter().map(cache).collect(),
-        table: readings.table.iter().map(cell_document).collect(),
-        curves: readings.curves.iter().map(curve_document).collect(),
-        paths: readings.paths.iter().map(path).collect(),
-        skipped: readings.skipped.clone(),
-        interrupted: readings.interrupted,
-    }
-}
-
-fn cell_document(cell: &GridPoint) -> CellDocument {
-    CellDocument {
-        kernel: cell.kernel.name().to_owned(),
-        level: cell.level.name.clone(),
-        set_bytes: cell.level.set_bytes,
-        threads: cell.threads as u64,
-        samples: cell.samples as u64,
-        bytes_per_s: cell.bytes_per_s.into(),
-        best_bytes_per_s: cell.best_bytes_per_s,
-        traffic_bytes_per_s: cell.traffic_bytes_per_s,
-    }
-}
-
-fn curve_document(curve: &Curve) -> CurveDocument {
-    let point =
-        |&(set_bytes, bytes_per_s): &(u64, f64)| CurvePointDocument { set_bytes, bytes_per_s };
-    let plateau = |plateau: &analysis::cachesteps::Plateau| PlateauDocument {
-        from_bytes: plateau.from_bytes,
-        to_bytes: plateau.to_bytes,
-        bytes_per_s: plateau.rate,
-    };
-    CurveDocument {
-        kernel: curve.kernel.name().to_owned(),
-        points: curve.points.iter().map(point).collect(),
-        plateaus: curve.plateaus.iter().map(plateau).collect(),
-    }
-}
-
-/// The tables, the caches found, the paths.
+/// The output: tables, caches found, paths.
 fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     let mut text = String::new();
     for threads in &spec.threads {
@@ -314,10 +147,10 @@ fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
         text += &table(*threads, &cells);
     }
     for curve in &readings.curves {
-        text += &steps(curve);
+        text += &plateaus_text(curve);
     }
     if !readings.paths.is_empty() {
-        text += "64 KiB at once, from or to one buffer (MB/s)\n";
+        text += "pieces of 64 KiB from or to one buffer (MB/s)\n";
     }
     for path in &readings.paths {
         let (name, rate) = (path.name, path.bytes_per_s.value / MB);
@@ -325,12 +158,12 @@ fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     }
     let pages = match readings.huge_share {
         Some(share) => format!("{:.0}% of the memory on huge pages", share * 100.0),
-        None => "nobody tells how much of the memory is on huge pages".to_owned(),
+        None => "share of huge pages unknown".to_owned(),
     };
     text + &format!("\nBytes counted once; {}; {pages}.\n", readings.isa.name())
 }
 
-/// Kernels down, working sets across.
+/// The table for a number of threads: a row per kernel, a column per working set.
 fn table(threads: usize, cells: &[&GridPoint]) -> String {
     let mut levels: Vec<&memory::Level> = Vec::new();
     let mut kernels: Vec<Kernel> = Vec::new();
@@ -349,22 +182,23 @@ fn table(threads: usize, cells: &[&GridPoint]) -> String {
     for kernel in kernels {
         text += &format!("\n  {:<12}", kernel.name());
         for level in &levels {
-            let is_it = |cell: &&&GridPoint| cell.kernel == kernel && cell.level == **level;
-            let rate = cells.iter().find(is_it).map(|cell| cell.bytes_per_s.value / MB);
+            let matches = |cell: &&&GridPoint| cell.kernel == kernel && cell.level == **level;
+            let rate = cells.iter().find(matches).map(|cell| cell.bytes_per_s.value / MB);
             text += &rate.map_or(format!(" {:>14}", "-"), |rate| format!(" {rate:>14.0}"));
         }
     }
     text + "\n\n"
 }
 
-fn steps(curve: &Curve) -> String {
+/// The plateaus of a curve as text.
+fn plateaus_text(curve: &Curve) -> String {
     let mut text = format!("{} by working set, 1 thread (MB/s)\n", curve.kernel);
     for plateau in &curve.plateaus {
         let (from, to) = (units::size(plateau.from_bytes), units::size(plateau.to_bytes));
         text += &format!("  {:<21} {:>9.0}\n", format!("{from} to {to}"), plateau.rate / MB);
     }
     if curve.plateaus.is_empty() {
-        text += "  too few sizes to find caches in\n";
+        text += "  too few sizes to find caches\n";
     }
     text + "\n"
 }

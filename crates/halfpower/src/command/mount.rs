@@ -1,5 +1,5 @@
-//! `halfpower mount`: a reference device or a simulated system as a real file, for any
-//! program.
+//! `halfpower mount`: serves a reference device or a simulated system as a file over FUSE, for any
+//! program. It runs until a signal, the end of standard input (`--until-eof`) or an unmount.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,12 +22,12 @@ use simulator::{Driver, System};
 
 use crate::cli::mount::MountArgs;
 
-/// Name of the file in the folder.
+/// Name of the served file.
 const FILE_NAME: &str = "device";
-/// How often an order to stop is looked for.
+/// How often it checks whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What is to be served.
+/// The model behind the file.
 enum Model {
     Truth(Box<Truth>),
     System(Box<System>),
@@ -41,16 +41,16 @@ impl Model {
         }
         let Some(text) = args.system.strip_prefix(reference_device::PREFIX) else {
             return Err(Failure::usage(format!(
-                "{}: write sim:SYSTEM, or truth:KEY=VALUE,.. with {}",
+                "unknown target '{}'; use sim:SYSTEM, or truth:KEY=VALUE,.. with {}",
                 args.system,
                 truth::TRUTH_WORDS
             )));
         };
-        let simulates = !args.set.is_empty() || args.speed.is_some() || args.path_cost.is_some();
-        if simulates {
+        let needs_system = !args.set.is_empty() || args.speed.is_some() || args.path_cost.is_some();
+        if needs_system {
             return Err(Failure::usage(
-                "--set, --speed and --path-cost are for simulated systems; name one, such as \
-                 sim:nt4-ultrawide, or put the properties of the device behind truth:",
+                "--set, --speed and --path-cost need a simulated system, such as \
+                 sim:nt4-ultrawide; the properties of a reference device go after truth:",
             ));
         }
         let truth = truth::parse_truth(text).map_err(Failure::usage)?;
@@ -71,14 +71,14 @@ impl Model {
         if size_bytes > driver.most_bytes() {
             let (size, most) = (units::size(size_bytes), units::size(driver.most_bytes()));
             return Err(Failure::usage(format!(
-                "--size {size}: the devices of {} hold {most}; give less, or add disks",
+                "--size {size}: the devices of {} hold only {most}; use less, or add disks",
                 system.name
             )));
         }
         Ok(size_bytes)
     }
 
-    /// Unit of direct I/O (bytes): disks had sectors of 512 bytes.
+    /// Alignment of direct I/O (bytes); the disks of the simulated systems have 512-byte sectors.
     fn block_bytes(&self) -> u32 {
         match self {
             Model::Truth(_) => 4096,
@@ -96,7 +96,8 @@ impl Model {
         }
     }
 
-    /// The model at work.
+    /// The timing of the served file. For a system, the path cost is measured or taken from
+    /// --path-cost.
     fn timing(&self, args: &MountArgs, console: Console) -> Outcome<Box<dyn Timing>> {
         let system = match self {
             Model::Truth(truth) => return Ok(Box::new(KnownTruth::new(Truth::clone(truth)))),
@@ -107,7 +108,9 @@ impl Model {
             None => PathCost::measure(&args.folder).map_err(|e| cannot_mount(args, &e))?,
         };
         let [read, write] = path.fixed_ns.map(units::time);
-        console.say(format!("credited to each request for its path: {read} read, {write} write"));
+        console.say(format!(
+            "path cost subtracted from each request: {read} per read, {write} per write"
+        ));
         let speed = args.speed.unwrap_or(1.0);
         Ok(Box::new(TimeMachine::new(system, args.seed, speed, path)))
     }
@@ -117,13 +120,13 @@ fn cannot_mount(args: &MountArgs, error: &std::io::Error) -> Failure {
     let (cause, folder) = (ioengine::error::cause(error), args.folder.display());
     if error.raw_os_error() == Some(libc::ENOTCONN) {
         return Failure::failed(format!(
-            "mounting on {folder}: {cause}: a server that was killed left its mount there; type: \
-             halfpower clean, or fusermount3 -u {folder} (umount {folder} as root)"
+            "mounting on {folder}: {cause}: a killed server left its mount there; run halfpower \
+             clean, or fusermount3 -u {folder} (umount {folder} as root)"
         ));
     }
     Failure::failed(format!(
-        "mounting on {folder}: {cause}; name an empty folder of your own, and install fuse3 \
-         (fusermount3) where you are not root"
+        "mounting on {folder}: {cause}; use an empty folder of your own, and install fuse3 \
+         (fusermount3) unless you are root"
     ))
 }
 
@@ -131,24 +134,24 @@ fn faults_of(args: &MountArgs) -> Outcome<FaultPlan> {
     let faults = args.inject.clone().unwrap_or_default();
     if faults.rules.iter().any(|rule| matches!(rule.fault, Fault::Twice | Fault::Late(_))) {
         return Err(Failure::usage(
-            "--inject twice and late are not for a served file, since the kernel keeps its \
-             requests apart; use them with halfpower run",
+            "--inject twice and late are not possible for a served file; use them with halfpower \
+             run",
         ));
     }
     Ok(faults)
 }
 
-/// Serves the file until it is told to stop.
+/// Runs the command.
 pub fn execute(args: &MountArgs) -> Outcome {
     let model = Model::of(args)?;
     let (faults, size_bytes) = (faults_of(args)?, model.size_bytes(args)?);
     if args.plan {
         let (size, file) = (units::size(size_bytes), args.folder.join(FILE_NAME));
         console::data(&format!("serve {}, {size}, {}", file.display(), model.describe(args)));
-        console::data("its content lives in memory; nothing was done");
+        console::data("its content is kept in memory; nothing was done");
         return Ok(Exit::Ok);
     }
-    // An end between two orders to stop would leave the mount behind.
+    // A second signal must not end the program before it has unmounted.
     let interrupt = Interrupt::until_all_is_put_away();
     let folder = args.folder.canonicalize().map_err(|e| cannot_mount(args, &e))?;
     let recorded = Recorded::about_to_mount(&folder);
@@ -157,11 +160,11 @@ pub fn execute(args: &MountArgs) -> Outcome {
     wait_for_the_end(args, &served, &interrupt);
     served.unmount().map_err(|error| {
         let (cause, folder) = (ioengine::error::cause(&error), args.folder.display());
-        Failure::failed(format!("unmounting {folder}: {cause}; type: fusermount3 -u {folder}"))
+        Failure::failed(format!("unmounting {folder}: {cause}; run fusermount3 -u {folder}"))
     })?;
     recorded.undone();
     if args.remove_folder {
-        // Whoever made the folder may be dead by now; one that is not empty stays.
+        // The process that created the folder may have ended. A folder that is not empty stays.
         let _ = std::fs::remove_dir(&folder);
     }
     Ok(Exit::Ok)
@@ -174,14 +177,13 @@ fn serve(args: &MountArgs, model: &Model, size_bytes: u64, faults: FaultPlan) ->
     mounted::mount(&args.folder, spec).map_err(|e| cannot_mount(args, &e))
 }
 
-/// Returns when a signal has come, when standard input ends if that counts, and when somebody
-/// else has taken the mount away.
+/// Waits for a signal, for the end of standard input with --until-eof, or for an unmount.
 fn wait_for_the_end(args: &MountArgs, served: &Mounted, interrupt: &Interrupt) {
     let (clock, at_eof) = (Monotonic::new(), Arc::new(AtomicBool::new(false)));
     if args.until_eof {
         let at_eof = Arc::clone(&at_eof);
         std::thread::spawn(move || {
-            // Nothing is expected but the end.
+            // Input is ignored; only its end matters.
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             at_eof.store(true, Ordering::Relaxed);
         });

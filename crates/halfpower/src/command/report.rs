@@ -1,4 +1,5 @@
-//! `halfpower report`: the page of a stored survey, written again by today's analysis.
+//! `halfpower report`: writes the page of a stored survey again, with the analysis of this version.
+//! It reads the database only.
 
 use std::path::Path;
 
@@ -13,13 +14,13 @@ use survey::view;
 
 use crate::cli::ReportArgs;
 
-/// Reads the survey back and writes its page.
+/// Runs the command.
 pub fn execute(args: &ReportArgs) -> Outcome {
     let evidence = evidence(&args.db, &args.run)?;
     let insight = Insight::of(&evidence);
     if insight.seen.is_empty() {
         let run = &args.run;
-        return Err(Failure::failed(format!("survey {run} has no finished trial to show")));
+        return Err(Failure::failed(format!("survey {run} has no finished trial")));
     }
     if args.plan {
         page::check(&args.html)?;
@@ -32,24 +33,24 @@ pub fn execute(args: &ReportArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// A stored survey: its number, the beginning of its uuid, or latest.
+/// Loads a stored survey by number, start of the UUID, or `latest`.
 ///
 /// # Errors
-/// No such survey; a database that cannot be read.
+/// No such survey, or a database that cannot be read.
 pub fn evidence(db: &Path, run: &str) -> Outcome<Evidence> {
     let store = Store::open_read_only(db)?;
     let row = if run == "latest" {
         let surveys = store.runs()?.into_iter().find(|run| run.kind == RunKind::Survey);
         surveys.ok_or_else(|| {
             let db = db.display();
-            Failure::failed(format!("{db} holds no survey; make one with halfpower survey"))
+            Failure::failed(format!("{db} contains no survey; run halfpower survey first"))
         })?
     } else {
         store.run(run)?
     };
     if row.kind != RunKind::Survey {
         return Err(Failure::usage(format!(
-            "run {} is a {}, not a survey; halfpower runs list shows which is which",
+            "run {} is a {}, not a survey; see halfpower runs list",
             row.id, row.kind
         )));
     }

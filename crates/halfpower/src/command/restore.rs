@@ -1,4 +1,5 @@
-//! `halfpower restore`: puts back settings of block devices that a killed run left changed.
+//! `halfpower restore`: restores settings of block devices that killed runs left changed. A journal
+//! names the settings; those of running processes are kept.
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
@@ -8,37 +9,40 @@ use lab::settings::{self, Fate, Standing};
 
 use crate::cli::RestoreArgs;
 
-/// Undoes what the journal names and nobody uses.
+/// Runs the command.
 pub fn execute(args: &RestoreArgs) -> Outcome {
-    let (mut said, mut failed) = (false, false);
+    let (mut is_empty, mut failed) = (true, false);
     for found in journal::all() {
-        said = true;
+        is_empty = false;
         let (name, pid) = (found.entry.device.name.clone(), found.entry.pid);
         match found.of_dead_owner() {
             None => console::data(&format!("in use: settings of {name}, by process {pid}")),
-            Some((entry, recorded)) => failed |= !settle(&entry, recorded, args.plan),
+            Some((entry, recorded)) => failed |= !restore(&entry, recorded, args.plan),
         }
     }
-    if !said {
+    if is_empty {
         console::data("nothing to restore");
     }
-    match failed {
-        false => Ok(Exit::Ok),
-        true if !machine::is_root() => Err(Failure::failed("restoring needs root; run as root")),
-        true => Err(Failure::failed(
-            "not everything could be restored; set what is named above by hand, then say \
-             halfpower restore again",
-        )),
+    if !failed {
+        return Ok(Exit::Ok);
     }
+    if !machine::is_root() {
+        return Err(Failure::failed("restoring needs root; run as root"));
+    }
+    Err(Failure::failed(
+        "some settings could not be restored; set those named above by hand, then run halfpower \
+         restore again",
+    ))
 }
 
-/// Undoes one entry, or with `plan` says what would be done; false where it could not.
-fn settle(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
+/// Restores the settings of one journal entry, or prints what would be done if `plan`. Returns
+/// false on failure.
+fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     let name = &entry.device.name;
     let disk = match settings::standing(entry) {
         Standing::Pending(disk) => disk,
         Standing::Forget(why) => {
-            console::data(&format!("forgotten settings of {name}: {why}"));
+            console::data(&format!("discarded settings of {name}: {why}"));
             if !plan {
                 recorded.undone();
             }
@@ -48,8 +52,8 @@ fn settle(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     if plan {
         for (change, fate) in entry.changes.iter().zip(settings::fates(&entry.changes)) {
             if change.wanted.is_some() {
-                let said = settings::said(change, &disk, &fate).replacen("restored", "restore", 1);
-                console::data(&said);
+                let text = settings::said(change, &disk, &fate).replacen("restored", "restore", 1);
+                console::data(&text);
             }
         }
         return true;
@@ -58,13 +62,13 @@ fn settle(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         console::data(&format!("in use: settings of {name}, by another run"));
         return true;
     };
-    let mut whole = true;
+    let mut is_complete = true;
     for (change, fate) in settings::undo(&entry.changes) {
-        whole &= !matches!(fate, Fate::Failed(_));
+        is_complete &= !matches!(fate, Fate::Failed(_));
         console::data(&settings::said(&change, &disk, &fate));
     }
-    if whole {
+    if is_complete {
         recorded.undone();
     }
-    whole
+    is_complete
 }

@@ -1,4 +1,5 @@
-//! `halfpower runs`: what the database holds, newest first, as a table or as JSON. It only reads.
+//! `halfpower runs`: lists the stored runs, newest first, as a table or as JSON. It reads the
+//! database only.
 
 use lab::console;
 use lab::failure::{Exit, Outcome};
@@ -25,7 +26,7 @@ struct RunDocument {
 }
 
 impl RunDocument {
-    fn new((points, trials): (u64, u64), row: RunRow) -> Self {
+    fn new(row: RunRow, points: u64, trials: u64) -> Self {
         RunDocument {
             id: row.id.0,
             uuid: row.uuid,
@@ -43,7 +44,7 @@ impl RunDocument {
     }
 }
 
-/// Lists stored runs.
+/// Runs the command.
 pub fn execute(args: &RunsArgs) -> Outcome {
     let RunsVerb::List { db, json, plan } = &args.verb;
     if *plan {
@@ -53,8 +54,13 @@ pub fn execute(args: &RunsArgs) -> Outcome {
     let store = Store::open_read_only(db)?;
     let rows = store.runs()?;
     if *json {
-        let documents: Outcome<Vec<RunDocument>> =
-            rows.into_iter().map(|row| Ok(RunDocument::new(store.counts(row.id)?, row))).collect();
+        let documents: Outcome<Vec<RunDocument>> = rows
+            .into_iter()
+            .map(|row| {
+                let (points, trials) = store.counts(row.id)?;
+                Ok(RunDocument::new(row, points, trials))
+            })
+            .collect();
         console::data(&json::print(&documents?));
         return Ok(Exit::Ok);
     }

@@ -1,4 +1,5 @@
-//! `halfpower selftest`: truth, measured and error of each quantity, on this machine, now.
+//! `halfpower selftest`: measures reference devices and compares each quantity with its true value,
+//! to check the instrument on this machine.
 
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::cli::SelftestArgs;
 
-/// About how long it takes (ns), for the progress bar.
+/// Approximate duration (ns), for the progress bar.
 const TAKES_NS: u64 = 60_000_000_000;
 
 /// What `--json` prints.
@@ -24,7 +25,7 @@ pub struct SelftestDocument {
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
-    /// Where the devices came from: fuse or delay.
+    /// How the reference devices were made: fuse or delay.
     pub device: String,
     /// All quantities.
     pub quantities: Vec<Quantity>,
@@ -32,15 +33,14 @@ pub struct SelftestDocument {
     pub pass: bool,
 }
 
-/// Measures all quantities and prints them.
+/// Runs the command.
 pub fn execute(args: &SelftestArgs) -> Outcome {
     let console = Console::new(args.quiet);
     if args.plan {
         console::data(
-            "serve files of reference devices (FUSE, content in memory) in the folder for \
-             temporary files, and as root a loop device on an image of holes there, one after the \
-             other, measure them for about a minute, and take them away; nothing else is touched, \
-             nothing was done",
+            "mount reference devices (FUSE, content in memory) in the folder for temporary files, \
+             as root also a loop device on a sparse image there, measure them one after the other \
+             for about a minute, and remove them; nothing was done",
         );
         return Ok(Exit::Ok);
     }
@@ -55,7 +55,9 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
         quantities.extend(group(&apparatus)?);
     }
     progress.finish();
-    let pass = quantities.iter().all(|quantity| quantity.pass);
+    let all = quantities.len();
+    let failed = quantities.iter().filter(|quantity| !quantity.pass).count();
+    let pass = failed == 0;
     if args.json {
         let device = source.name().to_owned();
         let (halfpower, host) = (Program::this(), Host::read());
@@ -67,28 +69,28 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     if pass {
         return Ok(Exit::Ok);
     }
-    console.warn(
-        "the instrument is off on this machine now: see whether anything else is running \
-         (halfpower soak -- sleep 5), and try again",
-    );
+    console.warn(format!(
+        "selftest failed: {failed} of {all} quantities are outside their limits; check \
+         whether anything else is running (halfpower soak -- sleep 5), and try again"
+    ));
     Ok(Exit::Invalid)
 }
 
-/// The groups whose name holds a word; all of them without one.
+/// The groups whose name contains a word; all of them without one.
 fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
-    let holds = |name: &str| word.is_none_or(|word| name.contains(word));
-    let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| holds(name)).collect();
+    let contains = |name: &str| word.is_none_or(|word| name.contains(word));
+    let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| contains(name)).collect();
     if groups.is_empty() {
         let names = GROUPS.map(|(name, _)| name).join(", ");
         return Err(Failure::usage(format!(
-            "--only {}: no such quantity; use a word of: {names}",
+            "--only {}: no such quantity; use a part of: {names}",
             word.unwrap_or_default()
         )));
     }
     Ok(groups)
 }
 
-/// FUSE where it can be had, unless another is asked for.
+/// The source of --device, or FUSE if available.
 fn source(args: &SelftestArgs, console: &Console) -> Source {
     if let Some(source) = args.device {
         return source;
@@ -97,8 +99,8 @@ fn source(args: &SelftestArgs, console: &Console) -> Source {
         Ok(_) => Source::Fuse,
         Err(failure) => {
             console.warn(format!(
-                "no FUSE here ({failure}): the devices are in this process instead, so nothing of \
-                 the kernel is tested"
+                "FUSE is not available ({failure}); the devices run in this process instead, which \
+                 does not test the kernel"
             ));
             Source::Delay
         }
@@ -107,11 +109,11 @@ fn source(args: &SelftestArgs, console: &Console) -> Source {
 
 fn print(quantities: &[Quantity]) {
     let row = |cells: [&str; 7]| {
-        let [name, truth, measured, error, bar, path, pass] = cells;
-        let line = format!("{name:<24} {truth:>9} {measured:>15} {error:>8} {bar:>6} {path:>10}");
+        let [name, truth, measured, error, limit, path, pass] = cells;
+        let line = format!("{name:<24} {truth:>9} {measured:>15} {error:>8} {limit:>6} {path:>10}");
         console::data(format!("{line}  {pass}").trim_end());
     };
-    row(["quantity", "truth", "measured", "error", "bar", "path", ""]);
+    row(["quantity", "truth", "measured", "error", "limit", "path", ""]);
     for quantity in quantities {
         let name = format!("{} ({})", quantity.quantity, quantity.unit);
         let number = |value: f64| significant(value);
@@ -127,13 +129,13 @@ fn print(quantities: &[Quantity]) {
             (None, true) => "pass".to_owned(),
             (None, false) => "FAIL".to_owned(),
         };
-        let bar = format!("{:.0}%", quantity.tolerance * 100.0);
-        row([&name, &number(quantity.truth), &measured, &error, &bar, &path, &pass]);
+        let limit = format!("{:.0}%", quantity.tolerance * 100.0);
+        row([&name, &number(quantity.truth), &measured, &error, &limit, &path, &pass]);
     }
     console::data(
-        "\npath: what the same device costs at zero delay (system calls, FUSE, waking up), in the \
-         unit of\nthe row; it is subtracted. Bounds: the truth must lie between them, and they \
-         within the bar.",
+        "\npath: cost of the same device without delay (system calls, FUSE, wake-ups), in the unit \
+         of the\nrow; it is subtracted. Bounds: the truth must lie between them, and they must not \
+         differ by\nmore than the limit.",
     );
 }
 

@@ -1,8 +1,9 @@
-//! `halfpower soak`: runs a command beside the soaker and says what CPU it cost.
+//! `halfpower soak`: runs a command and reports bounds of the CPU time it cost. The lower bound is
+//! the CPU time of its processes, the upper bound the time that idle-priority spinners lost.
 //!
-//! The command stays in this process's own control group and session; only the spinners are moved
-//! to where they rank last. Its standard output is its own: the report goes to stderr, or with
-//! `--json` the other way round.
+//! The command stays in the control group and session of this process; only the spinners are moved
+//! to the lowest priority. The command has standard output and the report goes to stderr, or the
+//! other way round with `--json`.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,10 +23,10 @@ use lab::soak::{Readings, Soaked, text};
 
 use crate::cli::SoakArgs;
 
-/// Runs the command and reports.
+/// Runs the command.
 pub fn execute(args: &SoakArgs) -> Outcome {
     if args.settle == 0 && !args.unsoaked {
-        return Err(Failure::usage("--settle 0 sees no background; give at least 300ms"));
+        return Err(Failure::usage("--settle 0 cannot measure the background; use at least 300ms"));
     }
     let command: Vec<String> =
         args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -43,7 +44,7 @@ pub fn execute(args: &SoakArgs) -> Outcome {
     Ok(exit_of(document.exit_code, document.signal))
 }
 
-/// As a shell has it: the command's own code, or 128 and the signal.
+/// Exit code as in a shell: the code of the command, or 128 plus the signal.
 fn exit_of(code: Option<i32>, signal: Option<i32>) -> Exit {
     match code.unwrap_or_else(|| 128 + signal.unwrap_or_default()) {
         0 => Exit::Ok,
@@ -56,13 +57,13 @@ fn plan(args: &SoakArgs, command: &str) -> Outcome {
     if !args.unsoaked {
         let settle = units::time(args.settle as f64);
         console::data(&format!("start an idle-priority spinner on each of the CPUs {cpus:?}"));
-        console::data(&format!("watch the background for {settle} before and after"));
+        console::data(&format!("measure the background for {settle} before and after"));
     }
     console::data(&format!("run {command}; nothing was done"));
     Ok(Exit::Ok)
 }
 
-/// A soaker that is ready, with the background before the command.
+/// A calibrated soaker and the background load before the command.
 struct Ready {
     soaker: Soaker,
     before: SoakerReading,
@@ -70,7 +71,7 @@ struct Ready {
 
 fn ready(args: &SoakArgs, clock: Monotonic) -> Result<Ready, Declined> {
     if args.unsoaked {
-        let (reason, remedy) = ("--unsoaked was given".into(), "leave it out".into());
+        let (reason, remedy) = ("--unsoaked was given".into(), "drop it".into());
         return Err(Declined { reason, remedy });
     }
     let mut soaker = Soaker::start()?;
@@ -88,29 +89,29 @@ fn background(
     soaker.background(settle, &|duration| clock.sleep(duration), &|| clock.now_ns())
 }
 
-/// Everything around and during one execution.
+/// Runs the command once, with all measurements.
 fn run(args: &SoakArgs, interrupt: &Interrupt) -> Outcome<Readings> {
     let clock = Monotonic::new();
     if !args.unsoaked {
         let settle = units::time(args.settle as f64);
-        Console::new(args.quiet).say(format!("watching the background for {settle}"));
+        Console::new(args.quiet).say(format!("measuring the background for {settle}"));
     }
     let mut ready = ready(args, clock);
     if interrupt.is_set() {
         return Err(Failure::interrupted());
     }
     let machine_before = ProcStat::read().ok();
-    // The spinners are children too, and known from here on.
+    // Called after the start of the spinners, which are children too and must not be counted.
     let descendants = Descendants::adopt().ok();
     let start_ns = clock.now_ns();
-    let begun = match &mut ready {
+    let started = match &mut ready {
         Ok(ready) => ready.soaker.begin(start_ns),
         Err(declined) => Err(declined.clone()),
     };
     let (status, process) =
         rusage::wait_for(start(args)?).map_err(|e| Failure::failed(format!("waiting: {e}")))?;
     let end_ns = clock.now_ns();
-    let ended = begun.and_then(|()| {
+    let ended = started.and_then(|()| {
         let Ready { soaker, before } = ready.as_mut().map_err(|declined| declined.clone())?;
         let during = soaker.end(end_ns)?;
         let before = before.clone();

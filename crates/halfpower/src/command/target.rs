@@ -1,5 +1,5 @@
-//! `halfpower target`: what a target is, layer by layer down to the bus, what it holds, and whether
-//! writing to it is safe. Reads only.
+//! `halfpower target`: describes a target layer by layer down to the bus, its content, and whether
+//! writing to it is safe. It never writes.
 
 use std::path::Path;
 
@@ -17,20 +17,20 @@ use serde::Serialize;
 
 use crate::cli::TargetArgs;
 
-/// All that is known of a target.
+/// Description of a target.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TargetDocument {
     halfpower: Program,
-    /// As it was named.
+    /// The path as typed.
     target: String,
-    /// Itself first, then what it lies on, in the order of the data's way.
+    /// The target first, then the layers below it, in the direction of the data.
     layers: Vec<LayerDocument>,
-    /// What a file or device holds, as far as it is recognised.
+    /// Content of a file or device, as far as recognised.
     content: Option<String>,
-    /// Bytes that may still be written on its file system.
+    /// Free bytes of its file system.
     free_bytes: Option<u64>,
     writing: Writing,
-    /// What this user may not see, and root would.
+    /// Information that only root can read.
     missing: Vec<String>,
 }
 
@@ -40,24 +40,24 @@ struct LayerDocument {
     /// file, directory, file system, partition, volume, device or bus.
     kind: &'static str,
     name: String,
-    /// How many branchings (an array, a btrfs of several devices) lie above it.
+    /// Number of branches (an array, a btrfs of several devices) above it.
     depth: usize,
-    /// What is known of it; each name ends in its unit.
+    /// Its properties; each name ends in its unit.
     facts: serde_json::Map<String, serde_json::Value>,
 }
 
 /// Whether writing is safe.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Writing {
-    /// freely, with (a flag), or refused.
+    /// "freely", "with" (needs the flag), or "refused".
     allowed: &'static str,
-    /// The flag with which it is allowed, and which gives up what is there.
+    /// The flag that allows it and gives up the existing data.
     flag: Option<String>,
-    /// Why.
+    /// The reason.
     why: String,
 }
 
-/// Prints the layers and the answer.
+/// Runs the command.
 pub fn execute(args: &TargetArgs) -> Outcome {
     bench::check_path(&args.target, &Consent::default())?;
     if args.plan {
@@ -84,12 +84,12 @@ pub fn execute(args: &TargetArgs) -> Outcome {
         print_rest(&document);
     }
     for missing in document.missing.iter().filter(|_| !machine::is_root()) {
-        Console::new(false).say(format!("root would also be told {missing}"));
+        Console::new(false).say(format!("only root can read {missing}"));
     }
     Ok(Exit::Ok)
 }
 
-/// Opens what is no directory; what this user may not read is told as far as it goes.
+/// Opens a file or device. Without permission to read it, returns what stays unknown.
 fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
     if path.is_dir() {
         return Ok((None, Vec::new()));
@@ -97,7 +97,7 @@ fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
     match HostTarget::open(path, false, Caching::Buffered) {
         Ok(target) => Ok((Some(target), Vec::new())),
         Err(error) if error.kind() == ErrorKind::NotWritable => {
-            Ok((None, vec!["what it holds, and who holds it elsewhere".to_owned()]))
+            Ok((None, vec!["its content, and which other programs use it".to_owned()]))
         }
         Err(error) => Err(error.into()),
     }
@@ -108,8 +108,12 @@ fn print_rest(document: &TargetDocument) {
     document.content.iter().for_each(|content| say("content", content));
     document.free_bytes.iter().for_each(|bytes| say("free", &units::size(*bytes)));
     let Writing { allowed, flag, why } = &document.writing;
-    let flag = flag.as_ref().map(|flag| format!(" {flag}")).unwrap_or_default();
-    say("writing", &format!("{allowed}{flag}: {why}"));
+    let allowed = match flag {
+        Some(flag) => format!("allowed with {flag}"),
+        None if *allowed == "freely" => "allowed".to_owned(),
+        None => (*allowed).to_owned(),
+    };
+    say("writing", &format!("{allowed}: {why}"));
 }
 
 fn free_bytes(path: &Path, opened: Option<&HostTarget>) -> Option<u64> {
@@ -120,12 +124,12 @@ fn free_bytes(path: &Path, opened: Option<&HostTarget>) -> Option<u64> {
 }
 
 fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
-    let cannot = ioengine::host::unwritable(path).filter(|_| path.is_dir() || opened.is_some());
-    if let Some(why) = cannot {
+    let unwritable = ioengine::host::unwritable(path).filter(|_| path.is_dir() || opened.is_some());
+    if let Some(why) = unwritable {
         return Writing { allowed: "refused", flag: None, why };
     }
     if path.is_dir() {
-        let why = "a test file is laid out here and removed afterwards".to_owned();
+        let why = "a test file is created here and removed afterwards".to_owned();
         return Writing { allowed: "freely", flag: None, why };
     }
     let Some(target) = opened else {
@@ -133,12 +137,12 @@ fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
         let device = kernel.at(path);
         let used = device.and_then(|device| usage::of_device(&kernel, &device));
         let used = used.map(|why| format!("{} {why}", path.display()));
-        let why = used.unwrap_or_else(|| "this user may not open it; run as root".to_owned());
+        let why = used.unwrap_or_else(|| "permission denied; run as root".to_owned());
         return Writing { allowed: "refused", flag: None, why };
     };
     match guard::advice(target, path) {
         (Some(flag), why) => {
-            // The remedy is the flag.
+            // The flag is shown instead of the remedy.
             let why = why.split("; say ").next().unwrap_or_default().to_owned();
             Writing { allowed: "with", flag: Some(flag), why }
         }

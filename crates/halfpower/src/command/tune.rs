@@ -1,5 +1,5 @@
-//! `halfpower tune`: the request size and depth that read and write a storage at nearly its best
-//! rate for the least memory and CPU, kept for all that use `seqio`.
+//! `halfpower tune`: finds the request size and depth that reach nearly the best rate of a storage
+//! with the least memory and CPU, and stores them for all programs that use `seqio`.
 
 use ioengine::Op;
 use ioengine::clock::unix_ns;
@@ -23,58 +23,58 @@ use crate::cli::tune::TuneArgs;
 pub struct TuneDocument {
     /// The program.
     pub halfpower: Program,
-    /// As it was named.
+    /// The path as typed.
     pub target: String,
-    /// What lies beneath it.
+    /// The storage below it.
     pub storage: StorageDocument,
-    /// For reads in sequence.
+    /// For sequential reads.
     pub read: TuningDocument,
-    /// For writes; null where nothing was written.
+    /// For sequential writes; null if nothing was written.
     pub write: Option<TuningDocument>,
-    /// Why nothing was written.
+    /// Why nothing was written; null if writes were measured.
     pub not_written: Option<String>,
-    /// Bytes written in all, a test file included.
+    /// Bytes written, including the test file.
     pub written_bytes: u64,
-    /// The file in which it is kept; null with --no-store.
+    /// The file that stores the tuning; null with --no-store.
     pub kept_in: Option<String>,
 }
 
 /// A storage.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StorageDocument {
-    /// By which tunings are kept.
+    /// Key under which tunings are stored.
     pub identity: String,
-    /// In words.
+    /// Kind of storage as text.
     pub kind: String,
-    /// Empty for a bare device.
+    /// Type of file system; empty for a bare device.
     pub file_system: String,
 }
 
-/// What was found for reads or for writes.
+/// The tuning of reads or of writes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TuningDocument {
     /// The cheapest setting within 3% of the best rate.
     pub cheapest: SettingDocument,
     /// The fastest setting.
     pub best: SettingDocument,
-    /// All that were measured.
+    /// All measured settings.
     pub table: Vec<SettingDocument>,
 }
 
-/// A setting and what was measured of it.
+/// A setting and its measurements.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SettingDocument {
-    /// Bytes of each request.
+    /// Request size.
     pub request_bytes: u32,
     /// Requests outstanding.
     pub depth: u32,
-    /// Memory of the requests outstanding.
+    /// Memory of the outstanding requests.
     pub buffer_bytes: u64,
-    /// How often it was measured.
+    /// Number of measurements.
     pub probes: u64,
-    /// The median rate.
+    /// Median rate.
     pub bytes_per_s: f64,
-    /// The median of the CPU time of this process.
+    /// Median CPU time of this process per byte.
     pub cpu_ns_per_byte: f64,
 }
 
@@ -102,7 +102,7 @@ impl From<&Tuning> for TuningDocument {
     }
 }
 
-/// Measures, prints, keeps.
+/// Runs the command.
 pub fn execute(args: &TuneArgs) -> Outcome {
     let wish = Wish {
         target: &args.target,
@@ -127,10 +127,8 @@ pub fn execute(args: &TuneArgs) -> Outcome {
     let writes = prospect.writable_bytes > 0;
     let place = Place::ready(&wish, prospect, &lab)?;
     let read = tuning::tune(&place, Op::Read, &lab, args.seed)?;
-    let write = match writes {
-        true => Some(tuning::tune(&place, Op::Write, &lab, args.seed)?),
-        false => None,
-    };
+    let tune_writes = || tuning::tune(&place, Op::Write, &lab, args.seed);
+    let write = writes.then(tune_writes).transpose()?;
     let written_bytes = place.laid_out_bytes + write.as_ref().map_or(0, |w| w.written_bytes);
     drop(place);
     if let Some(path) = &kept_in {
@@ -152,9 +150,10 @@ pub fn execute(args: &TuneArgs) -> Outcome {
         written_bytes,
         kept_in: kept_in.map(|path| path.display().to_string()),
     };
-    match args.json {
-        true => console::data(&json::print(&document)),
-        false => print(&document, &read, write.as_ref(), lab.console),
+    if args.json {
+        console::data(&json::print(&document));
+    } else {
+        print(&document, &read, write.as_ref(), lab.console);
     }
     Ok(Exit::Ok)
 }
@@ -162,18 +161,22 @@ pub fn execute(args: &TuneArgs) -> Outcome {
 fn plan(args: &TuneArgs, prospect: &Prospect) {
     let (size, target) = (units::size(prospect.bytes), args.target.display());
     if prospect.is_test_file() {
-        console::data(&format!("lay out a test file of {size} in {target}, and remove it after"));
+        console::data(&format!(
+            "lay out a test file of {size} in {target}, and remove it afterwards"
+        ));
     }
     prospect.destroys().iter().for_each(|what| console::data(&format!("destroy {what}")));
     let seconds = EACH_NS as f64 / 1e9;
-    console::data(&format!("read it direct for {seconds:.1} s, in settings up to 64 MiB"));
+    console::data(&format!(
+        "read it with direct I/O for {seconds:.1} s, with up to 64 MiB in flight"
+    ));
     match &prospect.not_written {
         Some(why) => console::data(&format!("write nothing: {why}")),
         None => {
             let (region, most) =
                 (units::size(prospect.writable_bytes), units::size(prospect.write_most()));
             console::data(&format!(
-                "write over {region} of it again and again for {seconds:.1} s, {most} at the most"
+                "overwrite {region} of it repeatedly for {seconds:.1} s, at most {most}"
             ));
         }
     }
@@ -185,7 +188,7 @@ fn print(document: &TuneDocument, read: &Tuning, write: Option<&Tuning>, console
     document.not_written.iter().for_each(|why| console.say(format!("write: not measured: {why}")));
     if let Some(path) = &document.kept_in {
         let identity = &document.storage.identity;
-        console.say(format!("kept for {identity} in {path}; seqio, copy and cat look there"));
+        console.say(format!("stored for {identity} in {path}, for seqio, copy and cat"));
     }
 }
 

@@ -1,4 +1,5 @@
-//! `halfpower whatif`: a change to a simulated system or its load, before it is made.
+//! `halfpower whatif`: predicts what a change of a simulated system or its load does to throughput,
+//! latency and price.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,14 +17,15 @@ use workload::{Pattern, Workload};
 
 use crate::cli::whatif::WhatifArgs;
 
-/// The longest stretch of virtual time that is simulated (ns) ...
+/// Longest simulated time (ns).
 const LIMIT_NS: u64 = 20_000_000_000;
-/// ... and the requests: of all files together, but so many of each file, and so many for each
-/// that is outstanding.
+/// Simulated requests of all files together.
 const REQUESTS: u64 = 5000;
-const REQUESTS_OF_EACH_FILE: u64 = 100;
-const REQUESTS_FOR_EACH: u64 = 50;
-/// Parameters that are printed.
+/// Least requests per file.
+const REQUESTS_PER_FILE: u64 = 100;
+/// Least requests per outstanding one, so that ramp-up and drain have little weight.
+const REQUESTS_PER_OUTSTANDING: u64 = 50;
+/// Number of parameters printed.
 const PRINTED: usize = 10;
 
 /// What `--json` prints.
@@ -33,22 +35,22 @@ pub struct WhatifDocument {
     pub halfpower: Program,
     /// The system.
     pub system: String,
-    /// The changes, as they were typed.
+    /// The changes, as typed.
     pub changes: Vec<String>,
-    /// Before the change.
+    /// Results before the change.
     pub before: SideDocument,
-    /// After the change.
+    /// Results after the change.
     pub after: SideDocument,
     /// Throughput after over throughput before.
     pub ratio: f64,
-    /// How the throughput before the change answers to the parameters of the system, the
-    /// strongest first.
+    /// Sensitivity of the throughput before the change to each parameter of the system, strongest
+    /// first.
     pub sensitivities: Vec<SensitivityDocument>,
-    /// The same of the throughput after the change.
+    /// Sensitivity of the throughput after the change, strongest first.
     pub sensitivities_after: Vec<SensitivityDocument>,
 }
 
-/// Answers and prints.
+/// Runs the command.
 pub fn execute(args: &WhatifArgs) -> Outcome {
     let question = question(args)?;
     if args.plan {
@@ -71,13 +73,14 @@ pub fn execute(args: &WhatifArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Both sides, and what would be computed.
+/// Prints both sides and what would be simulated.
 fn plan(args: &WhatifArgs, question: &Question) {
     let keys = question.before.keys().len() + question.after.keys().len();
     let [before, after] = [&question.load, &question.load_after].map(whatif::describe);
-    let given = match args.given.is_empty() {
-        true => String::new(),
-        false => format!(" with {}", args.given.join(", ")),
+    let given = if args.given.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", args.given.join(", "))
     };
     let changes = match changes(args).as_slice() {
         [] => "the price".to_owned(),
@@ -86,11 +89,13 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::data(&format!("before:  {}{given}, {before}", args.system));
     console::data(&format!("after:   {after}"));
     console::data(&format!("changes: {changes}"));
-    console::data(&format!("simulates both, and moves each of their {keys} values to either side"));
+    console::data(&format!(
+        "simulate both, and change each of their {keys} values by 5% for the sensitivities"
+    ));
     console::plan_to_print();
 }
 
-/// The changes as they were typed.
+/// The changes, as typed.
 fn changes(args: &WhatifArgs) -> Vec<String> {
     let depth = args.iodepth_to.map(|depth| format!("iodepth={depth}"));
     let size = args.bs_to.map(|bytes| format!("bs={bytes}"));
@@ -104,7 +109,7 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     let no_change = changes(args).is_empty() && args.price_to.is_none();
     if no_change {
         return Err(Failure::usage(
-            "whatif: nothing changes; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE",
+            "whatif: no change was given; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE",
         ));
     }
     let load = load(args, &before, args.bs, args.iodepth)?;
@@ -127,7 +132,7 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
         "randrw" => (Pattern::Random, args.rwmixread),
         other => {
             return Err(Failure::usage(format!(
-                "--rw {other}: read, write, rw, randread, randwrite or randrw"
+                "unknown --rw '{other}'; use read, write, rw, randread, randwrite or randrw"
             )));
         }
     };
@@ -139,11 +144,12 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let outstanding = u64::from(depth) * u64::from(args.numjobs);
     let files = whatif::files(&system).max(1);
     let requests =
-        (REQUESTS / files).max(REQUESTS_OF_EACH_FILE).max(REQUESTS_FOR_EACH * outstanding);
-    // Bounds hold where each byte is asked for once.
-    let bytes = match region_bytes >= REQUESTS_OF_EACH_FILE * size {
-        true => region_bytes.min(requests * size),
-        false => requests * size,
+        (REQUESTS / files).max(REQUESTS_PER_FILE).max(REQUESTS_PER_OUTSTANDING * outstanding);
+    // The closed-form bounds hold only if each byte is accessed once.
+    let bytes = if region_bytes >= REQUESTS_PER_FILE * size {
+        region_bytes.min(requests * size)
+    } else {
+        requests * size
     };
     Ok(Workload {
         pattern,
@@ -183,7 +189,7 @@ fn print(answer: &Answer) {
     row("load", &|side| side.workload.clone());
     row("throughput", &|side| units::rate(side.bytes_per_s));
     if before.trust.is_some() {
-        row("... by errors near it", &|side| likely(side));
+        row("... with error", &|side| error_range(side));
     }
     row("requests per second", &|side| units::count(side.requests_per_s));
     row("latency p50", &|side| units::time(side.latency_p50_ns as f64));
@@ -207,8 +213,8 @@ fn print(answer: &Answer) {
     print_trust(answer);
 }
 
-/// The throughput if the error is as at the worst points near the load.
-fn likely(side: &SideDocument) -> String {
+/// Range of the throughput if it is as wrong as the worst calibration point near the load.
+fn error_range(side: &SideDocument) -> String {
     let trust = side.trust.as_ref();
     let ends = trust.and_then(|trust| trust.low_bytes_per_s.zip(trust.high_bytes_per_s));
     ends.map_or("unknown".into(), |(low, high)| {
@@ -216,7 +222,7 @@ fn likely(side: &SideDocument) -> String {
     })
 }
 
-/// Before and after the change, the strongest of either first.
+/// Prints the sensitivities before and after the change, strongest of either first.
 fn print_sensitivities(answer: &Answer) {
     console::data("sensitivity of the throughput: d ln(throughput) / d ln(parameter)");
     console::data(&format!("{:<28} {:>6} {:>6}", "", "before", "after"));
@@ -236,8 +242,7 @@ fn print_sensitivities(answer: &Answer) {
     }
 }
 
-/// How far to trust the answer: by what the system was compared with, and by what its values rest
-/// on.
+/// Prints the estimated error and the doubtful parameters.
 fn print_trust(answer: &Answer) {
     console::data("");
     for (when, side) in [("before", &answer.before), ("after", &answer.after)] {
@@ -253,13 +258,13 @@ fn print_trust(answer: &Answer) {
     let doubts: Vec<&str> = answer.doubts().iter().map(|doubt| doubt.key.as_str()).collect();
     console::data(&match (doubts.is_empty(), answer.before.trust.is_some()) {
         (false, _) => format!(
-            "values: these matter and are assumed, or not identified by the calibration: {}",
+            "values that matter but are assumed or not identified by the calibration: {}",
             doubts.join(", ")
         ),
-        (true, true) => "values: every one that matters was identified by the calibration".into(),
+        (true, true) => "values: all that matter were identified by the calibration".into(),
         (true, false) => {
-            "values: every one that matters was measured or is documented; no run of a \
-            device was compared with this system (halfpower calibrate does that)"
+            "values: all that matter were measured or documented; this system was not compared \
+             with a real device (halfpower calibrate does that)"
                 .to_owned()
         }
     });
@@ -281,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_shared_out_over_files() {
+    fn requests_are_divided_among_files() {
         let requests = |line: &str| {
             let Question { load, load_after, .. } = question_of(line);
             [load, load_after].map(|load| load.limit_bytes.unwrap() / 8192)
         };
         let one = requests("whatif sata-ssd --rw randread --bs 8k --iodepth-to 200");
         assert_eq!(one, [5000, 10_000]);
-        // A thousand drives.
+        // The rack has a thousand drives, each with its own file.
         assert_eq!(requests("whatif rack --rw randread --bs 8k --iodepth-to 4"), [100, 200]);
     }
 }

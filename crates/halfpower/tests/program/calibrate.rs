@@ -1,4 +1,5 @@
-//! `halfpower calibrate` on reference devices that were swept, and `whatif` on what came out.
+//! `halfpower calibrate` on sweeps of simulated and reference devices, and `whatif` on the
+//! calibrated systems.
 
 use std::process::Command;
 
@@ -79,7 +80,7 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
          --iodepth 1,4 --runtime 0.1 --trials 1 --quiet",
     );
     let disks = place.halfpower("calibrate --system sata-hdd-7200 --out my.toml");
-    disks.with_code(2).says("is one of disks", "name one of flash: sata-ssd");
+    disks.with_code(2).says("has disks, which cannot be fitted", "sata-ssd");
     // Files end at 4 KiB: the table fits, the system file does not.
     let line = "calibrate --quiet --out my.toml";
     let program = place.command(line);
@@ -95,15 +96,15 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     let text = std::fs::read_to_string(place.path("my.toml")).unwrap();
     assert!(text.contains("; held-out error: mean "), "{text}");
     let ended = place.does("whatif my.toml --rw randread --bs 4k --iodepth-to 4");
-    assert!(ended.stdout.contains("at the worst, of the nearest points ("), "{ended}");
+    assert!(ended.stdout.contains("at most, on points near the load ("), "{ended}");
     let deep = "whatif my.toml --rw randread --bs 4k --iodepth-to 64";
-    let outside = "64 outstanding requests (measured: 1 to 4), outside of what was calibrated";
+    let outside = "64 outstanding requests (measured: 1 to 4), outside the calibrated range";
     assert!(place.does(deep).stdout.contains(outside));
     let document = place.document(deep);
     assert_eq!(document["after"]["trust"]["basis"], "outside");
     assert!(document["after"]["trust"]["worst_error"].is_null(), "{document}");
     let changed = "whatif my.toml --rw randread --bs 4k --set drive.fixed_read=500us";
-    assert!(place.does(changed).stdout.contains("measured without the change of the system"));
+    assert!(place.does(changed).stdout.contains("measured before the change of the system"));
     let large = place.document("whatif my.toml --rw randread --bs 4k --bs-to 1m");
     assert_eq!(large["after"]["trust"]["basis"], "outside");
     assert!(place.document("whatif sata-ssd --iodepth-to 2")["before"]["trust"].is_null());
@@ -113,7 +114,7 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
 #[test]
 fn what_cannot_be_calibrated_is_said() {
     let place = Place::new();
-    place.halfpower("whatif nt4-ultrawide").with_code(2).says("nothing changes", "--set");
+    place.halfpower("whatif nt4-ultrawide").with_code(2).says("no change was given", "--set");
     place.halfpower("whatif nowhere --iodepth-to 2").with_code(2).says("nowhere", "one of");
     let line =
         "run --ioengine delay --truth fixed=1ms --runtime 0.2 --trials 1 --label one --quiet";

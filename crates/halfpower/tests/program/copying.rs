@@ -129,15 +129,18 @@ fn a_wrong_destination_is_refused_with_the_remedy() {
     let place = Place::new();
     place.file("file", 10);
     fs::create_dir(place.path("folder")).unwrap();
-    place.cannot("copy file").with_code(2).says("where it goes", "halfpower copy SRC DST");
+    place.cannot("copy file").with_code(2).says("source and destination", "halfpower copy SRC DST");
     place.cannot("copy missing there").with_code(2).says("missing:", "name an existing file");
     place.cannot("copy file nowhere/").with_code(2).says("does not exist", "name a directory");
-    place.cannot("copy file folder file").with_code(2).says("is no directory", "name a directory");
-    place.cannot("copy folder file").with_code(2).says("is no directory", "another destination");
+    place
+        .cannot("copy file folder file")
+        .with_code(2)
+        .says("is not a directory", "name a directory");
+    place.cannot("copy folder file").with_code(2).says("is not a directory", "another destination");
     place.cannot("copy -T file folder").with_code(2).says("is a directory", "another destination");
     place.cannot("copy folder folder/inside").with_code(3).says("into itself", "another");
     place.cannot("copy file /dev/copy").with_code(3).says("nothing is created under /dev", "DST");
-    place.cannot("copy file - --json").with_code(2).says("takes the data", "drop --json");
+    place.cannot("copy file - --json").with_code(2).says("carries the data", "drop --json");
     place.cannot("copy folder -").with_code(2).says("is a directory", "tar");
     place.halfpower("copy -n -u file there").with_code(2).says("cannot be used with", "");
     place.cannot("copy file there --exclude [a").with_code(2).says("pattern '[a'", "");
@@ -154,7 +157,7 @@ fn files_go_into_a_directory_that_exists() {
     fs::create_dir(place.path("folder")).unwrap();
     place.does("copy one two folder --quiet");
     place.does("copy one folder/three --quiet");
-    place.does("copy two folder").says("were there already", "");
+    place.does("copy two folder").says("already there", "");
     place.file("three", 5);
     place.cannot("copy three folder").with_code(3).says("exists", "--overwrite=folder/three");
     place.cannot("copy three folder --overwrite folder").with_code(3);
@@ -166,7 +169,7 @@ fn files_go_into_a_directory_that_exists() {
     fs::create_dir(place.path("into")).unwrap();
     let ended = place.halfpower("copy one missing two into").with_code(1);
     let ended = ended.says("missing: no such file", "");
-    ended.says("1 entry was not copied", "the same command brings the rest");
+    ended.says("1 entry was not copied", "the same command again to copy the rest");
     assert_eq!(Place::within(&place.path("into")).listing(), ["one", "two"]);
 }
 
@@ -212,7 +215,7 @@ fn a_tree_is_copied_with_all_that_is_in_it() {
     fs::write(place.path("copy/own"), "stays").unwrap();
     let ended = place.halfpower("copy tree copy").with_code(3);
     let ended = ended.says("copy/a/b/page exists", "--overwrite=copy/a/b/page");
-    ended.says("1 entry was not copied as asked", "brings the rest");
+    ended.says("1 entry was not copied as asked", "to copy the rest");
     place.does("copy tree copy --overwrite copy --quiet");
     assert_eq!(fs::read_to_string(place.path("copy/own")).unwrap(), "stays");
     let ended = place.halfpower("copy tree copy --delete").with_code(3);
@@ -250,7 +253,7 @@ fn an_archive_keeps_modes_times_owners_attributes_and_links_of_all_kinds() {
     assert_eq!(fs::read_link(place.path("link")).unwrap(), Path::new("tree/one"));
     place.does("copy --archive dangling dangles --quiet");
     assert_eq!(fs::read_link(place.path("dangles")).unwrap(), Path::new("nowhere"));
-    place.cannot("copy dangling there").with_code(2).says("leads nowhere", "--archive");
+    place.cannot("copy dangling there").with_code(2).says("dangling symbolic link", "--archive");
 }
 
 #[test]
@@ -325,7 +328,7 @@ fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
     pause(300);
     running.until("it goes on", || true);
     running.signal("INT");
-    running.ended().with_code(130).says("interrupted", "nothing of the copy is left");
+    running.ended().with_code(130).says("interrupted", "no part of the copy was kept");
     assert_eq!(place.listing(), ["big"]);
 
     let mut running = place.start("copy big copy --limit-rate 6M/s --resume");
@@ -336,7 +339,7 @@ fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
     };
     running.until("it is noted how far it is", is_noted);
     running.signal("INT");
-    running.ended().with_code(130).says("interrupted", "goes on");
+    running.ended().with_code(130).says("interrupted", "to resume");
     assert!(unfinished(&place).is_some() && !place.path("copy").exists());
     let document = place.document("copy big copy --resume --verify");
     assert!(whole(&document["resumed_bytes"]) > 0, "{document}");
@@ -373,7 +376,7 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     let count = || fs::read_dir(place.path("copy")).map_or(0, |files| files.count());
     running.until("some files are there", || count() > 4);
     running.signal("INT");
-    running.ended().with_code(130).says("whole files were kept", "brings the rest");
+    running.ended().with_code(130).says("complete files were kept", "to copy the rest");
     for entry in fs::read_dir(place.path("copy")).unwrap() {
         let name = entry.unwrap().file_name();
         assert!(same(&place.path("tree").join(&name), &place.path("copy").join(&name)));
@@ -386,7 +389,7 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     pause(300);
     running.until("it goes on", || true);
     running.signal("INT");
-    running.ended().with_code(130).says("nothing of the copy is left", "");
+    running.ended().with_code(130).says("no part of the copy was kept", "");
     assert_eq!(place.listing(), ["copy", "tree"]);
 }
 

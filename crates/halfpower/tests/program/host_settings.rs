@@ -186,7 +186,7 @@ fn a_killed_run_is_named_by_the_next_and_undone_by_restore() {
 
     let run = place.does("run --ioengine null --runtime 0.02 --trials 1 --no-store");
     assert_eq!(run.stderr.matches("say halfpower restore").count(), 1, "{run}");
-    assert!(place.does("clean").stdout.contains("say halfpower restore"));
+    assert!(place.does("clean").stdout.contains("run halfpower restore"));
     let again = place.halfpower(&format!("run {} --size 1m --read-ahead 64k", device.path()));
     again.with_code(1).says("was killed left settings", "say halfpower restore first");
 
@@ -246,7 +246,7 @@ fn an_entry_of_an_earlier_boot_is_forgotten_and_one_of_a_detached_device_is_not(
     document["boot_id"] = json!("an earlier boot");
     fs::write(entry(), document.to_string()).unwrap();
     let ended = place.does("restore");
-    assert!(ended.stdout.contains("forgotten settings of"), "{ended}");
+    assert!(ended.stdout.contains("discarded settings of"), "{ended}");
     assert_eq!(queue.get("read_ahead_kb"), "512", "an entry of another boot was acted on");
     place.is_tidy();
 
@@ -277,7 +277,7 @@ fn an_entry_that_names_other_files_is_never_acted_on() {
     document["changes"][0]["path"] = json!(precious);
     fs::write(&entry, document.to_string()).unwrap();
     let ended = place.does("restore");
-    assert!(ended.stdout.contains("forgotten"), "{ended}");
+    assert!(ended.stdout.contains("discarded"), "{ended}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "512");
     queue.set("read_ahead_kb", "256");
 }

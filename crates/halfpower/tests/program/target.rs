@@ -78,7 +78,7 @@ fn without_rights_the_layers_are_told_and_what_root_would_add() {
     assert!(kinds(&document).starts_with(&["volume"]), "{document}");
     assert_eq!(document["content"], Value::Null);
     assert!(document["writing"]["why"].as_str().unwrap().contains("is mounted at"), "{document}");
-    ended.says("root would also be told", "what it holds");
+    ended.says("only root can read", "its content");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn a_plan_says_what_would_be_written_and_writes_nothing() {
     let place = Place::new();
     let ended = place.does("tune --size 100m --plan");
     let ended = ended.prints("lay out a test file of 100 MiB in .");
-    ended.prints("1.56 GiB at the most").prints("tune.toml");
+    ended.prints("at most 1.56 GiB").prints("tune.toml");
     place.file("file", 64 * MIB);
     // Whether it can be tuned depends on the file system; nothing is touched in either case.
     let before = place.snapshot();

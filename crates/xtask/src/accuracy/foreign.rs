@@ -1,9 +1,9 @@
-//! `cargo xtask accuracy --only foreign`: halfpower against devices that others made.
+//! `cargo xtask accuracy --only foreign`: halfpower on devices of nbdkit, QEMU and the kernel.
 //!
-//! Two parts. Stable devices (`stable`): how often the stated interval holds the truth, and how
-//! often a verdict is a false alarm. Situations (`situations`): something goes wrong, and halfpower
-//! must say so. The devices are nbdkit's, QEMU's and the kernel's. What is not installed here is
-//! skipped by name. Everything is made in one temporary folder and taken away again.
+//! It has two parts. `stable`: on stable devices, how often the stated interval contains the truth,
+//! and how often a verdict is a false alarm. `situations`: something goes wrong, and halfpower must
+//! report it. Cases whose tools are not installed are skipped by name. Everything is created in one
+//! temporary folder and removed at the end.
 
 mod server;
 
@@ -32,25 +32,25 @@ use table::{Outcome, Tried};
 pub enum Part {
     /// Stable devices.
     Devices,
-    /// Situations in which something goes wrong.
+    /// Situations that must raise an alarm.
     Situations,
 }
 
-/// What to try, and how often.
+/// Settings of the campaign.
 pub struct Settings<'a> {
-    /// The program that is judged.
+    /// The program under test.
     pub program: &'a Path,
     /// Runs of each stable device.
     pub runs: u32,
-    /// Tries of each situation.
+    /// Repetitions of each situation.
     pub tries: u32,
     /// Devices, situations, or both.
     pub part: Option<Part>,
-    /// Only cases whose word has one of these in it; all where it is empty.
+    /// Only cases whose name contains one of these; all if empty.
     pub case: &'a [String],
-    /// Where everything is made, in a folder of its own.
+    /// Where to create the temporary folder.
     pub dir: &'a Path,
-    /// Put the tables into the page.
+    /// Whether to put the tables into the page.
     pub write: bool,
 }
 
@@ -61,7 +61,7 @@ fn wanted(case: &[String], word: &str) -> bool {
     case.is_empty() || case.iter().any(|part| word.contains(part.as_str()))
 }
 
-/// The devices and the situations that are wanted.
+/// The selected devices and situations.
 fn choose(
     part: Option<Part>,
     case: &[String],
@@ -73,14 +73,14 @@ fn choose(
     let situations: Vec<_> =
         all.filter(|situation| is_wanted(Part::Situations, situation.word)).collect();
     let some = !devices.is_empty() || !situations.is_empty();
-    anyhow::ensure!(some, "no case has {case:?} in it; --list shows all");
+    anyhow::ensure!(some, "no case matches {case:?}; --list shows all");
     Ok((devices, situations))
 }
 
-/// Prints the words of the cases that are wanted.
+/// Prints the names of the selected cases.
 ///
 /// # Errors
-/// When there is none.
+/// If no case matches.
 pub fn list(part: Option<Part>, case: &[String]) -> Result<ExitCode> {
     let (devices, situations) = choose(part, case)?;
     devices.iter().for_each(|device| println!("{:16} {}", device.word, device.what));
@@ -88,14 +88,14 @@ pub fn list(part: Option<Part>, case: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures and prints the tables; 0 if all bars are met, 1 if not, 130 after Ctrl-C.
+/// Measures and prints the tables. Returns 0 if all limits are met, 1 if not, 130 after Ctrl-C.
 ///
 /// # Errors
-/// When the campaign itself cannot go on. What a case lacks, and a run that fails, are counted.
+/// If the campaign itself fails. Skipped cases and failed runs are counted instead.
 pub fn run(settings: &Settings) -> Result<ExitCode> {
     let (devices, situations) = choose(settings.part, settings.case)?;
     let whole = settings.case.is_empty();
-    anyhow::ensure!(whole || !settings.write, "only whole parts are written: no --case");
+    anyhow::ensure!(whole || !settings.write, "--write needs all cases; drop --case");
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
@@ -105,7 +105,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode> {
         .tempdir_in(settings.dir)
         .with_context(|| format!("cannot make a folder in {}", settings.dir.display()))?;
     let path = folder.path().canonicalize().context("the folder vanished")?;
-    // A copy, so that the whole campaign judges one program though it may be built again.
+    // A copy, so that a rebuild does not change the program during the campaign.
     let program = path.join("halfpower");
     std::fs::copy(settings.program, &program).context("cannot copy the program")?;
     let context = Context {
@@ -118,10 +118,10 @@ pub fn run(settings: &Settings) -> Result<ExitCode> {
     };
     let machine = machine(&context);
     let outcome = campaign(&context, settings, &devices, &situations);
-    folder.close().context("cannot remove what was made")?;
+    folder.close().context("cannot remove the temporary folder")?;
     match outcome {
         Err(error) if error.is::<Stopped>() => {
-            eprintln!("interrupted; everything made is removed");
+            eprintln!("interrupted; all temporary files are removed");
             Ok(ExitCode::from(INTERRUPTED))
         }
         Err(error) => Err(error),
@@ -161,19 +161,19 @@ fn campaign(
         eprintln!("{:16} {} runs", device.word, settings.runs);
         let found = stable::measure(context, device, settings.runs);
         let outcome = outcome(found)?;
-        eprintln!("{:16} {}", device.word, table::said(device, &outcome));
+        eprintln!("{:16} {}", device.word, table::device_line(device, &outcome));
         measured.push((*device, outcome));
     }
     let mut tried = Vec::new();
     for situation in situations {
-        let outcome = outcome(tries(context, situation, settings.tries))?;
-        eprintln!("{:16} {}", situation.word, table::caught(&outcome));
+        let outcome = outcome(repeat(context, situation, settings.tries))?;
+        eprintln!("{:16} {}", situation.word, table::situation_line(&outcome));
         tried.push((*situation, outcome));
     }
     Ok((measured, tried))
 }
 
-/// What was found, or why nothing could be; an error only where the campaign must end.
+/// Converts errors of a case into an outcome; only an interrupt remains an error.
 fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
     match result {
         Ok(found) => Ok(Outcome::Found(found)),
@@ -183,8 +183,8 @@ fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
     }
 }
 
-/// Tries a situation so often.
-fn tries(context: &Context, situation: &Situation, tries: u32) -> Result<Tried> {
+/// Repeats a situation and counts missed alarms.
+fn repeat(context: &Context, situation: &Situation, tries: u32) -> Result<Tried> {
     let mut tried = Tried { tries, ..Tried::default() };
     for number in 1..=tries {
         if let Err(missed) = (situation.run)(context, situation.says)? {
@@ -195,7 +195,7 @@ fn tries(context: &Context, situation: &Situation, tries: u32) -> Result<Tried> 
     Ok(tried)
 }
 
-/// The machine and the versions of what was used, on one line.
+/// The machine and the versions of the tools, on one line.
 fn machine(context: &Context) -> String {
     let version = |program: &str, flag: &str| {
         let output = Command::new(program).arg(flag).output().ok()?;

@@ -1,9 +1,8 @@
-//! The self-test many times over, and how often each quantity passed.
+//! Repeats the self-test and counts how often each quantity passes.
 //!
-//! Runs the program's `halfpower selftest --json` one after the other and prints, for each
-//! quantity, truth, median, worst error and how many runs were within the bar; with `--write` the
-//! table goes into docs/accuracy.md. The bar: every quantity passes, all at once, in at least 19 of
-//! 20 runs.
+//! Runs `halfpower selftest --json` repeatedly and prints truth, median, worst error and the number
+//! of passed runs of each quantity. `--write` puts the table into docs/accuracy.md. In at least 19
+//! of 20 runs, all quantities must pass.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -14,7 +13,8 @@ use std::process::{Command, ExitCode, Stdio};
 /// The share of runs that must pass.
 const PASSES_MIN: f64 = 0.95;
 
-/// Runs it so often; 0 if enough runs passed, 1 if not. `write`: the table goes into the page.
+/// Runs the self-test `runs` times; `write` puts the table into the page. Returns 0 if enough runs
+/// passed, 1 if not.
 pub fn run(program: &Path, runs: u32, write: bool) -> Result<ExitCode> {
     let mut documents = Vec::new();
     for number in 1..=runs {
@@ -44,7 +44,7 @@ fn quantities(document: &Value) -> impl Iterator<Item = &Value> {
     document["quantities"].as_array().into_iter().flatten()
 }
 
-/// Whether a quantity was measured, and well enough.
+/// Whether a quantity was measured and within its limit.
 fn passed(quantity: &Value) -> bool {
     quantity["pass"] == true && quantity["skipped"].is_null()
 }
@@ -98,13 +98,14 @@ fn table(documents: &[Value]) -> String {
         };
         let value = |name: &'static str| numbers(&|q: &Value| q[name].as_f64());
         let bound = |side: usize| numbers(&|q: &Value| q["bounds"][side].as_f64());
-        let measured = match bound(0).is_empty() {
-            true => number(median(value("measured"))),
-            false => format!("{} to {}", number(median(bound(0))), number(median(bound(1)))),
+        let measured = if bound(0).is_empty() {
+            number(median(value("measured")))
+        } else {
+            format!("{} to {}", number(median(bound(0))), number(median(bound(1))))
         };
-        // Of bounds, how far they lie apart.
-        let apart = |q: &Value| Some(q["bounds"][1].as_f64()? / q["bounds"][0].as_f64()? - 1.0);
-        let errors = if bound(0).is_empty() { value("error") } else { numbers(&apart) };
+        // For bounds, the relative gap between them.
+        let gap = |q: &Value| Some(q["bounds"][1].as_f64()? / q["bounds"][0].as_f64()? - 1.0);
+        let errors = if bound(0).is_empty() { value("error") } else { numbers(&gap) };
         let worst = errors.into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));
         let worst = worst.map_or("-".to_string(), |worst| format!("{:+.2}%", worst * 100.0));
         let passed = all.iter().filter(|quantity| passed(quantity)).count();

@@ -1,7 +1,7 @@
-//! The cases: which contestants run on what, and which bar their ratios must meet.
+//! The cases of `bench peers`: tools, workloads and limits.
 //!
-//! The subject, halfpower, stands between its rivals, so that in each round, forwards or
-//! backwards, it is the neighbour of the first two of them.
+//! halfpower runs between the first two other tools, so that in each round, forwards or backwards,
+//! it is a neighbour of both.
 
 use super::host;
 use super::statistics::{estimate, spread_of_identical};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Size of the file of holes.
+/// Size of the sparse file.
 const HOLES_BYTES: u64 = 1 << 30;
 /// Size of the file of data: larger than any cache of a small virtual disk's controller.
 const DATA_BYTES: u64 = 2 << 30;
@@ -24,15 +24,15 @@ const DATA_BYTES: u64 = 2 << 30;
 /// A comparison that can be asked for alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// The generator's own cost: no I/O at all
+    /// Overhead of the load generator, without I/O
     Null,
-    /// Random 4 KiB direct reads of a file of holes, io_uring, depth 32
+    /// Random 4 KiB direct reads of a sparse file, io_uring, depth 32
     Holes,
     /// Sequential 1 MiB direct reads, depth 8, default settings
     Seq,
-    /// The same rate as fio with the same buffer pages
+    /// Same rate as fio with the same buffer pages
     Agree,
-    /// What simulated requests cost: a disk, a paper, a rack
+    /// Cost of simulated requests: a disk, a paper, a rack
     Simulator,
 }
 
@@ -41,7 +41,7 @@ impl Case {
     pub const ALL: [Self; 5] = [Self::Null, Self::Holes, Self::Seq, Self::Agree, Self::Simulator];
 }
 
-/// What all cases need.
+/// Settings of all cases.
 pub struct Bench {
     /// Rounds of each case.
     pub rounds: u32,
@@ -49,33 +49,33 @@ pub struct Bench {
     pub seconds: u32,
     /// The core that every run is pinned to.
     pub core: usize,
-    /// An absolute path; the test files and whatever a tool leaves in its folder go here.
+    /// Absolute path of the folder for test files, and the working directory of the tools.
     pub folder: PathBuf,
-    /// The program that is judged.
+    /// The program under test.
     pub halfpower: PathBuf,
-    /// fio's leanest loop, where it is installed.
+    /// t/io_uring of fio, if installed.
     pub t_io_uring: Option<PathBuf>,
     /// Set by a signal.
     pub stop: Arc<AtomicBool>,
 }
 
-/// One workload in the words that both tools share.
+/// A workload, in the flags that both tools share.
 struct Workload {
     rw: &'static str,
     bs: &'static str,
     depth: u32,
 }
 
-/// What every contestant did in every round, in the order of the contestants.
+/// The results of every round, in the order of the tools.
 type Rounds = Vec<Vec<Measurement>>;
 
 impl Bench {
-    /// Whether a signal asked for the end.
+    /// Whether a signal stopped the benchmark.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Runs one case, some minutes, and gives its rows.
+    /// Runs one case, which takes some minutes, and returns its rows.
     pub fn run(&self, case: Case) -> Result<Vec<Row>> {
         match case {
             Case::Null => self.null(),
@@ -192,7 +192,7 @@ impl Bench {
         ])
     }
 
-    /// CPU time on one core, which is the time of a simulation that has the core for itself.
+    /// CPU time on one core, i.e. the duration of a simulation on an otherwise idle core.
     fn simulator(&self) -> Result<Vec<Row>> {
         let simulates = |name, words: &str, parse| {
             let words = words.split_whitespace().map(OsString::from);
@@ -272,7 +272,7 @@ impl Bench {
         Contestant { name, command, parse: parse_fio }
     }
 
-    /// The arguments that both tools spell alike.
+    /// The arguments that both tools share.
     fn shared(&self, workload: &Workload) -> [OsString; 4] {
         let Workload { rw, bs, depth } = workload;
         [

@@ -1,19 +1,19 @@
-//! The judge's own clock: how long a whole process took, and pauses between runs.
+//! The clock of the benchmarks: durations of whole processes, and pauses between runs.
 //!
-//! Written here and not taken from the crate `ioengine`, so that the judge shares no code with
-//! what it judges; the only place outside that crate that reads the clock of the system.
+//! It does not use the crate `ioengine`, so that the benchmarks are independent of the code under
+//! test. It is the only place outside that crate that reads the system clock.
 #![expect(clippy::disallowed_methods, reason = "whole processes are timed from outside")]
 
 use std::time::{Duration, Instant};
 
-/// Does something, and says how long it took (s).
+/// Runs `what` and returns its result and duration (s).
 pub fn timed<T>(what: impl FnOnce() -> T) -> (T, f64) {
     let begin = Instant::now();
     let done = what();
     (done, begin.elapsed().as_secs_f64())
 }
 
-/// Lets the machine alone for a while.
+/// Waits.
 pub fn pause(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds));
 }

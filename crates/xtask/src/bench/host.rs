@@ -1,4 +1,4 @@
-//! The machine under the benchmark: the line that names it, the core to run on, the test files.
+//! The machine of a benchmark: its description, the core to run on, and the test files.
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes written between two looks at the stop flag.
+/// Bytes written between two checks of the stop flag.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// CPU model, core, kernel, file system and fio version on one line.
@@ -48,7 +48,7 @@ fn first_line(command: &mut Command) -> Result<String> {
     }
 }
 
-/// The last core this process may use: the first ones serve more interrupts.
+/// The last core that this process may use; the first ones handle more interrupts.
 pub fn last_allowed_core() -> Result<usize> {
     let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
     last_core(&status).context("/proc/self/status names no allowed core")
@@ -59,20 +59,20 @@ fn last_core(status: &str) -> Option<usize> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
-/// A program's place on the PATH, if it is there.
+/// The path of a program on the PATH, if found.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// A file of holes.
+/// Creates a sparse file.
 pub fn make_sparse_file(path: &Path, bytes: u64) -> Result<()> {
     let file = File::create_new(path).with_context(|| format!("cannot create {path:?}"))?;
     file.set_len(bytes).with_context(|| format!("cannot extend {path:?}"))
 }
 
-/// A file of incompressible data that is on the device and not in the page cache. Stops early,
-/// without an error, once `is_stopped` says so.
+/// Creates a file of incompressible data, flushed and dropped from the page cache. Stops early,
+/// without an error, once `is_stopped` returns true.
 pub fn make_full_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) -> Result<()> {
     let mut file = File::create_new(path).with_context(|| format!("cannot create {path:?}"))?;
     let mut random = fastrand::Rng::with_seed(bytes);
@@ -90,16 +90,15 @@ pub fn make_full_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) ->
         .with_context(|| format!("cannot drop the cached pages of {path:?}"))
 }
 
-/// Bytes written at once past the page cache.
+/// Size of a direct write (bytes).
 const DIRECT_BYTES: usize = 4 << 20;
-/// Memory that goes past the page cache begins at a multiple of it (bytes).
+/// Alignment of buffers for direct I/O (bytes).
 const ALIGNMENT_BYTES: usize = 4096;
 
-/// A file of incompressible data that was reserved whole and written past the page cache, so that
-/// it lies together on the device. Stops early, without an error, once `is_stopped` says so.
+/// Creates a file of incompressible data, preallocated and written with direct I/O, so that it is
+/// contiguous on the device. Stops early, without an error, once `is_stopped` returns true.
 ///
-/// `bytes` is a multiple of 4096. Where the file system has no direct I/O, it is written through
-/// the page cache.
+/// `bytes` is a multiple of 4096. Without direct I/O it is written through the page cache.
 pub fn make_laid_out_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool) -> Result<()> {
     let cannot = || format!("cannot write {bytes} bytes to {path:?}");
     let open = |flags: OFlag| {
@@ -126,8 +125,7 @@ pub fn make_laid_out_file(path: &Path, bytes: u64, is_stopped: impl Fn() -> bool
     file.sync_all().with_context(cannot)
 }
 
-/// A tree of files of random sizes in so many folders. Stops early, without an error, once `stop`
-/// is set.
+/// Creates a tree of files of random sizes. Stops early, without an error, once `stop` is set.
 pub fn make_tree(
     path: &Path,
     files: u32,

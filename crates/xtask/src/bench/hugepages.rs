@@ -1,17 +1,18 @@
-//! Huge pages set aside for fio's `iomem=mmaphuge` while a benchmark runs, and given back after it.
+//! Huge pages reserved for fio's `iomem=mmaphuge` while a benchmark runs. The pool is restored
+//! afterwards.
 
 use anyhow::{Context, Result, bail};
 
-/// How many huge pages are set aside (proc_sys_vm(5)).
+/// Size of the pool of huge pages (proc_sys_vm(5)).
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Huge pages that can be had; dropping it puts the pool back to what it was.
+/// Reserved huge pages; the pool is restored on drop.
 pub struct HugePages {
     before: Option<u64>,
 }
 
 impl HugePages {
-    /// Sees to it that so many are free. An error where only root could.
+    /// Enlarges the pool until this many pages are free; needs root if it is too small.
     pub fn reserve(pages: u64) -> Result<HugePages> {
         let free = free_pages()?;
         if free >= pages {
@@ -23,7 +24,7 @@ impl HugePages {
         std::fs::write(POOL, wanted.to_string()).with_context(|| format!("cannot write {POOL}"))?;
         let reserved = HugePages { before: Some(before) };
         match free_pages()? {
-            free if free < pages => bail!("only {free} of {pages} huge pages are to be had"),
+            free if free < pages => bail!("only {free} of {pages} huge pages are available"),
             _ => Ok(reserved),
         }
     }
@@ -34,14 +35,14 @@ impl Drop for HugePages {
         if let Some(before) = self.before
             && let Err(error) = std::fs::write(POOL, before.to_string())
         {
-            eprintln!("{POOL} was {before} and cannot be put back: {error}");
+            eprintln!("cannot restore {POOL} to {before}: {error}");
         }
     }
 }
 
 fn free_pages() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").context("no /proc/meminfo")?;
-    free_of(&text).context("/proc/meminfo does not tell of huge pages")
+    free_of(&text).context("/proc/meminfo has no line on huge pages")
 }
 
 fn free_of(meminfo: &str) -> Option<u64> {

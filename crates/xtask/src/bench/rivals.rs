@@ -1,4 +1,4 @@
-//! What seqio is held against: settings of fio, dd, cat and cp, each as a command line.
+//! The tools that seqio is compared with: settings of fio, dd, cat and cp, each as a command line.
 
 use super::streams::Tool;
 
@@ -6,15 +6,15 @@ use super::streams::Tool;
 const SIZES: [&str; 3] = ["256k", "1m", "4m"];
 /// Depths of fio that are tried.
 const DEPTHS: [u32; 3] = [1, 4, 8];
-/// The most that a setting of fio has outstanding, in huge pages of 2 MiB, twice over.
+/// Huge pages (2 MiB) for twice the largest amount of data in flight of a setting of fio.
 pub const HUGE_PAGES: u64 = 2 * (4 * 8) / 2;
 
-/// What lies behind the buffers of fio: its default, and huge pages where they were set aside.
+/// Buffer memory of fio: its default, and huge pages if they were reserved.
 fn memories(huge: bool) -> &'static [&'static str] {
     if huge { &["malloc", "mmaphuge"] } else { &["malloc"] }
 }
 
-/// Every setting of fio with io_uring past the page cache.
+/// All settings of fio with io_uring and direct I/O.
 fn fio_settings(huge: bool, flags: &str) -> Vec<Tool> {
     let mut tools = Vec::new();
     for memory in memories(huge) {
@@ -33,7 +33,7 @@ fn fio_settings(huge: bool, flags: &str) -> Vec<Tool> {
     tools
 }
 
-/// What reads a cold file fast.
+/// Candidates for the fastest reader of a cold file.
 pub fn readers(fio: bool, huge: bool) -> Vec<Tool> {
     let mut tools = vec![cat()];
     for size in ["1M", "4M"] {
@@ -51,13 +51,13 @@ pub fn readers(fio: bool, huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// What fio does with 1 MiB x 8 if nothing else is said.
+/// fio with 1 MiB x 8 and otherwise default settings.
 pub fn default_reader() -> Tool {
     let flags = "--filename={from} --rw=read --direct=1 --ioengine=io_uring --bs=1m --iodepth=8";
     Tool::fio("fio 1m x 8 default", flags)
 }
 
-/// Settings of fio with requests of one size and depth, of which one is the leanest.
+/// Settings of fio with one request size and depth, of which the one with the least CPU is chosen.
 pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     let lean = "--fixedbufs --registerfiles --gtod_reduce=1";
     let batched = "--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32";
@@ -77,7 +77,7 @@ pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// What writes a new durable file fast.
+/// Candidates for the fastest writer of a new durable file.
 pub fn writers(huge: bool) -> Vec<Tool> {
     let mut tools = Vec::new();
     for fallocate in ["native", "none"] {
@@ -94,14 +94,14 @@ pub fn writers(huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// What people type to write a durable file.
+/// The usual command to write a durable file.
 pub fn durable_dd() -> Tool {
     let line = "dd if=/dev/zero of={to} bs=64k iflag=count_bytes count={bytes} conv=fsync \
                 status=none";
     Tool::new("dd bs=64k conv=fsync", line)
 }
 
-/// What people type to read a file.
+/// The usual command to read a file.
 pub fn cat() -> Tool {
     Tool::new("cat", "cat {from}")
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_is_tried_once_and_huge_pages_only_where_there_are() {
+    fn every_setting_occurs_once_and_huge_pages_only_if_reserved() {
         let names = |tools: &[Tool]| {
             let mut names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
             names.sort();

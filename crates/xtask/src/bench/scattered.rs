@@ -1,28 +1,30 @@
 //! Scattered memory, as on a machine that has been up for days.
 //!
-//! A request of 4 KiB pages is as many segments as its pages lie apart, and a device takes only so
-//! many (virtio: 254). On a machine that just started neighbours follow each other, by luck, and a
-//! program that never asks for huge pages gets them in effect; later it does not.
+//! A request needs one segment per physically contiguous run of pages, and a device accepts a
+//! limited number of segments (virtio: 254). On a freshly booted machine, neighbouring pages are
+//! often contiguous, so a program gets large segments without asking for huge pages; later it does
+//! not.
 
 use anyhow::{Context, Result};
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io::Write;
 
-/// A file system in memory, of pages that are 4 KiB where nobody asked for others (shmem).
+/// A file system in memory with 4 KiB pages by default (shmem).
 const MEMORY: &str = "/dev/shm";
-/// Half of it is free afterwards, each page alone: far more than a benchmark takes (bytes).
+/// Memory taken (bytes). Half of it is free afterwards in single pages, far more than a benchmark
+/// uses.
 const BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
-/// Takes memory and gives every other page of it back: pages that are held by a file, so that their
-/// neighbours are free and alone until it is dropped.
+/// Fills a file in memory and punches out every other page, so that the free pages are not
+/// contiguous until the file is dropped.
 pub fn memory() -> Result<File> {
     every_other_page(BYTES)
 }
 
 fn every_other_page(bytes: u64) -> Result<File> {
-    let in_memory = || format!("cannot set {} MiB of {MEMORY} aside", bytes >> 20);
+    let in_memory = || format!("cannot allocate {} MiB in {MEMORY}", bytes >> 20);
     let mut pages = tempfile::tempfile_in(MEMORY).with_context(in_memory)?;
     let piece = vec![1; 1 << 20];
     for _ in 0..bytes >> 20 {

@@ -1,13 +1,13 @@
-//! `cargo xtask bench seqio`: the crate `seqio` and `halfpower copy` beside fio, dd, cat and cp on
-//! this machine, by ratio.
+//! `cargo xtask bench seqio`: compares the crate `seqio` and `halfpower copy` with fio, dd, cat and
+//! cp on this machine.
 //!
-//! Contestants are whole processes (`streams` says how they are timed) that take turns, with caches
-//! dropped before each run; a rival with settings is chosen in rounds of its own before. The cases:
+//! The tools are processes (timed by `streams`) that run in turns, with caches dropped before each
+//! run; the best settings of another tool are chosen in separate rounds before. The cases are
 //! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
-//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (`replaced`: beside what a user has
-//! today), `memory`, and `adaptors` (what the traits cost over the blocks). Builds the release
-//! examples of the crate, and the program where it is judged. Cold cases need root, who can drop
-//! caches; what cannot run is named with the reason. It keeps no results.
+//! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (in `replaced`: compared with the
+//! tools that users have today), `memory`, and `adaptors` (overhead of the std and tokio traits).
+//! It builds the release examples of the crate and, if needed, the program. Cold cases need root to
+//! drop caches; skipped cases are listed with the reason. Results are printed, not stored.
 
 mod replaced;
 
@@ -21,19 +21,19 @@ use super::{host, repository};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Rounds in which a rival's best setting is chosen.
+/// Rounds in which the best setting of another tool is chosen.
 const CHOOSING_ROUNDS: u32 = 3;
-/// A run on so much costs what starting the tool costs (bytes).
+/// Size of a file on which a run costs only the start-up of the tool (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
-/// A reader through the page cache is an expensive one from here on (CPU s/GiB).
+/// From this cost on, a reader through the page cache counts as expensive (CPU s/GiB).
 const EXPENSIVE_CAT: f64 = 0.4;
-/// Rounds in which the machine rests before each run, at the most.
+/// Most rounds with a rest before each run.
 const RESTED_ROUNDS: u32 = 5;
-/// The memory that a stream may take besides its requests (bytes).
+/// Memory that a stream may use beside its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
-/// Runs whose median is the memory of a stream.
+/// Runs whose median is the peak memory of a stream.
 const MEMORY_RUNS: u32 = 3;
-/// The tree of small files: how many, in how many folders, and how large they are (KiB).
+/// The tree of small files: number of files, folders, and file sizes (KiB).
 const TREE_FILES: u32 = 20_000;
 const TREE_FOLDERS: u32 = 100;
 const TREE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
@@ -64,9 +64,9 @@ pub enum Case {
     Tmpfs,
     /// `halfpower checksum`, beside b3sum
     Checksum,
-    /// How much memory streams take
+    /// Memory of streams
     Memory,
-    /// What the traits of std and tokio cost over the blocks
+    /// Overhead of the traits of std and tokio
     Adaptors,
 }
 
@@ -87,7 +87,7 @@ impl Case {
     ];
 }
 
-/// What all cases need, and what they found.
+/// Settings and results of all cases.
 pub struct Lab {
     stage: Stage,
     bytes: u64,
@@ -99,7 +99,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the examples and looks at what there is.
+    /// Builds the examples and checks which tools are available.
     pub fn new(stage: Stage, bytes: u64) -> Result<Lab> {
         let examples = repository::release_examples_of_seqio()?;
         let has_fio = host::on_path("fio").is_some();
@@ -111,7 +111,7 @@ impl Lab {
         Ok(Lab { stage, bytes, examples, huge: huge.ok(), has_fio, rows: Vec::new(), skipped })
     }
 
-    /// Runs cases, all where none is named; what was found, and what could not run and why.
+    /// Runs the named cases, or all; returns the rows, and skipped cases with the reason.
     pub fn run(mut self, only: &[Case]) -> Result<(Vec<Row>, Vec<String>)> {
         for case in Case::ALL {
             if only.is_empty() || only.contains(&case) {
@@ -155,7 +155,7 @@ impl Lab {
         self.read_cpu(&data)
     }
 
-    /// The same without the luck of a fresh machine, whose free pages follow each other.
+    /// The same with scattered memory; on a fresh machine, free pages are contiguous.
     fn read_scattered(&mut self, data: &Places) -> Result<()> {
         let scattered = scattered::memory();
         let why = scattered.as_ref().err().map(|error| format!("{error:#}"));
@@ -169,7 +169,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What becomes of the rate where the depth adapts; 3% is a fine line, so it takes more rounds.
+    /// Compares adaptive with fixed depth; a limit of 3% needs more rounds.
     fn read_adaptive(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("fixed", "none"), self.consume("blocks", "none")];
         let rounds = 3 * self.stage.rounds;
@@ -178,7 +178,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What reading costs, without what starting costs.
+    /// CPU time of reading, without start-up.
     fn read_cpu(&mut self, data: &Places) -> Result<()> {
         if !self.is_skipped("read, CPU of fio", self.no_fio()) {
             let plan = self.requests(data)?;
@@ -193,8 +193,8 @@ impl Lab {
         self.read_cpu_of_cat(data)
     }
 
-    /// The same beside a reader through the page cache, where that is expensive: memory that lay
-    /// idle for a while was taken back by the hypervisor, and each page costs a fault of the host.
+    /// The same compared with a reader through the page cache, when that is expensive: a hypervisor
+    /// has taken back memory that was idle, and each page causes a fault of the host.
     fn read_cpu_of_cat(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("blocks", "none"), rivals::cat()];
         let rounds = self.stage.rounds.min(RESTED_ROUNDS);
@@ -214,7 +214,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The CPU time of two tools in every round, without what starting costs (s/GiB).
+    /// CPU time of two tools in every round, without start-up (s/GiB).
     fn costs(
         &self,
         name: &str,
@@ -239,7 +239,7 @@ impl Lab {
         let data = self.data()?;
         let mut file = std::fs::File::open(&data.from).context("the file of data vanished")?;
         std::io::copy(&mut file, &mut std::io::sink()).context("cannot read the file of data")?;
-        // A tenth of a second each: both are timed from outside.
+        // Runs take a tenth of a second, so both are timed as processes.
         let tools = [rivals::cat(), self.consume("blocks", "none").timed_as_process()];
         let rounds = self.turns("hot", &tools, &data, Before::AsItIs)?;
         self.rate("hot", &rounds, &tools, (1, 0), 0.95);
@@ -281,7 +281,7 @@ impl Lab {
                 self.rate("copy", &rounds, &tools, (1, rival), 1.3);
                 self.cpu("copy", &rounds, &tools, (1, rival), Bar::None);
             } else {
-                // The device is the limit: the same rate for less.
+                // The device is the limit: the same rate at less CPU time.
                 self.rate("copy", &rounds, &tools, (1, rival), 0.97);
                 self.cpu("copy", &rounds, &tools, (1, rival), Bar::AtMost(0.6));
             }
@@ -344,7 +344,7 @@ impl Lab {
                 for _ in 0..MEMORY_RUNS {
                     host::remove(&places.to)?;
                     drop_caches()?;
-                    let said = watched.said(places)?;
+                    let said = watched.output(places)?;
                     let kib: f64 = said.trim().parse().with_context(|| format!("peak: {said}"))?;
                     peaks.push(kib / 1024.0);
                 }
@@ -423,7 +423,7 @@ impl Lab {
         self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
     }
 
-    /// A row of CPU times, with all that starting costs.
+    /// A row of CPU times, including start-up.
     fn cpu(
         &mut self,
         case: &'static str,
@@ -440,7 +440,7 @@ impl Lab {
         self.compare(case, "CPU s/GiB", [side(ours), side(theirs)], false, bar);
     }
 
-    /// A row: what is compared, what either side did, and the median of the ratios.
+    /// A row: the figures of both sides and the median of their ratios.
     fn compare(
         &mut self,
         case: &'static str,
@@ -482,7 +482,7 @@ impl Lab {
         self.stage.turns(name, rounds, tools, places, before)
     }
 
-    /// The fastest of several, in rounds of its own.
+    /// The fastest of several tools, measured in separate rounds.
     fn choose(&self, name: &str, tools: Vec<Tool>, places: &Places) -> Result<Tool> {
         let name = format!("{name}, choosing");
         let rounds = self.turns_of(CHOOSING_ROUNDS, &name, &tools, places, Before::Cold)?;
@@ -492,7 +492,7 @@ impl Lab {
             eprintln!("  {}: {rate:.0} MB/s, {cpu:.3} s of CPU", tool.name);
         }
         let best = rounds.least(|run| run.seconds);
-        tools.into_iter().nth(best).context("nobody to choose from")
+        tools.into_iter().nth(best).context("no tool to choose from")
     }
 
     fn consume(&self, way: &str, consumer: &str) -> Tool {
@@ -504,25 +504,25 @@ impl Lab {
         Tool::example(&name, &self.examples.join("consume"), &line)
     }
 
-    fn produce(&self, way: &str, producer: &str, told: &str) -> Tool {
+    fn produce(&self, way: &str, producer: &str, size_flag: &str) -> Tool {
         let mut name = match producer {
             "stamp" => format!("seqio {way}"),
             makes => format!("seqio {way} ({makes})"),
         };
-        if !told.is_empty() {
+        if !size_flag.is_empty() {
             name += ", size foretold";
         }
-        let line = format!("{way} {producer} {{to}} {{bytes}} {told}");
+        let line = format!("{way} {producer} {{to}} {{bytes}} {size_flag}");
         Tool::example(&name, &self.examples.join("produce"), &line)
     }
 
-    /// How seqio reads a cold file.
+    /// Request size and depth that seqio chooses for a cold file.
     fn requests(&self, data: &Places) -> Result<Requests> {
         drop_caches()?;
-        Requests::of(&self.consume("blocks", "none").said(data)?)
+        Requests::of(&self.consume("blocks", "none").output(data)?)
     }
 
-    /// Notes what cannot run, and why.
+    /// Records a skipped case if there is a reason; returns whether it is skipped.
     fn is_skipped(&mut self, what: &str, why: Option<String>) -> bool {
         let skipped = why.is_some();
         self.skipped.extend(why.map(|why| format!("{what}: {why}")));
@@ -533,7 +533,8 @@ impl Lab {
         (!self.has_fio).then(|| "fio is missing: install the package `fio`".to_string())
     }
 
-    /// The program with the verb `copy`; None, and noted, where it has none or `cannot` says so.
+    /// The release program; `None`, and a skipped case, if it has no verb `copy` or `cannot` is
+    /// given.
     fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
         if self.is_skipped(case, cannot) {
             return Ok(None);
@@ -550,14 +551,14 @@ impl Lab {
         Places { from: folder.join(from), to: folder.join("new"), spent: None, bytes }
     }
 
-    /// The file of data, laid out at the first call.
+    /// The data file, written at the first call.
     fn data(&self) -> Result<Places> {
         let places = self.places("data", self.bytes);
         self.lay_out(&places.from, places.bytes)?;
         Ok(places)
     }
 
-    /// A small file: what a tool costs on it is what starting it costs.
+    /// A small file, on which a tool costs only its start-up.
     fn small(&self) -> Result<Places> {
         let places = self.places("small", SMALL_BYTES);
         self.lay_out(&places.from, places.bytes)?;
@@ -576,7 +577,7 @@ impl Lab {
     }
 }
 
-/// What an example of seqio says of its requests.
+/// Request size and depth printed by an example of seqio.
 #[derive(Debug, PartialEq)]
 struct Requests {
     bytes: u64,
@@ -595,7 +596,7 @@ impl Requests {
             let depth_most = depth_most.parse().ok()?;
             Some(Requests { bytes: kib << 10, depth, depth_most })
         };
-        read().with_context(|| format!("an example does not tell its requests: {said}"))
+        read().with_context(|| format!("no requests in the output of an example: {said}"))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Median, quantiles and the percentile bootstrap of the median, for samples of a dozen ratios.
 //!
-//! Written here and not taken from the crate `analysis`, so that the judge shares no code with
-//! what it judges.
+//! It does not use the crate `analysis`, so that the benchmarks are independent of the code under
+//! test.
 
 /// Resamples of one bootstrap.
 const RESAMPLES: usize = 10_000;
-/// The same for everybody, so that an interval can be computed again.
+/// Fixed seed, so that intervals are reproducible.
 const SEED: u64 = 20;
 
 /// A median with its 95% interval.
@@ -45,8 +45,8 @@ pub fn estimate(sample: &[f64]) -> Estimate {
     }
 }
 
-/// How far single ratios of identical runs stray: the 95% range of the ratios and their inverses,
-/// for which of two identical runs came first means nothing. Symmetric about 1 as a factor.
+/// Scatter of single ratios of identical runs: the 95% range of the ratios and their inverses,
+/// since the order of two identical runs is irrelevant. Symmetric about 1 as a factor.
 pub fn spread_of_identical(ratios: &[f64]) -> (f64, f64) {
     let both: Vec<f64> = ratios.iter().flat_map(|ratio| [*ratio, ratio.recip()]).collect();
     (quantile(&both, 0.025), quantile(&both, 0.975))

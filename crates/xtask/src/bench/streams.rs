@@ -1,11 +1,11 @@
-//! Whole processes that read, write or copy a file: their command lines, what a run took and cost,
-//! and the state of the machine before each run.
+//! Processes that read, write or copy a file: their command lines, the duration and CPU time of a
+//! run, and the state of the machine before it.
 //!
-//! The time is that of the process from its start to its end; fio, which takes a quarter of a
-//! second to start, is timed by its own report, which is kinder to it, and so are the examples of
-//! seqio beside it: theirs begins before the file is opened and memory set aside, and ends when all
-//! is read, or durable. CPU time is what the kernel charges to the child and its children. Runs are
-//! not pinned: kernel threads that write back have the other cores, as they would elsewhere.
+//! The duration is that of the process. fio takes a quarter of a second to start, so its own report
+//! is used, in its favour, and likewise for the examples of seqio: their time starts before the
+//! file is opened and memory is allocated, and ends when all data are read or durable. CPU time is
+//! that of the child and its children. Runs are not pinned, so kernel threads that write back use
+//! the other cores as usual.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -20,32 +20,32 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The switch for dropping what the system keeps of files in memory (proc_sys_vm(5)).
+/// Drops clean caches when written (proc_sys_vm(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Between the preparation of a run and the run: what freed memory costs depends on how long ago it
-/// was freed, so the pause is random (s).
+/// Range of the random pause before a run (s). The cost of allocating freed memory depends on how
+/// long ago it was freed.
 const PAUSES: (f64, f64) = (0.2, 0.6);
-/// Free memory is taken back within this time (s).
+/// Time in which a hypervisor takes back free memory (s).
 const REST_SECONDS: u32 = 20;
-/// Runs whose median is a tool's cost of starting.
+/// Runs whose median is the start-up cost of a tool.
 const START_UPS: u32 = 11;
 
-/// What a command line is about: `{from}`, `{to}` and `{bytes}` stand for it there.
+/// Values of `{from}`, `{to}` and `{bytes}` in command lines.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// What is read.
+    /// The input.
     pub from: PathBuf,
-    /// What is made; removed before each run and after it.
+    /// The output, removed before and after each run.
     pub to: PathBuf,
-    /// Where what was made goes instead, its files emptied but not removed: for some minutes ext4
-    /// does not give the inode of a removed file to a new one, and looks for another at a cost that
-    /// would be charged to the next run that makes many files.
+    /// If set, outputs are moved here with their files truncated instead of removed. For some
+    /// minutes, ext4 does not reuse the inodes of removed files, and the search for others would
+    /// slow down the next run that creates many files.
     pub spent: Option<PathBuf>,
-    /// The size of either.
+    /// Size of input and output.
     pub bytes: u64,
 }
 
-/// Who says how long a run took.
+/// Which clock measures a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Timer {
     Process,
@@ -56,36 +56,36 @@ enum Timer {
 /// A program with its arguments.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// How the table calls it.
+    /// Name in the table.
     pub name: String,
     words: Vec<String>,
     timer: Timer,
 }
 
-/// What a run took and cost.
+/// Duration and CPU time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// From its beginning to its end (s).
+    /// Duration (s).
     pub seconds: f64,
     /// User and system time of the whole process (s).
     pub cpu_seconds: f64,
 }
 
 impl Tool {
-    /// A command of words without spaces in them; paths come in their place.
+    /// A command whose words contain no spaces; placeholders are replaced later.
     pub fn new(name: &str, line: &str) -> Tool {
         let words = line.split_whitespace().map(String::from).collect();
         Tool { name: name.to_string(), words, timer: Timer::Process }
     }
 
-    /// A program of ours, which may lie anywhere.
+    /// A program of this project, by path.
     pub fn of_program(name: &str, program: &Path, line: &str) -> Tool {
         let mut tool = Tool::new(name, line);
         tool.words.insert(0, program.to_string_lossy().into_owned());
         tool
     }
 
-    /// An example of seqio, which says itself how long it took.
+    /// An example of seqio, which reports its duration.
     pub fn example(name: &str, program: &Path, line: &str) -> Tool {
         Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
@@ -95,26 +95,26 @@ impl Tool {
         Tool { timer: Timer::Process, ..self }
     }
 
-    /// The same with a number more on its line, and in its name with its unit.
+    /// The same with a number appended to the command and, with its unit, to the name.
     pub fn with(mut self, number: &str, unit: &str) -> Tool {
         self.words.push(number.to_string());
         self.name += &format!(", {number} {unit}");
         self
     }
 
-    /// What a shell does; `$0` is `{from}`, `$1` is `{to}`.
+    /// A shell script; `$0` is `{from}`, `$1` is `{to}`.
     pub fn shell(name: &str, script: &str) -> Tool {
         let words = ["sh", "-c", script, "{from}", "{to}"].map(String::from).to_vec();
         Tool { name: name.to_string(), words, timer: Timer::Process }
     }
 
-    /// A job of fio, which says itself how long it took.
+    /// A job of fio, which reports its duration.
     pub fn fio(name: &str, flags: &str) -> Tool {
         let line = format!("fio --name=peer --output-format=json --size={{bytes}} {flags}");
         Tool { timer: Timer::Fio, ..Tool::new(name, &line) }
     }
 
-    /// The same, started by a program that watches it.
+    /// The same, run by another program.
     pub fn under(&self, program: &Path, flags: &[&str]) -> Tool {
         let mut words = vec![program.to_string_lossy().into_owned()];
         words.extend(flags.iter().map(|flag| flag.to_string()));
@@ -134,7 +134,7 @@ impl Tool {
         command
     }
 
-    /// Runs it once, as the machine is.
+    /// Runs it once.
     pub fn run(&self, places: &Places) -> Result<Run> {
         let mut command = self.command(places);
         let hears = if self.timer == Timer::Process { Stdio::null() } else { Stdio::piped() };
@@ -157,8 +157,8 @@ impl Tool {
         Ok(Run { seconds, cpu_seconds: cpu_ns as f64 / 1e9 })
     }
 
-    /// What it prints.
-    pub fn said(&self, places: &Places) -> Result<String> {
+    /// Runs it and returns its output.
+    pub fn output(&self, places: &Places) -> Result<String> {
         let output = self.command(places).output().context("cannot start it")?;
         if !output.status.success() {
             bail!("{} failed: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
@@ -167,7 +167,7 @@ impl Tool {
     }
 }
 
-/// What an example of seqio says at the end of its line: `took N ns` (s).
+/// Parses the duration that an example of seqio prints: `took N ns` (s).
 fn example_seconds(text: &str) -> Result<f64> {
     let words = text.trim().strip_suffix(" ns").and_then(|text| text.rsplit_once("took "));
     let (_, ns) = words.ok_or_else(|| anyhow!("no `took N ns` in: {text}"))?;
@@ -175,7 +175,7 @@ fn example_seconds(text: &str) -> Result<f64> {
     Ok(ns / 1e9)
 }
 
-/// How long a job of fio was at it, flush included (s). An error where it did not do it all.
+/// Duration of a job of fio, including the flush (s); an error if it did not move all bytes.
 fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
     let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;
     let json: Value = serde_json::from_str(&text[start..]).context("not JSON")?;
@@ -194,22 +194,22 @@ fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
     Ok(moved / sum("bw_bytes")?)
 }
 
-/// What the page cache holds when a run begins.
+/// State of the page cache before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing.
+    /// Empty.
     Cold,
-    /// Nothing, and for so long that a hypervisor has taken back what is free.
+    /// Empty for so long that a hypervisor has taken back free memory.
     Rested,
-    /// What earlier runs left there.
+    /// As earlier runs left it.
     AsItIs,
 }
 
-/// Where and how often runs are made.
+/// Folder and number of runs.
 pub struct Stage {
     /// Rounds of a comparison.
     pub rounds: u32,
-    /// The files go here.
+    /// Folder for test files.
     pub folder: PathBuf,
     /// Set by a signal.
     pub stop: Arc<AtomicBool>,
@@ -217,16 +217,16 @@ pub struct Stage {
     pub random: RefCell<fastrand::Rng>,
 }
 
-/// What every tool did in every round, in the order of the tools.
+/// The runs of every round, in the order of the tools.
 pub struct Rounds(pub Vec<Vec<Run>>);
 
 impl Stage {
-    /// Whether a signal asked for the end.
+    /// Whether a signal stopped the benchmark.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Lets tools take turns in so many rounds.
+    /// Runs tools in turns.
     pub fn turns(
         &self,
         name: &str,
@@ -264,7 +264,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What starting a tool costs: its CPU time on something small (s).
+    /// CPU time of starting a tool, measured on small data (s).
     pub fn start_up_cpu_seconds(&self, tool: &Tool, small: &Places) -> Result<f64> {
         let rounds =
             self.turns("start", START_UPS, std::slice::from_ref(tool), small, Before::AsItIs)?;
@@ -273,7 +273,7 @@ impl Stage {
 }
 
 impl Rounds {
-    /// One figure of one tool in every round.
+    /// A figure of a tool in every round.
     pub fn of(&self, tool: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.0.iter().map(|round| figure(&round[tool])).collect()
     }
@@ -283,7 +283,7 @@ impl Rounds {
         quantile(&self.of(tool, figure), 0.5)
     }
 
-    /// The tool that has the least of a figure.
+    /// Index of the tool with the smallest median of a figure.
     pub fn least(&self, figure: impl Fn(&Run) -> f64 + Copy) -> usize {
         let tools = 0..self.0.first().map_or(0, Vec::len);
         let by_median =
@@ -292,7 +292,7 @@ impl Rounds {
     }
 }
 
-/// Lets the system forget what it keeps of files, as root can.
+/// Drops the page cache; needs root.
 pub fn drop_caches() -> Result<()> {
     let synced = Command::new("sync").status().context("cannot start sync")?;
     if !synced.success() {
@@ -301,7 +301,7 @@ pub fn drop_caches() -> Result<()> {
     std::fs::write(DROP_CACHES, "3").with_context(|| format!("cannot write to {DROP_CACHES}"))
 }
 
-/// Why caches cannot be dropped, if they cannot.
+/// Why caches cannot be dropped, or `None` if they can.
 pub fn cannot_drop_caches() -> Option<String> {
     let opened = std::fs::OpenOptions::new().write(true).open(DROP_CACHES);
     opened.err().map(|error| format!("{DROP_CACHES}: {error}; run as root to drop caches"))
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_says_how_long_it_took() {
+    fn the_duration_of_an_example_is_parsed() {
         let line =
             "7 bytes, 0 lines; direct, 1024 KiB x 4, io_uring: large; at most 8; took 1500 ns\n";
         assert_eq!(example_seconds(line).unwrap(), 1.5e-6);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_come_in_their_places() {
+    fn placeholders_are_replaced() {
         let places =
             Places { from: "/a b/from".into(), to: "/a b/to".into(), spent: None, bytes: 7 };
         let command = Tool::fio("fio", "--filename={from} --rw=read").command(&places);

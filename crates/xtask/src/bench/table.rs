@@ -1,22 +1,22 @@
-//! The rows of the result, how each is judged, and how they look on the terminal.
+//! The rows of the result, the limits of their figures, and the table for the terminal.
 
 use super::statistics::{Estimate, estimate};
 
-/// The band within which halfpower and fio agree.
+/// Range of ratios within which halfpower and fio agree.
 const AGREEMENT: (f64, f64) = (0.93, 1.07);
 
-/// What a figure is held against.
+/// The limit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bar {
-    /// Shown, not judged.
+    /// No limit.
     None,
     /// The median must not be above.
     AtMost(f64),
     /// The median must not be below.
     AtLeast(f64),
-    /// Worth reaching, but missing it is no failure.
+    /// A goal; missing it is not a failure.
     Goal(f64),
-    /// The interval must lie within the band of agreement or within what identical runs show.
+    /// The interval must lie within the range of agreement or within the spread of identical runs.
     Agreement {
         /// Lower and upper end of the spread of identical runs.
         spread: (f64, f64),

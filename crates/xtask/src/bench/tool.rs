@@ -1,7 +1,7 @@
-//! One run of one tool: its command line, the CPU time that it cost, and what it says it did.
+//! One run of a tool: its command line, its CPU time, and the results that it prints.
 //!
-//! CPU time is what the kernel charges to the child and to the children it waited for, so it
-//! includes start-up and is the same account for every tool. Rates are the tools' own.
+//! CPU time is that of the child process and its children, so it includes start-up and is measured
+//! in the same way for every tool. Rates are those that the tools report.
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// What a run did.
+/// The results that a tool reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     /// Requests completed.
@@ -20,7 +20,7 @@ pub struct Report {
     pub requests_per_s: f64,
 }
 
-/// What a run did and what it cost.
+/// The results of a run with its CPU time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
     /// Requests completed per second.
@@ -29,16 +29,16 @@ pub struct Measurement {
     pub cpu_ns_per_request: f64,
 }
 
-/// How a tool tells what it did.
+/// Parses the output of a tool.
 pub type Parser = fn(&str) -> Result<Report>;
 
 /// A tool with its arguments for one case.
 pub struct Contestant {
-    /// How the table calls it.
+    /// Name in the table.
     pub name: &'static str,
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Reads its standard output.
+    /// Parser of its standard output.
     pub parse: Parser,
 }
 
@@ -67,15 +67,15 @@ impl Contestant {
     }
 }
 
-/// CPU time of all children waited for so far; runs follow each other, so a difference of two
-/// readings belongs to one run.
+/// CPU time of all children waited for so far (ns). Runs are sequential, so the difference of two
+/// readings is that of one run.
 pub fn cpu_ns_of_children() -> Result<i64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage failed")?;
     let nanoseconds = |time: fn(&Usage) -> TimeVal| time(&usage).num_nanoseconds();
     Ok(nanoseconds(Usage::user_time) + nanoseconds(Usage::system_time))
 }
 
-/// Reads the JSON of `halfpower run --json`. An error where a request failed.
+/// Parses the JSON of `halfpower run --json`; an error if a request failed.
 pub fn parse_halfpower(text: &str) -> Result<Report> {
     let json: Value = serde_json::from_str(text).context("not JSON")?;
     let trials = json["trials"].as_array().context("no `trials`")?;
@@ -90,13 +90,13 @@ pub fn parse_halfpower(text: &str) -> Result<Report> {
     Ok(Report { requests, requests_per_s: requests / (sum("elapsed_ns")? / 1e9) })
 }
 
-/// A document that was printed whole: one thing done, whatever is in it.
+/// Accepts any JSON as one completed request, to measure the CPU time of a whole command.
 pub fn parse_whole(text: &str) -> Result<Report> {
     let _: Value = serde_json::from_str(text).context("not JSON")?;
     Ok(Report { requests: 1.0, requests_per_s: 1.0 })
 }
 
-/// Reads the JSON of `fio --output-format=json`, which may follow lines of warnings.
+/// Parses the JSON of `fio --output-format=json`, possibly after warnings.
 pub fn parse_fio(text: &str) -> Result<Report> {
     let start = text.find('{').ok_or_else(|| anyhow!("no JSON"))?;
     let json: Value = serde_json::from_str(&text[start..]).context("not JSON")?;
@@ -115,8 +115,8 @@ pub fn parse_fio(text: &str) -> Result<Report> {
     Ok(report)
 }
 
-/// Reads the lines `IOPS=1.95M, BW=...` that t/io_uring prints each second. It gives no count of
-/// requests: the sum of the seconds stands for it.
+/// Parses the lines `IOPS=1.95M, BW=...` that t/io_uring prints each second. It prints no number of
+/// requests; the sum of these rates is used instead.
 pub fn parse_t_io_uring(text: &str) -> Result<Report> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("IOPS="));
     let rates: Vec<f64> =

@@ -1,11 +1,13 @@
-//! Contestants take turns, so that what drifts meets all of them alike.
+//! Runs tools in turns, so that drift of the machine affects all of them equally: forwards in one
+//! round, backwards in the next.
 
 use anyhow::{Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs every contestant once in each round: forwards in one round, backwards in the next. A first
-/// round is thrown away, for caches and clocks to settle. Gives what each did in each round, in the
-/// order of the contestants; an error once `stop` is set, and where a run fails.
+/// Runs every tool once per round, in alternating order. A first round is discarded, for caches and
+/// clock rates to settle. Returns the results of each round in the order of the tools; an error
+/// once
+/// `stop` is set, or if a run fails.
 pub fn take_turns<T: Clone>(
     name: &str,
     rounds: u32,
@@ -48,7 +50,7 @@ mod tests {
     #[test]
     fn a_signal_ends_the_rounds() {
         let stopped = take_turns("test", 2, 2, &AtomicBool::new(true), |_| -> Result<()> {
-            panic!("nobody runs");
+            panic!("no tool may run");
         });
         assert!(stopped.is_err());
     }

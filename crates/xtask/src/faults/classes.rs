@@ -1,5 +1,5 @@
-//! The classes of faults, as data: what each is, how it is made, what must happen, and the
-//! function that makes it and counts.
+//! The classes of faults as a table: the fault, how it is produced, what must happen, and the
+//! function that tests it and counts the results.
 
 mod devices;
 mod errors;
@@ -14,21 +14,21 @@ use super::place::Context;
 use super::tally::Tally;
 use anyhow::Result;
 
-/// One class.
+/// A class of faults.
 pub struct Class {
-    /// By which `--only` finds it.
+    /// Name for `--only`.
     pub word: &'static str,
-    /// What goes wrong.
+    /// The fault.
     pub fault: &'static str,
-    /// How it is made to.
+    /// How it is produced.
     pub made: &'static str,
     /// What halfpower must do.
     pub must: &'static str,
-    /// Makes it, several times.
+    /// Tests it several times.
     pub run: fn(&Context) -> Result<Tally>,
 }
 
-/// All of them, in the order of the table.
+/// All classes, in the order of the table.
 pub const ALL: [&[Class]; 8] = [
     errors::CLASSES,
     transfers::CLASSES,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_has_a_word_of_its_own_and_there_are_many() {
+    fn every_class_has_a_unique_name_and_there_are_many() {
         let mut words: Vec<&str> =
             ALL.iter().flat_map(|part| part.iter()).map(|c| c.word).collect();
         let count = words.len();

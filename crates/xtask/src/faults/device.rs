@@ -1,7 +1,7 @@
-//! Devices made for the campaign and always taken away again: loop devices, file systems on them,
-//! and files served over FUSE by another process of the program.
+//! Temporary devices, removed on drop: loop devices, file systems on them, and files served over
+//! FUSE by another process of the program.
 //!
-//! What this machine does not offer is an error of the kind `Missing`, which skips the class.
+//! If the machine does not support one, the error is `Missing`, which skips the class.
 
 use super::place::{Context, Place, noise};
 use super::running::{Running, pause};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Runs a system command for what it prints; a failure skips the class.
+/// Runs a system command and returns its output; a failure skips the class.
 pub fn system(line: &[&str]) -> Result<String> {
     let mut command = Command::new(line[0]);
     command.args(&line[1..]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
@@ -29,7 +29,8 @@ pub fn system(line: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Tries for a few seconds: the kernel lets go of files in its own time.
+/// Repeats an attempt for up to five seconds, since the kernel releases files with a delay. Returns
+/// whether it succeeded.
 pub fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
@@ -40,30 +41,30 @@ pub fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// A block device that is a file; dropping it detaches it.
+/// A loop device, detached on drop.
 pub struct LoopDevice {
-    /// Its kernel path.
+    /// Path of the device.
     pub path: String,
     image: PathBuf,
-    /// Where the image lies, if it was made for this device.
+    /// Folder of the image, if it was created for this device.
     folder: Option<TempDir>,
 }
 
 impl LoopDevice {
-    /// A device on a file that exists and stays.
+    /// A device on an existing file, which is kept.
     pub fn on(image: PathBuf) -> Result<LoopDevice> {
         let path = system(&["losetup", "--find", "--show", &image.display().to_string()])?;
         Ok(LoopDevice { path, image, folder: None })
     }
 
-    /// The same, past the page cache of the file system in which the file lies.
+    /// The same with direct I/O to the file.
     pub fn direct(image: PathBuf) -> Result<LoopDevice> {
         let device = LoopDevice::on(image)?;
         system(&["losetup", "--direct-io=on", &device.path])?;
         Ok(device)
     }
 
-    /// A device of this size, full of noise.
+    /// A device of this size, filled with random bytes.
     pub fn new(context: &Context, bytes: u64) -> Result<LoopDevice> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let image = folder.path().join("image");
@@ -73,13 +74,13 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// Takes the second half of the medium away: requests there fail from now on.
-    pub fn breaks(&self) -> Result<()> {
+    /// Truncates the image to half its size, so that requests to the second half fail.
+    pub fn break_half(&self) -> Result<()> {
         let image = File::options().write(true).open(&self.image)?;
         Ok(image.set_len(image.metadata()?.len() / 2)?)
     }
 
-    /// Asks the kernel to take the device away, which it does when nobody has it open.
+    /// Asks the kernel to detach the device, which it does once nobody has it open.
     pub fn detach(&self) -> Result<String> {
         system(&["losetup", "--detach", &self.path])
     }
@@ -89,7 +90,7 @@ impl Drop for LoopDevice {
     fn drop(&mut self) {
         let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
         let image = self.image.display().to_string();
-        // Only while it is ours: after a detach the number may be somebody else's.
+        // After a detach, the device number may already be used by another program.
         let ours = || fs::read_to_string(&backing).is_ok_and(|file| file.trim() == image);
         let gone = soon(|| {
             if ours() {
@@ -103,7 +104,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A small file system on a loop device, mounted; dropping it unmounts it.
+/// A mounted file system on a loop device, unmounted on drop.
 pub struct Volume {
     folder: TempDir,
     device: LoopDevice,
@@ -112,12 +113,12 @@ pub struct Volume {
 impl Volume {
     /// An empty ext4 on a device of this size.
     pub fn new(context: &Context, bytes: u64) -> Result<Volume> {
-        // Without blocks for root alone, so that full is full.
+        // Without blocks reserved for root, so that it can be filled completely.
         let ext4 = ["mkfs.ext4", "-q", "-F", "-m", "0"];
         Volume::on(context, LoopDevice::new(context, bytes)?, &ext4)
     }
 
-    /// An empty file system on a device, made by this command with the device behind it.
+    /// An empty file system on a device, created by the command `mkfs DEVICE`.
     pub fn on(context: &Context, device: LoopDevice, mkfs: &[&str]) -> Result<Volume> {
         system(&[mkfs, &[device.path.as_str()]].concat())?;
         let folder = tempfile::tempdir_in(&context.folder)?;
@@ -126,29 +127,29 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Mounts it, for the first time or again.
+    /// Mounts it, also after an unmount.
     pub fn mount(&self) -> Result<String> {
         system(&["mount", &self.device.path, &self.folder().display().to_string()])
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Fills it up but for so many bytes; the filler is `filler`.
-    pub fn fill_up(&self, but_bytes: u64) -> Result<()> {
+    /// Fills it with a file named `filler`, except for `free_bytes`.
+    pub fn fill_up(&self, free_bytes: u64) -> Result<()> {
         let mut filler = File::create(self.folder().join("filler"))?;
         let chunk = noise(1 << 16);
         let mut written = 0;
         while filler.write_all(&chunk).is_ok() {
             written += chunk.len() as u64;
         }
-        filler.set_len(written.saturating_sub(but_bytes))?;
+        filler.set_len(written.saturating_sub(free_bytes))?;
         Ok(filler.sync_all()?)
     }
 
-    /// Unmounts it while files in it are open: they stay, their names go.
+    /// Unmounts it lazily: open files stay usable, but no path leads to them.
     pub fn unmount_lazily(&self) -> Result<String> {
         system(&["umount", "--lazy", &self.folder().display().to_string()])
     }
@@ -172,14 +173,14 @@ pub fn unmount(folder: &Path) {
     }
 }
 
-/// A reference device, served as a file by a process of the program.
+/// A reference device, served as a file by another process of the program.
 pub struct Served {
     server: Option<Running>,
     folder: TempDir,
 }
 
 impl Served {
-    /// Mounts `truth:TRUTH` with more flags.
+    /// Mounts `truth:TRUTH` with additional flags.
     pub fn new(context: &Context, place: &Place<'_>, truth: &str, flags: &str) -> Result<Served> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let line = format!("mount truth:{truth} {} {flags}", folder.path().display());
@@ -191,13 +192,13 @@ impl Served {
         Ok(Served { server: Some(server), folder })
     }
 
-    /// The file.
+    /// Path of the served file.
     pub fn file(&self) -> String {
         self.folder.path().join("device").display().to_string()
     }
 
-    /// Kills its server: the device is gone without a word.
-    pub fn dies(&mut self) {
+    /// Kills its server.
+    pub fn kill_server(&mut self) {
         self.server = None;
     }
 }

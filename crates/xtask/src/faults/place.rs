@@ -1,6 +1,6 @@
-//! A place to make a fault in: a folder, a state folder of its own, and the program run in it.
+//! A place for one repetition: a work folder and a state folder in which the program runs.
 //!
-//! Every place lies in the campaign's one temporary folder, which is removed at the end.
+//! All places are in the temporary folder of the campaign, which is removed at the end.
 
 use super::running::{Ended, Running, pause};
 use super::tally::{Check, Stopped, ensure};
@@ -22,24 +22,24 @@ pub const MIB: u64 = 1 << 20;
 /// The I/O engines that do I/O.
 pub const ENGINES: [&str; 4] = ["io_uring", "libaio", "threads", "sync"];
 
-/// What all classes share.
+/// Shared by all classes.
 pub struct Context {
-    /// The program that is tried.
+    /// The program under test.
     pub program: PathBuf,
-    /// Everything is made below it.
+    /// The temporary folder of the campaign.
     pub folder: PathBuf,
-    /// Fewer tries.
+    /// Whether to make fewer repetitions.
     pub quick: bool,
-    /// Kills in all.
+    /// Number of kills.
     pub kills: u32,
     /// Set by a signal.
     pub stop: Arc<AtomicBool>,
-    /// The choice of moments.
+    /// Chooses random delays and offsets.
     pub random: RefCell<fastrand::Rng>,
 }
 
 impl Context {
-    /// An empty place.
+    /// Creates an empty place.
     pub fn place(&self) -> Result<Place<'_>> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
@@ -56,20 +56,20 @@ impl Context {
         self.random.borrow_mut().u64(..limit)
     }
 
-    /// All of a list, or in the quick form its first two.
+    /// All of a list, or its first two with --quick.
     pub fn some<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         if self.quick { &all[..all.len().min(2)] } else { all }
     }
 }
 
-/// A place to make a fault in: a folder, a state folder of its own, and the program run in it.
+/// A place for one repetition.
 pub struct Place<'a> {
     context: &'a Context,
     folder: TempDir,
     runs: Cell<u32>,
 }
 
-/// A stored run as `runs list --json` tells it.
+/// A stored run as printed by `runs list --json`.
 pub struct StoredRun {
     pub state: String,
     pub verdict: String,
@@ -82,12 +82,12 @@ impl Place<'_> {
         self.folder.path().join("work")
     }
 
-    /// A path in it.
+    /// A path in that folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.work().join(name)
     }
 
-    /// A file of noise.
+    /// Creates a file of random bytes.
     pub fn file(&self, name: &str, bytes: u64) -> Result<PathBuf> {
         let path = self.path(name);
         fs::write(&path, noise(bytes))?;
@@ -95,14 +95,14 @@ impl Place<'_> {
         Ok(path)
     }
 
-    /// `halfpower LINE`, to be started here.
+    /// The command `halfpower LINE`.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new(&self.context.program);
         command.args(line.split_whitespace());
         command
     }
 
-    /// `halfpower LINE` in a shell that first does `setup`, with a redirection.
+    /// The command `halfpower LINE` in a shell that first runs `setup`, with a redirection.
     pub fn shell(&self, setup: &str, line: &str, redirection: &str) -> Command {
         let mut command = Command::new("sh");
         let script = format!("{setup}\nexec \"$0\" \"$@\" {redirection}");
@@ -131,18 +131,18 @@ impl Place<'_> {
         Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.context.stop) })
     }
 
-    /// Runs `halfpower LINE` to its end, whatever that is.
+    /// Runs `halfpower LINE` to its end, with any exit code.
     pub fn run(&self, line: &str) -> Result<Ended> {
         self.start(line)?.ended()
     }
 
-    /// Runs what prepares a try; it must succeed.
+    /// Runs a command of the preparation, which must succeed.
     pub fn prepare(&self, line: &str) -> Result<()> {
         let ended = self.run(line)?;
         ended.ends_with(0).map_err(|wrong| anyhow::anyhow!("halfpower {line}: {wrong}"))
     }
 
-    /// The test files in the folder and the entries of the journal.
+    /// Remaining test files in the folder and entries of the journal.
     pub fn leftovers(&self) -> Vec<String> {
         let journal = self.folder.path().join("state/halfpower/journal");
         let mut names = strays(&self.work());
@@ -150,15 +150,15 @@ impl Place<'_> {
         names
     }
 
-    /// Nothing was left behind.
+    /// Checks that nothing was left behind.
     pub fn is_tidy(&self) -> Check {
         let left = self.leftovers();
         ensure(left.is_empty(), || format!("left behind: {}", left.join(", ")))
     }
 
-    /// The runs of a database, newest first; none where there is no database yet.
+    /// The runs of a database, newest first; empty if there is no database yet.
     pub fn runs(&self, db: &str) -> Result<Vec<StoredRun>, String> {
-        // An empty file is a database that is about to be made.
+        // An empty file is a database that is being created.
         if fs::metadata(self.path(db)).map_or(0, |file| file.len()) == 0 {
             return Ok(Vec::new());
         }
@@ -172,22 +172,22 @@ impl Place<'_> {
         Ok(document.as_array().map(|runs| runs.iter().map(run).collect()).unwrap_or_default())
     }
 
-    /// Waits until a started run is in the default database, which is when its first trial begins.
-    pub fn measures(&self, running: &mut Running) -> Result<()> {
+    /// Waits until a started run is in the default database, i.e. its first trial begins.
+    pub fn wait_for_trial(&self, running: &mut Running) -> Result<()> {
         let stored = |_: &Running| self.runs("halfpower.db").is_ok_and(|runs| !runs.is_empty());
         running.until(stored)?;
         pause(100);
         Ok(())
     }
 
-    /// The newest run of the default database is said to have measured the wrong thing.
+    /// Checks that the newest run of the default database is stored as invalid.
     pub fn newest_is_invalid(&self) -> Check {
         let runs = self.runs("halfpower.db")?;
         let newest = runs.first().map_or("missing", |run| run.verdict.as_str());
         ensure(newest == "invalid", || format!("the stored verdict is {newest:?}, not invalid"))
     }
 
-    /// The newest run of the default database is in this state.
+    /// Checks the state of the newest run of the default database.
     pub fn newest_is(&self, state: &str) -> Check {
         let runs = self.runs("halfpower.db")?;
         let newest = runs.first().map_or("missing", |run| run.state.as_str());
@@ -210,7 +210,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Bytes without a pattern, the same each time.
+/// Pseudo-random bytes, the same for each length.
 pub fn noise(bytes: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(bytes);
     let mut content = vec![0; bytes as usize];
@@ -218,8 +218,8 @@ pub fn noise(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Turns one bit of a file, as somebody else would.
-pub fn damage(path: &Path, offset: u64) -> Result<()> {
+/// Flips one bit of a file.
+pub fn flip_bit(path: &Path, offset: u64) -> Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset)?;

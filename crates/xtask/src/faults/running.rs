@@ -1,7 +1,7 @@
-//! The program at work and how it ended. Whatever still runs when its value goes is killed.
+//! A running program and how it ended. A program that still runs is killed on drop.
 //!
-//! Output goes to files, so that a look at it is possible at any time and no pipe can fill up. A
-//! program that does not end within its patience is killed and counts as hung.
+//! Output goes to files, so that it can be read at any time and no pipe fills up. A program that
+//! does not end within its time limit is killed and counts as hung.
 
 use super::tally::{Check, Stopped, ensure};
 use anyhow::{Context as _, Result};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a running program is looked at.
+/// Polling interval of a running program.
 const TICK_MS: u64 = 2;
-/// How long a program may take that has no reason to wait (ms).
+/// Default time limit of a program (ms).
 pub const PATIENCE_MS: u64 = 120_000;
 
-/// Waits; the length is a lower bound.
+/// Waits for at least this time.
 pub fn pause(milliseconds: u64) {
     std::thread::park_timeout(Duration::from_millis(milliseconds));
 }
@@ -36,16 +36,16 @@ pub struct Running {
 impl Running {
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // The process is not waited for yet, so its number is still its own.
+        // The process was not waited for yet, so its PID cannot have been reused.
         kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot send a signal")
     }
 
-    /// What it has printed on stdout so far.
+    /// Its standard output so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
-    /// Waits until something is so; false where the program ends before, or for too long.
+    /// Waits until a condition is met; false if the program ends before, or after the time limit.
     pub fn until(&mut self, mut is_so: impl FnMut(&Self) -> bool) -> Result<bool> {
         for _ in 0..PATIENCE_MS / TICK_MS {
             if is_so(self) {
@@ -64,7 +64,7 @@ impl Running {
         self.ended_within(PATIENCE_MS, |_| {})
     }
 
-    /// Waits for the end, with a look at the process (its number) at each turn.
+    /// Waits for the end and calls `look` with the PID at every poll.
     pub fn ended_within(mut self, patience_ms: u64, mut look: impl FnMut(u32)) -> Result<Ended> {
         let mut status = None;
         for _ in 0..patience_ms / TICK_MS {
@@ -104,7 +104,7 @@ impl Drop for Running {
 /// How the program ended and what it said.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// It did not end by itself.
+    /// Whether it did not end by itself.
     pub hung: bool,
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -113,10 +113,10 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Failed with this exit code, no data, and one line that holds these words.
+    /// Checks that it failed with this exit code and one line of error that contains these words.
     pub fn fails(&self, code: i32, words: &[&str]) -> Check {
         self.ends_with(code)?;
-        // What is about to be destroyed is said before, and is no failure.
+        // The announcement of what will be destroyed is not an error.
         let said = |line: &&str| !line.starts_with("halfpower: destroying ");
         let lines: Vec<&str> = self.stderr.lines().filter(said).collect();
         let one_line = lines.len() == 1 && lines[0].starts_with("halfpower: ");
@@ -125,13 +125,13 @@ impl Ended {
         ensure(missing.is_none(), || format!("{:?} is not said: {}", missing, self.words()))
     }
 
-    /// Succeeded with one JSON document, which is given back.
+    /// Checks for success and returns the JSON document printed.
     pub fn document(&self) -> Result<Value, String> {
         self.ends_with(0)?;
         serde_json::from_str(&self.stdout).map_err(|error| format!("no document: {error}"))
     }
 
-    /// Ended by itself with this exit code.
+    /// Checks that it ended by itself with this exit code.
     pub fn ends_with(&self, code: i32) -> Check {
         ensure(!self.hung, || "did not end".to_string())?;
         ensure(self.code == Some(code), || {

@@ -1,18 +1,18 @@
-//! The result as a Markdown table: a line for each class, and the sums, for docs/reliability.md.
+//! The result as a Markdown table for docs/reliability.md: a line per class, and the sums.
 
 use super::classes::Class;
 use super::tally::Tally;
 use std::fmt::Write as _;
 
-/// What became of a class.
+/// Outcome of a class.
 pub enum Outcome {
-    /// It was tried.
+    /// It was tested.
     Tried(Tally),
-    /// It could not be tried here, and why.
+    /// It could not be tested here: the reason.
     Skipped(String),
 }
 
-/// A class and what became of it.
+/// A class and its outcome.
 pub type Row = (&'static Class, Outcome);
 
 /// The table with a line of sums.
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn every_class_is_a_line_and_the_sums_are_the_last() {
         let mut tally = Tally { tries: 3, ..Tally::default() };
-        tally.told("it", Err("was not".to_string()));
+        tally.also_detected("it", Err("was not".to_string()));
         let rows =
             [(&CLASS, Outcome::Tried(tally)), (&CLASS, Outcome::Skipped("no root".to_string()))];
         let text = render(&rows);

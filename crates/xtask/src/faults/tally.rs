@@ -1,36 +1,37 @@
-//! What the tries of one class of faults came to, and the two ways in which a class may end early.
+//! Results of one class of faults, and the two errors that end a class early: something it needs is
+//! missing, or a signal stopped the campaign.
 
 use std::fmt;
 
-/// The count of one class. An entry of `lost` or `undetected` is one sentence with the command.
+/// Counts of one class. Entries of `lost` and `undetected` are messages with the command.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// How often the fault was made.
+    /// Number of repetitions.
     pub tries: u32,
-    /// What was reported finished, or was the user's, and is missing, damaged or left behind.
+    /// Data of the user or of finished work that are missing or damaged, and files left behind.
     pub lost: Vec<String>,
-    /// Faults after which the run ended as if nothing had happened, or that were told wrongly.
+    /// Faults that were not reported, or reported wrongly.
     pub undetected: Vec<String>,
 }
 
-/// What a check says: nothing, or what is wrong.
+/// The result of a check: nothing, or what is wrong.
 pub type Check = Result<(), String>;
 
 impl Tally {
-    /// Counts a try whose fault must have been seen or borne as `check` says.
+    /// Counts a repetition; `check` tells whether the fault was handled correctly.
     pub fn detected(&mut self, what: &str, check: Check) {
         self.tries += 1;
-        self.told(what, check);
+        self.also_detected(what, check);
     }
 
-    /// Something more that a try already counted must have told.
-    pub fn told(&mut self, what: &str, check: Check) {
+    /// Adds a check of the report of a repetition already counted.
+    pub fn also_detected(&mut self, what: &str, check: Check) {
         if let Err(wrong) = check {
             self.undetected.push(format!("{what}: {wrong}"));
         }
     }
 
-    /// Something that must not have been lost or left in a try already counted.
+    /// Adds a check for lost data or leftovers of a repetition already counted.
     pub fn kept(&mut self, what: &str, check: Check) {
         if let Err(wrong) = check {
             self.lost.push(format!("{what}: {wrong}"));
@@ -43,12 +44,12 @@ impl Tally {
     }
 }
 
-/// An error of the check where something is not so.
-pub fn ensure(so: bool, otherwise: impl FnOnce() -> String) -> Check {
-    if so { Ok(()) } else { Err(otherwise()) }
+/// A check that fails with a message unless `is_met`.
+pub fn ensure(is_met: bool, otherwise: impl FnOnce() -> String) -> Check {
+    if is_met { Ok(()) } else { Err(otherwise()) }
 }
 
-/// This machine lacks what a class needs: it is skipped with this reason.
+/// This machine lacks something that a class needs; the class is skipped with this reason.
 #[derive(Debug)]
 pub struct Missing(pub String);
 
@@ -60,7 +61,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// A signal asked for the end.
+/// A signal stopped the campaign.
 #[derive(Debug)]
 pub struct Stopped;
 
@@ -77,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_try_is_counted_once_whatever_is_checked_of_it() {
+    fn a_repetition_with_several_checks_is_counted_once() {
         let mut tally = Tally::default();
         tally.detected("one", Ok(()));
-        tally.told("one", ensure(false, || "told wrongly".to_string()));
+        tally.also_detected("one", ensure(false, || "reported wrongly".to_string()));
         tally.kept("one", Ok(()));
         assert_eq!((tally.tries, tally.undetected.len(), tally.lost.len()), (1, 1, 0));
         assert!(!tally.is_clean());
-        assert_eq!(tally.undetected, ["one: told wrongly"]);
+        assert_eq!(tally.undetected, ["one: reported wrongly"]);
     }
 }

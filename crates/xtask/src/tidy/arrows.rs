@@ -1,14 +1,13 @@
-//! Which crate may import which: the table of ARCHITECTURE.md, held against every manifest.
+//! Checks which crate imports which: compares every manifest with the table of ARCHITECTURE.md.
 //!
-//! Counts dependencies and build-dependencies, on every platform; dev-dependencies are free. A
-//! crate of the table that does not exist yet is no finding, a crate that the table does not
-//! know is one.
+//! Dependencies and build-dependencies of all platforms count, dev-dependencies do not. A crate
+//! missing from the table is a finding; one that exists only in the table is not.
 
 use super::finding::Finding;
 use anyhow::{Context, Result};
 use toml::{Table, Value};
 
-/// Crates that know nothing of experiments: every crate above them may import all of these.
+/// General libraries, which all crates of [`ABOVE_LIBRARIES`] may import.
 const LIBRARIES: [&str; 13] = [
     "units",
     "ioengine",
@@ -25,7 +24,8 @@ const LIBRARIES: [&str; 13] = [
     "report",
 ];
 
-/// Each crate with the crates of ours that it may import; from `lab` on, beside all libraries.
+/// Each crate with the workspace crates that it may import, in layer order; crates from `lab` on
+/// may import all libraries as well.
 const ARROWS: [(&str, &[&str]); 20] = [
     ("units", &[]),
     ("ioengine", &[]),
@@ -52,7 +52,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
 /// Crates of [`ARROWS`] that may import all libraries.
 const ABOVE_LIBRARIES: [&str; 6] = ["lab", "survey", "calibrate", "papers", "study", "halfpower"];
 
-/// Findings of one manifest; fails where it is not TOML.
+/// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {
     let Some(allowed) = arrows_of(crate_name) else {
         let message = format!("crate `{crate_name}` is not in the table of crates/xtask");
@@ -75,7 +75,7 @@ fn arrows_of(crate_name: &str) -> Option<&'static [&'static str]> {
     ARROWS.iter().find(|(name, _)| *name == crate_name).map(|(_, allowed)| *allowed)
 }
 
-/// Every entry of the dependency tables that count, those of platforms included.
+/// All dependencies that count, including those of single platforms.
 fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     let platforms = manifest.get("target").and_then(Value::as_table);
     let tables = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);
@@ -88,7 +88,7 @@ fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     found
 }
 
-/// The folder of a dependency: its name in the registry without the project's prefix.
+/// The folder of a dependency: its package name without the prefix `halfpower-`.
 fn folder_name<'a>(key: &'a str, value: &'a Value) -> &'a str {
     let package = value.get("package").and_then(Value::as_str).unwrap_or(key);
     package.strip_prefix("halfpower-").unwrap_or(package)
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_of_the_table_passes_and_so_does_a_dev_dependency() {
+    fn an_import_of_the_table_passes_and_so_does_a_dev_dependency() {
         let manifest = "[dependencies]\nioengine.workspace = true\nlibc = \"0.2\"\n\
                         [dev-dependencies]\nresults.workspace = true\n";
         assert_eq!(messages("workload", manifest), Vec::<String>::new());
     }
 
     #[test]
-    fn an_arrow_upwards_or_sideways_fails_at_its_line() {
+    fn an_import_that_breaks_the_layer_order_fails_at_its_line() {
         let manifest = "[dependencies]\nlibc = \"0.2\"\nworkload = { workspace = true }\n";
         assert_eq!(
             messages("ioengine", manifest),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_hidden_by_a_new_name_or_a_platform_fails() {
+    fn an_import_that_is_renamed_or_of_one_platform_fails() {
         let renamed = "[build-dependencies]\nio = { package = \"halfpower-ioengine\" }\n";
         assert_eq!(messages("analysis", renamed).len(), 1);
         let platform = "[target.'cfg(unix)'.dependencies]\nanalysis = { path = \"../analysis\" }\n";
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_itself_has_no_ring() {
+    fn the_table_itself_has_no_cycle() {
         for (index, (name, allowed)) in ARROWS.iter().enumerate() {
             let lower = |target: &&str| ARROWS[..index].iter().any(|(other, _)| other == target);
             assert!(allowed.iter().all(lower), "{name} imports a crate of a later row");

@@ -1,8 +1,8 @@
-//! `cargo xtask tidy --figures`: how large the parts are, and how often code has forms to avoid.
+//! `cargo xtask tidy --figures`: sizes of crates, and counts of code patterns to avoid.
 //!
-//! Every figure is counted in the sources, so it is the same on every machine. Lines are counted in
-//! all crates, forms only in code that ships: not in tests and not in `xtask`. A counter with a
-//! goal says whether it is met. A goal that is not met is no error.
+//! All figures come from the sources, so they are the same on every machine. Lines are counted in
+//! all crates, patterns only in shipped code: not in tests and not in `xtask`. A figure with a goal
+//! shows whether it is met; a missed goal is not an error.
 
 mod forms;
 mod lines;
@@ -17,14 +17,14 @@ use row::{Goal, Row};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The crate of developer commands. It does not ship.
+/// The crate of developer commands, which is not shipped.
 const DEVELOPER_CRATE: &str = "xtask";
-/// The workspace has fewer members than this.
+/// Goal: fewer workspace members than this.
 const MEMBERS: usize = 22;
-/// Types that one crate defines and the others use.
+/// Types that only one crate should define.
 const SHARED_TYPES: [&str; 3] = ["Evidence", "Finding", "Workload"];
 
-/// A form of code, the lines of a file that have it, and how often it may occur.
+/// A code pattern: name, function that finds its lines in a file, and goal.
 type Form = (&'static str, fn(&Source) -> Vec<usize>, Goal);
 
 const FORMS: [Form; 8] = [
@@ -65,7 +65,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The counters of code that ships.
+/// The figures of shipped code.
 fn forms(sources: &[Source]) -> Vec<Row> {
     let shipped: Vec<&Source> =
         sources.iter().filter(|source| source.crate_name() != DEVELOPER_CRATE).collect();
@@ -80,7 +80,7 @@ fn forms(sources: &[Source]) -> Vec<Row> {
     rows
 }
 
-/// The crates that know the command line.
+/// The crates that import clap.
 fn importers_of_clap(sources: &[&Source]) -> Row {
     let imports = |source: &&&Source| !paths(&source.shipped_tokens(), &["clap"]).is_empty();
     let names: BTreeSet<&str> =

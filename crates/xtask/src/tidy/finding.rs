@@ -1,8 +1,9 @@
-//! What a rule reports: a place and a message that says what to do there.
+//! A finding of a rule: file, line and a message that says what to do. It prints like a compiler
+//! message.
 
 use std::fmt;
 
-/// One breach of a rule. Sorts by file and line.
+/// A violation of a rule. Sorts by file and line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     path: String,
@@ -11,7 +12,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding at a line (counted from 1) of a file named relative to the root.
+    /// A finding at a line (from 1) of a file, whose path is relative to the root.
     pub fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_string(), line, message: message.into() }
     }

@@ -1,7 +1,7 @@
-//! How long functions, files and lines may be, and how a file opens.
+//! Limits on the length of functions, files and lines, and the opening paragraph of a file.
 //!
-//! A function counts from its `fn` to its closing brace, documentation left out. Tests are exempt
-//! except from the limit on lines, which is for the reader's window.
+//! A function counts from its `fn` to its closing brace, without documentation. Tests are exempt,
+//! except from the line width.
 
 use super::finding::Finding;
 use super::source::{Source, Token};
@@ -13,7 +13,7 @@ const FUNCTION_LINES: usize = 70;
 const FILE_LINES: usize = 700;
 /// Characters of a line.
 const LINE_CHARACTERS: usize = 100;
-/// Characters of the opening text; less says nothing.
+/// Least characters of the opening paragraph.
 const OPENING_CHARACTERS: usize = 60;
 
 /// Functions outside tests that are too long.

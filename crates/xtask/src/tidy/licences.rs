@@ -1,5 +1,4 @@
-//! The licence of every dependency, held against a list of those that ask for no more than a
-//! notice.
+//! Checks the licence of every dependency against a list of permissive licences.
 //!
 //! Licences are SPDX expressions as `cargo metadata` gives them; an exception (`WITH ...`) only
 //! widens a licence and is accepted with it. Licence files are not read.
@@ -24,7 +23,7 @@ const ALLOWED: [&str; 12] = [
     "Zlib",
 ];
 
-/// Findings at the packages' lines in the lock file; fails where the metadata has another form.
+/// Findings at the lines of packages in the lock file; fails if the metadata has another form.
 pub fn check(metadata: &Value, lock: &str) -> Result<Vec<Finding>> {
     let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut findings = Vec::new();
@@ -58,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn free_licences_pass_in_every_spelling() {
+    fn permissive_licences_pass_in_every_spelling() {
         for licence in [
             "MIT OR Apache-2.0",
             "MIT/Apache-2.0",
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn binding_unknown_and_missing_licences_fail() {
+    fn copyleft_unknown_and_missing_licences_fail() {
         for licence in ["GPL-3.0-only", "MIT AND AGPL-3.0-only", "Proprietary", ""] {
             assert!(!is_allowed(licence), "{licence}");
         }

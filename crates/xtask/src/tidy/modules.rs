@@ -1,18 +1,19 @@
-//! How the modules of one crate may import each other: no ring, and only what the root declares
-//! above.
+//! Checks imports between the modules of a crate: no cycles, and only modules that the root
+//! declares above.
 //!
-//! An import is any path from `crate`, `super` or `self` outside tests that leads into another
-//! module. It counts where the two ways from the root part: `a::b` importing `a::c` is an arrow
-//! from `b` to `c` inside `a`. A module and the modules inside it are one part and free among
-//! each other, and names that the root re-exports are not followed.
+//! An import is any path from `crate`, `super` or `self` outside tests into another module. It
+//! counts at the level where the two module paths diverge: `a::b` importing `a::c` is an import of
+//! `c` by
+//! `b` inside `a`. A module and its submodules may import each other freely, and names re-exported
+//! by the root are not followed.
 
 use super::finding::Finding;
 use super::paths::{UsedPath, paths};
 use super::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An import between two modules that lie in the same module.
-struct Arrow<'a> {
+/// An import between two modules of the same parent.
+struct Import<'a> {
     inside: Vec<String>,
     from: String,
     to: String,
@@ -22,9 +23,9 @@ struct Arrow<'a> {
 
 /// Findings of one crate, given all files under its `src`.
 pub fn check(files: &[&Source]) -> Vec<Finding> {
-    let arrows = arrows(files);
-    let mut findings = against_the_order(&arrows, &declared_in_root(files));
-    findings.extend(in_a_ring(&arrows));
+    let imports = imports(files);
+    let mut findings = against_the_order(&imports, &declared_in_root(files));
+    findings.extend(cycles(&imports));
     findings
 }
 
@@ -44,17 +45,17 @@ fn declared_in_root(files: &[&Source]) -> Vec<String> {
     declared
 }
 
-fn arrows<'a>(files: &[&'a Source]) -> Vec<Arrow<'a>> {
+fn imports<'a>(files: &[&'a Source]) -> Vec<Import<'a>> {
     let modules: BTreeSet<Vec<String>> =
         files.iter().filter_map(|file| file.module_path()).collect();
-    let mut arrows = Vec::new();
+    let mut imports = Vec::new();
     for file in files {
         let here = file.module_path().unwrap_or_default();
         for used in paths(&file.shipped_tokens(), &["crate", "super", "self"]) {
             let there = module_of(&here, &used, &modules);
             let shared = here.iter().zip(&there).take_while(|(a, b)| a == b).count();
             if let (Some(from), Some(to)) = (here.get(shared), there.get(shared)) {
-                arrows.push(Arrow {
+                imports.push(Import {
                     inside: here[..shared].to_vec(),
                     from: from.clone(),
                     to: to.clone(),
@@ -64,10 +65,10 @@ fn arrows<'a>(files: &[&'a Source]) -> Vec<Arrow<'a>> {
             }
         }
     }
-    arrows
+    imports
 }
 
-/// The module that a path written in module `here` leads into.
+/// The module that a path in module `here` refers to.
 fn module_of(here: &[String], used: &UsedPath, modules: &BTreeSet<Vec<String>>) -> Vec<String> {
     let mut place = here.to_vec();
     for word in &used.segments {
@@ -89,57 +90,59 @@ fn module_of(here: &[String], used: &UsedPath, modules: &BTreeSet<Vec<String>>) 
     place
 }
 
-fn against_the_order(arrows: &[Arrow<'_>], declared: &[String]) -> Vec<Finding> {
+fn against_the_order(imports: &[Import<'_>], declared: &[String]) -> Vec<Finding> {
     let place = |module: &String| declared.iter().position(|name| name == module);
     let mut findings = Vec::new();
-    for arrow in arrows.iter().filter(|arrow| arrow.inside.is_empty()) {
-        if place(&arrow.to) > place(&arrow.from) {
-            let Arrow { from, to, .. } = arrow;
+    for import in imports.iter().filter(|import| import.inside.is_empty()) {
+        if place(&import.to) > place(&import.from) {
+            let Import { from, to, .. } = import;
             let message =
                 format!("module `{from}` imports `{to}`, which the root declares below it");
-            findings.push(Finding::new(arrow.path, arrow.line, message));
+            findings.push(Finding::new(import.path, import.line, message));
         }
     }
     findings
 }
 
-/// One finding for each pair of modules that is part of a ring.
-fn in_a_ring(arrows: &[Arrow<'_>]) -> Vec<Finding> {
+/// One finding per pair of modules that is part of a cycle.
+fn cycles(imports: &[Import<'_>]) -> Vec<Finding> {
     let mut graphs: BTreeMap<&[String], BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
-    for arrow in arrows {
-        let graph = graphs.entry(&arrow.inside).or_default();
-        graph.entry(&arrow.from).or_default().insert(&arrow.to);
+    for import in imports {
+        let graph = graphs.entry(&import.inside).or_default();
+        graph.entry(&import.from).or_default().insert(&import.to);
     }
     let mut reported = BTreeSet::new();
     let mut findings = Vec::new();
-    for arrow in arrows {
-        let Some(way) = way_back(&graphs[&arrow.inside[..]], &arrow.to, &arrow.from) else {
+    for import in imports {
+        let Some(route) = shortest_path(&graphs[&import.inside[..]], &import.to, &import.from)
+        else {
             continue;
         };
-        if reported.insert((&arrow.inside, &arrow.from, &arrow.to)) {
-            let message = format!("ring of modules: {} -> {}", arrow.from, way.join(" -> "));
-            findings.push(Finding::new(arrow.path, arrow.line, message));
+        if reported.insert((&import.inside, &import.from, &import.to)) {
+            let message =
+                format!("cyclic import of modules: {} -> {}", import.from, route.join(" -> "));
+            findings.push(Finding::new(import.path, import.line, message));
         }
     }
     findings
 }
 
-/// A shortest way between two modules, both named; none where there is no way.
-fn way_back<'a>(
+/// A shortest path between two modules, both included; `None` if there is no path.
+fn shortest_path<'a>(
     graph: &BTreeMap<&'a str, BTreeSet<&'a str>>,
     start: &'a str,
     goal: &str,
 ) -> Option<Vec<&'a str>> {
-    let mut seen = BTreeSet::from([start]);
-    let mut ways = std::collections::VecDeque::from([vec![start]]);
-    while let Some(way) = ways.pop_front() {
-        let last = way.last()?;
+    let mut visited = BTreeSet::from([start]);
+    let mut queue = std::collections::VecDeque::from([vec![start]]);
+    while let Some(route) = queue.pop_front() {
+        let last = route.last()?;
         if *last == goal {
-            return Some(way);
+            return Some(route);
         }
         for next in graph.get(last).into_iter().flatten().copied() {
-            if seen.insert(next) {
-                ways.push_back([way.as_slice(), &[next]].concat());
+            if visited.insert(next) {
+                queue.push_back([route.as_slice(), &[next]].concat());
             }
         }
     }
@@ -178,19 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_told_with_its_way() {
+    fn a_cycle_is_reported_with_its_path() {
         let found = messages(&[
             ("main.rs", "mod a;\nmod b;\nmod c;"),
             ("a.rs", "use crate::c::X;"),
             ("b.rs", "use super::a::X;"),
             ("c.rs", "use crate::b::X;"),
         ]);
-        let ring = "crates/a/src/a.rs:1: ring of modules: a -> c -> b -> a".to_string();
-        assert!(found.contains(&ring), "{found:?}");
+        let cycle = "crates/a/src/a.rs:1: cyclic import of modules: a -> c -> b -> a".to_string();
+        assert!(found.contains(&cycle), "{found:?}");
     }
 
     #[test]
-    fn a_ring_among_siblings_inside_a_module_fails_too() {
+    fn a_cycle_among_siblings_inside_a_module_fails_too() {
         let found = messages(&[
             ("lib.rs", "mod engine;"),
             ("engine.rs", "mod ring;\nmod sync;\nuse ring::R;\nuse self::sync::S;"),
@@ -200,14 +203,14 @@ mod tests {
         assert_eq!(
             found,
             [
-                "crates/a/src/engine/ring.rs:1: ring of modules: ring -> sync -> ring",
-                "crates/a/src/engine/sync.rs:1: ring of modules: sync -> ring -> sync",
+                "crates/a/src/engine/ring.rs:1: cyclic import of modules: ring -> sync -> ring",
+                "crates/a/src/engine/sync.rs:1: cyclic import of modules: sync -> ring -> sync",
             ]
         );
     }
 
     #[test]
-    fn tests_and_names_re_exported_by_the_root_are_free() {
+    fn tests_and_names_re_exported_by_the_root_are_exempt() {
         let root = ("lib.rs", "mod low;\nmod high;\npub use high::Thing;");
         let low = ("low.rs", "use crate::Thing;\n#[cfg(test)] mod tests { use crate::high::X; }");
         assert_eq!(messages(&[root, low, ("high.rs", "")]), Vec::<String>::new());

@@ -1,5 +1,5 @@
-//! Paths such as `crate::engine::{Engine, uring::Ring}` found in tokens and spread out, one for
-//! each name. Works for `use` and for paths inside expressions, types and macro calls alike.
+//! Finds paths such as `crate::engine::{Engine, uring::Ring}` in tokens and expands them, one per
+//! name. Works for `use` and for paths in expressions, types and macro calls.
 
 use super::source::Token;
 
@@ -18,22 +18,22 @@ pub fn paths(tokens: &[&Token], first_words: &[&str]) -> Vec<UsedPath> {
     for (index, token) in tokens.iter().enumerate() {
         let follows_path = index > 0 && tokens[index - 1].text == "::";
         if !follows_path && first_words.contains(&token.text.as_str()) {
-            spread(tokens, index, &[], &mut found);
+            expand(tokens, index, &[], &mut found);
         }
     }
     found.retain(|path| path.segments.len() > 1);
     found
 }
 
-/// Reads one tree of names at `index` and returns the index after it.
-fn spread(tokens: &[&Token], index: usize, prefix: &[String], found: &mut Vec<UsedPath>) -> usize {
+/// Expands the tree of names at `index` and returns the index after it.
+fn expand(tokens: &[&Token], index: usize, prefix: &[String], found: &mut Vec<UsedPath>) -> usize {
     let Some(token) = tokens.get(index) else { return index };
     match token.text.as_str() {
         "{" => {
             let mut index = index + 1;
             while index < tokens.len() && tokens[index].text != "}" {
                 let is_name = tokens[index].text != ",";
-                let next = if is_name { spread(tokens, index, prefix, found) } else { index };
+                let next = if is_name { expand(tokens, index, prefix, found) } else { index };
                 index = next.max(index + 1);
             }
             index + 1
@@ -46,7 +46,7 @@ fn spread(tokens: &[&Token], index: usize, prefix: &[String], found: &mut Vec<Us
             let mut segments = prefix.to_vec();
             segments.push(word.to_string());
             if tokens.get(index + 1).is_some_and(|next| next.text == "::") {
-                return spread(tokens, index + 2, &segments, found);
+                return expand(tokens, index + 2, &segments, found);
             }
             found.push(UsedPath { segments, line: token.line });
             let is_renamed = tokens.get(index + 1).is_some_and(|next| next.text == "as");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_imports_are_spread_out() {
+    fn nested_imports_are_expanded() {
         assert_eq!(
             found("use crate::{a::{self, B}, c::*, d as e}; use std::fs;"),
             ["crate::a::self", "crate::a::B", "crate::c", "crate::d"]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_expressions_types_and_macros_are_seen() {
+    fn paths_in_expressions_types_and_macros_are_found() {
         assert_eq!(
             found("fn f(x: crate::a::T) { vec![super::b::g::<u8>(), crate::c!()] }"),
             ["crate::a::T", "super::b::g", "crate::c"]

@@ -1,12 +1,12 @@
-//! Where `unsafe` may be written, and that each block tells why it is sound.
+//! Which crates may use `unsafe`, and that each block has a comment why it is sound.
 //!
-//! A reason is a comment with `SAFETY:` on the lines directly above the statement. Whether the
-//! reason is right is for a reader to judge.
+//! The comment contains `SAFETY:` and stands directly above the statement. Whether it is correct is
+//! left to reviewers.
 
 use super::finding::Finding;
 use super::source::Source;
 
-/// The crates that talk to the kernel, and the one that writes past the caches.
+/// The crates with system calls, and the one with stores that bypass the caches.
 const UNSAFE_CRATES: [&str; 3] = ["ioengine", "cpucost", "memspeed"];
 
 /// The keyword anywhere in another crate, tests included.
@@ -33,7 +33,7 @@ pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Whether the last line, or the comment above the statement that it belongs to, has a reason.
+/// Whether the last line, or the comment above its statement, has a reason.
 fn has_reason(lines: &[&str]) -> bool {
     let Some((last, above)) = lines.split_last() else { return false };
     if last.contains("SAFETY:") {
@@ -51,7 +51,7 @@ fn has_reason(lines: &[&str]) -> bool {
     false
 }
 
-/// Whether what follows a line is a new statement.
+/// Whether a new statement starts after a line.
 fn ends_before(line: &str) -> bool {
     line.is_empty() || line.ends_with([';', '{', '}', ','])
 }

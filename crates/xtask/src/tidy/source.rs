@@ -1,35 +1,35 @@
-//! One Rust file as a flat list of tokens, each with its line and whether it is test code.
+//! A Rust file as a flat list of tokens, each with its line and whether it is test code.
 //!
-//! The rules look for short sequences of tokens, so comments and strings never mislead them, code
-//! inside macro calls is seen too, and no syntax tree is needed. Test code is what follows
-//! `#[test]` or `#[cfg(test)]`, files of `tests/`, `benches/` and `examples/`, and modules that are
-//! declared under `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test code: it can ship.
+//! The rules look for short sequences of tokens. Comments and strings do not match, code inside
+//! macro calls does, and no syntax tree is needed. Test code is: items with `#[test]` or
+//! `#[cfg(test)]`, files in `tests/`, `benches/` and `examples/`, and modules declared under
+//! `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test code, since it may be shipped.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
 
-/// Cargo's folders for code that never ships.
+/// Cargo's folders for code that is never shipped.
 const TEST_FOLDERS: [&str; 3] = ["tests", "benches", "examples"];
 
-/// A token of the language; `::` is one token, and delimiters are tokens of their own.
+/// A token; `::` and each delimiter are tokens.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// As written.
     pub text: String,
     /// Line on which it starts, from 1.
     pub line: usize,
-    /// Whether it belongs to code that only tests see.
+    /// Whether it belongs to test code.
     pub in_test: bool,
 }
 
 /// A Rust file of the checkout.
 pub struct Source {
-    /// Relative to the root of the checkout.
+    /// Path relative to the root of the checkout.
     pub path: String,
     /// The whole file.
     pub text: String,
-    /// The whole file without comments.
+    /// The tokens of the file, without comments.
     pub tokens: Vec<Token>,
     test_lines: Vec<RangeInclusive<usize>>,
     is_test: bool,
@@ -37,7 +37,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads a file; fails where it is not made of Rust tokens.
+    /// Parses a file; fails if it is not Rust.
     pub fn parse(path: &str, text: &str) -> Result<Self> {
         let stream: TokenStream =
             text.parse().map_err(|error| anyhow!("{path}: not Rust source: {error}"))?;
@@ -63,8 +63,7 @@ impl Source {
         inside.split('/').next().unwrap_or(inside)
     }
 
-    /// The module that the file holds, `[]` for the root of the crate; none outside `src` and
-    /// for further programs in `src/bin`.
+    /// The module path of the file, `[]` for the crate root; `None` outside `src` and in `src/bin`.
     pub fn module_path(&self) -> Option<Vec<String>> {
         let (_, inside) = self.path.split_once("/src/")?;
         let stem = inside.strip_suffix(".rs")?;
@@ -148,8 +147,8 @@ impl Source {
     }
 }
 
-/// Number of trees of the item at the front, if it is test code: attributes, then everything up
-/// to the first `;` or block.
+/// Length (in token trees) of the item at the front, if it is test code: its attributes and
+/// everything up to the first `;` or block.
 fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     if !is_test_attribute(attribute(trees)?) {
         return None;

@@ -1,13 +1,13 @@
 //! Rules for every text file of the checkout, whatever its language.
 //!
-//! They look at the bare text, comments included. The words they look for are put together from
-//! halves here, so that this file is no finding itself.
+//! They search the plain text, comments included. The words are assembled from halves here, so that
+//! this file does not match.
 
 use super::finding::Finding;
 
 /// Marks of unfinished work.
 const LEFTOVERS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
-/// Starts of paths that exist on one machine only.
+/// Prefixes of paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
 /// Marks of unfinished work, as whole words.

@@ -1,7 +1,7 @@
-//! Words that a Rust file must not use, or only in its place: panics, printing, SQL, the clock of
-//! the operating system, input and output in pure crates.
+//! Token sequences that Rust files must not contain, or only in certain crates: panics, printing,
+//! SQL, clocks, and I/O in pure crates.
 //!
-//! Tests are exempt; clippy holds them to the clock as well.
+//! Tests are exempt; for clocks, clippy checks them too.
 
 use super::finding::Finding;
 use super::paths::paths;
@@ -14,7 +14,7 @@ struct Forbidden {
     remedy: &'static str,
 }
 
-/// The crates that speak on the terminal.
+/// The crates that print.
 const PRINTERS: &[&str] = &["halfpower", "xtask"];
 const PRINT_REMEDY: &str = "print through `lab::console`, or return the text";
 const FINISH_REMEDY: &str = "leftover: finish it or file an issue";
@@ -43,7 +43,7 @@ const FORBIDDEN: [Forbidden; 9] = [
     },
 ];
 
-/// Words of the table above.
+/// Reports the token sequences of the table above.
 pub fn forbidden_words(source: &Source) -> Vec<Finding> {
     let tokens = source.shipped_tokens();
     let mut findings = Vec::new();
@@ -58,7 +58,7 @@ pub fn forbidden_words(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The lines on which a sequence of tokens starts.
+/// Lines on which a sequence of tokens starts.
 pub fn places<'a>(
     tokens: &'a [&'a Token],
     sequence: &'a [&'a str],
@@ -68,14 +68,14 @@ pub fn places<'a>(
     hits.map(|window| window[0].line)
 }
 
-/// The two files of `ioengine` that read the clock for everybody, and the judge's own, which shares
-/// nothing with what it judges.
+/// Files that may read the clock: two of `ioengine`, and the one of the benchmarks, which are
+/// independent of the code under test.
 const FILES_WITH_CLOCKS: [&str; 3] = [
     "crates/ioengine/src/clock.rs",
     "crates/ioengine/src/sys.rs",
     "crates/xtask/src/bench/clock.rs",
 ];
-/// Clocks of CPU time are no time of day: the crate `cpucost` reads them.
+/// Clocks of CPU time, which the crate `cpucost` may read.
 const CPU_CLOCKS: [&str; 2] = ["CLOCK_PROCESS_CPUTIME_ID", "CLOCK_THREAD_CPUTIME_ID"];
 
 /// Calls that read the clock of the operating system.
@@ -100,18 +100,18 @@ pub fn operating_system_clocks(source: &Source) -> Vec<Finding> {
     lines.into_iter().map(|line| Finding::new(&source.path, line, message)).collect()
 }
 
-/// Crates of pure functions.
+/// Crates without I/O.
 const PURE_CRATES: [&str; 2] = ["analysis", "report"];
-/// What a pure function does not touch.
-const WORLD: [&str; 7] = ["env", "fs", "net", "os", "process", "thread", "time"];
+/// Modules of `std` with side effects.
+const IMPURE_MODULES: [&str; 7] = ["env", "fs", "net", "os", "process", "thread", "time"];
 
-/// Parts of the standard library that reach the world, in crates that must not.
+/// Reports uses of these modules in crates without I/O.
 pub fn impure_imports(source: &Source) -> Vec<Finding> {
     if !PURE_CRATES.contains(&source.crate_name()) {
         return Vec::new();
     }
     let used = paths(&source.shipped_tokens(), &["std"]);
-    let impure = used.iter().filter(|path| WORLD.contains(&&*path.segments[1]));
+    let impure = used.iter().filter(|path| IMPURE_MODULES.contains(&&*path.segments[1]));
     let message =
         |name: &str| format!("`std::{name}` in a crate that does no I/O: pass the data in");
     impure.map(|path| Finding::new(&source.path, path.line, message(&path.segments[1]))).collect()
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pure_crates_do_not_touch_the_world() {
+    fn pure_crates_have_no_side_effects() {
         let text =
             "use std::{fmt, fs::File};\nfn f() { std::env::var(\"x\") }\nuse std::io::Write;";
         assert_eq!(lines_found(impure_imports, "crates/report/src/page.rs", text), [1, 2]);

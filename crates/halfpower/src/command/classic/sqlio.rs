@@ -15,8 +15,8 @@ use papers::classic::params::{self, ParamLine};
 use papers::classic::sqlio::{Translation, translate};
 use papers::classic::text;
 use papers::classic::trace::{TraceLine, header};
+use papers::classic::trace_file;
 
-use super::trace_file;
 use crate::cli::classic::SqlioArgs;
 use crate::cli::{Cli, RunArgs, Verb};
 use crate::command::run::{self, Measured};

@@ -1,8 +1,8 @@
-//! Devices that others made, served as files over FUSE, and what may lie on top of them.
+//! Devices of nbdkit and QEMU, served as files over FUSE, and layers on top of them.
 //!
-//! nbdkit serves memory behind filters, and nbdfuse shows it as a file; QEMU's storage daemon shows
-//! its own file. All of them end when their value goes. A package that is not installed is an error
-//! of the kind `Missing`, which skips the case.
+//! nbdkit serves memory behind filters and nbdfuse exports it as a file; QEMU's storage daemon
+//! exports a file itself. All processes end when their value is dropped. A package that is not
+//! installed gives the error `Missing`, which skips the case.
 
 use crate::bench::host;
 use crate::faults::device::{LoopDevice, soon, unmount};
@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
-/// Something to measure: its path, and what must be taken away afterwards, the top layer first.
+/// A target and its layers, which are removed on drop, the top one first.
 pub struct Target {
     /// A file or a block device.
     pub path: String,
@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A path and the layers beneath it, the top one first.
+    /// A path and its layers, the top one first.
     pub fn new(path: String, layers: Vec<Box<dyn Any>>) -> Target {
         Target { path, _layers: layers }
     }
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-/// A program that is stopped and waited for when its value goes.
+/// A process that is ended when its value is dropped.
 struct Process(Child);
 
 impl Process {
@@ -51,17 +51,17 @@ impl Process {
         if context.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
         }
-        let program = needed(&words[0])?;
+        let program = installed(&words[0])?;
         let output = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(program);
-        // nbdkit's cache filter keeps its blocks there.
+        // nbdkit's cache filter stores its blocks in TMPDIR.
         command.args(&words[1..]).env("TMPDIR", log.parent().unwrap_or(Path::new("/tmp")));
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         Ok(Process(command.spawn().with_context(|| format!("cannot start {}", words[0]))?))
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        // The process is not waited for yet, so its number is still its own.
+        // The process was not waited for yet, so its PID cannot have been reused.
         kill(Pid::from_raw(self.0.id() as i32), signal).context("cannot send a signal")
     }
 
@@ -69,7 +69,7 @@ impl Process {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Asks it to end, and makes it end.
+    /// Ends it with SIGTERM, or SIGKILL after some seconds.
     fn end(&mut self) {
         let _ = self.signal(Signal::SIGTERM);
         if !soon(|| !self.is_running()) {
@@ -87,34 +87,34 @@ impl Drop for Process {
     }
 }
 
-/// A program on the PATH, or in the folders of root.
-fn needed(program: &str) -> Result<PathBuf> {
+/// A program on the PATH or in the sbin folders.
+fn installed(program: &str) -> Result<PathBuf> {
     let beside = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(program));
     let found = host::on_path(program).or_else(|| beside.into_iter().find(|path| path.is_file()));
     found.ok_or_else(|| Missing(format!("{program} is not installed")).into())
 }
 
-/// Connections of nbdfuse, which gives each request to one by chance: of its usual four, some have
-/// nothing to do while others serve several requests one after the other.
+/// Connections of nbdfuse, which assigns requests to them at random. With its default of four, some
+/// connections would be idle while others serve several requests in sequence.
 const CONNECTIONS: &str = "16";
 
-/// A file that a server shows.
+/// A server that exports a file.
 pub struct Server {
-    /// What shows the file, then what it talks to.
+    /// The process that exports the file, then the one that it talks to.
     processes: Vec<Process>,
-    /// Where it is mounted: a folder for nbdfuse, the file itself for QEMU.
+    /// The mount point: a folder for nbdfuse, the file itself for QEMU.
     mounted: PathBuf,
     folder: TempDir,
 }
 
 impl Server {
-    /// nbdkit with these words behind its own, such as `--filter=delay memory 64M rdelay=2ms`.
-    /// `{folder}` stands for a folder of the server's own.
+    /// nbdkit with these arguments, such as `--filter=delay memory 64M rdelay=2ms`. `{folder}` is
+    /// replaced by a folder of the server.
     pub fn nbdkit(context: &Context, line: &str) -> Result<Server> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let at = |name: &str| folder.path().join(name);
         let (log, socket, mounted) = (at("log"), at("socket"), at("mounted"));
-        needed("nbdfuse")?;
+        installed("nbdfuse")?;
         fs::create_dir(&mounted)?;
         let line = line.replace("{folder}", &folder.path().display().to_string());
         let mut words: Vec<String> =
@@ -123,17 +123,17 @@ impl Server {
         words.extend(line.split_whitespace().map(String::from));
         let mut server = Server { processes: Vec::new(), mounted, folder };
         server.add(context, &log, &words)?;
-        server.awaits(&log, |_| socket.exists())?;
+        server.wait_until(&log, |_| socket.exists())?;
         let file = format!("{}/file", server.mounted.display());
         let socket = socket.display().to_string();
         let nbdfuse = ["nbdfuse", "--connections", CONNECTIONS, &file, "--unix", &socket];
         let nbdfuse = nbdfuse.map(String::from);
         server.add(context, &log, &nbdfuse)?;
-        server.awaits(&log, |_| Path::new(&file).exists())?;
+        server.wait_until(&log, |_| Path::new(&file).exists())?;
         Ok(server)
     }
 
-    /// QEMU's storage daemon with these words; the node with the name `top` is shown.
+    /// QEMU's storage daemon with these arguments; it exports the node named `top`.
     pub fn qemu(context: &Context, line: &str) -> Result<Server> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let (log, mounted) = (folder.path().join("log"), folder.path().join("file"));
@@ -146,7 +146,7 @@ impl Server {
         let mut server = Server { processes: Vec::new(), mounted, folder };
         server.add(context, &log, &words)?;
         let shown = |server: &Server| fs::metadata(&server.mounted).is_ok_and(|f| f.len() > 0);
-        server.awaits(&log, shown)?;
+        server.wait_until(&log, shown)?;
         Ok(server)
     }
 
@@ -155,33 +155,33 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it serves; an error with its own words where it ends before.
-    fn awaits(&mut self, log: &Path, is_so: impl Fn(&Server) -> bool) -> Result<()> {
+    /// Waits until it serves; if it ends before, the error has its output.
+    fn wait_until(&mut self, log: &Path, is_ready: impl Fn(&Server) -> bool) -> Result<()> {
         let mut ended = false;
-        let so = soon(|| {
+        let is_over = soon(|| {
             ended = !self.processes[0].is_running();
-            ended || is_so(self)
+            ended || is_ready(self)
         });
-        if so && !ended {
+        if is_over && !ended {
             return Ok(());
         }
         let said = fs::read_to_string(log).unwrap_or_default();
         bail!(Missing(format!("the server does not start: {}", said.trim().replace('\n', " "))))
     }
 
-    /// The file that it shows.
+    /// Path of the exported file.
     pub fn file(&self) -> String {
         let inside = self.mounted.join("file");
         let file = if self.mounted.is_dir() { &inside } else { &self.mounted };
         file.display().to_string()
     }
 
-    /// Sends a signal to the process that has the data.
+    /// Sends a signal to the process that holds the data.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.processes.last().context("no process serves")?.signal(signal)
     }
 
-    /// Changes the limit of a rate filter that was told `rate-file={folder}/rate` (bits/s).
+    /// Changes the limit of a rate filter with `rate-file={folder}/rate` (bits/s).
     pub fn set_rate(&self, bits_per_s: u64) -> Result<()> {
         let (new, file) = (self.folder.path().join("new"), self.folder.path().join("rate"));
         fs::write(&new, bits_per_s.to_string())?;
@@ -191,7 +191,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A stopped process answers nothing, and unmounting waits for answers.
+        // Unmounting waits for the server, which may have been stopped by SIGSTOP.
         let _ = self.signal(Signal::SIGCONT);
         unmount(&self.mounted);
         self.processes.iter_mut().for_each(Process::end);

@@ -1,8 +1,8 @@
-//! The situations, as data: what goes wrong, how it is made, what halfpower must say of it, and the
-//! function that makes it once.
+//! The situations as a table: what goes wrong, how it is produced, what halfpower must report, and
+//! the function that runs it once.
 //!
-//! A situation is caught where a verdict is not valid for the reason that the situation names, or
-//! where halfpower refuses with these words. Any other doubt is no catch: it would be luck.
+//! A situation is caught if the verdict is not valid for the stated reason, or if halfpower refuses
+//! to run with that message. Other reasons do not count.
 
 mod device;
 mod earlier;
@@ -18,21 +18,21 @@ use anyhow::Result;
 
 /// One situation.
 pub struct Situation {
-    /// By which `--case` finds it.
+    /// Name for `--case`.
     pub word: &'static str,
     /// What goes wrong.
     pub wrong: &'static str,
-    /// How it is made to.
+    /// How it is produced.
     pub made: &'static str,
-    /// What must be said, for the reader.
+    /// What must be reported, for the table.
     pub must: &'static str,
-    /// One of these words must be in what is said.
+    /// The report must contain one of these texts.
     pub says: &'static [&'static str],
-    /// Makes it once, and says what is missing in what halfpower said.
+    /// Runs it once and checks the report.
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 
-/// All of them: one for each check of the methodology, then what an earlier campaign found missed.
+/// All situations: one per check of the methodology, then those missed in an earlier campaign.
 pub const ALL: [&[Situation]; 6] = [
     requests::SITUATIONS,
     device::SITUATIONS,
@@ -42,19 +42,16 @@ pub const ALL: [&[Situation]; 6] = [
     sweeps::SITUATIONS,
 ];
 
-/// Checks of the methodology that are not tried, and why.
+/// Checks of the methodology that are not tested, with the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
     (
         "too few in flight on average",
-        "every engine holds its depth here, is refused, or comes back within the call",
+        "every engine reaches its depth here, is refused, or completes within the call",
     ),
-    ("the steady state was not reached", "takes ten minutes for each try"),
+    ("the steady state was not reached", "takes ten minutes each time"),
     ("the hypervisor served others", "only the host of this machine can take its CPU time"),
-    (
-        "the measuring clock was off",
-        "changes the clock of the machine; `cargo xtask faults` tries it",
-    ),
-    ("the wall clock was set", "changes the clock of the machine; `cargo xtask faults` tries it"),
+    ("the measuring clock was off", "changes the clock of the machine; see `cargo xtask faults`"),
+    ("the wall clock was set", "changes the clock of the machine; see `cargo xtask faults`"),
     ("the machine was suspended", "this machine cannot be suspended and woken by itself"),
 ];
 
@@ -63,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_situation_has_a_word_of_its_own_and_words_to_look_for() {
+    fn every_situation_has_a_unique_name_and_texts_to_look_for() {
         let all: Vec<&Situation> = ALL.iter().flat_map(|part| part.iter()).collect();
         let mut words: Vec<&str> = all.iter().map(|situation| situation.word).collect();
         words.sort_unstable();

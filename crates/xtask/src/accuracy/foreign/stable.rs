@@ -1,8 +1,8 @@
-//! Stable devices: what halfpower and fio say of each, run by turns, against the truth.
+//! Stable devices: rates by halfpower and fio, measured in turns, compared with the truth.
 //!
-//! Where a limit of the device hides the path to it, the truth is the limit in closed form. A delay
-//! does not hide the path: there the truth is the median of fio over all runs, so that what is
-//! judged is agreement. Every run counts: one that fails covers nothing and is a false alarm.
+//! If a limit of the device dominates the path to it, that limit is the truth in closed form. With
+//! a delay the path adds to it, so the truth is the median of fio over all runs, and the agreement
+//! of both programs is tested. Every run counts: a failed one does not contain the truth.
 
 use super::server::{Server, Target};
 use crate::bench::statistics::quantile;
@@ -16,27 +16,27 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// One device and the requests that it gets.
+/// A device and its load.
 pub struct Device {
-    /// By which `--case` finds it.
+    /// Name for `--case`.
     pub word: &'static str,
-    /// What it is.
+    /// Description.
     pub what: &'static str,
     /// read, randread, randwrite ...
     pub rw: &'static str,
-    /// Length of a request.
+    /// Request size.
     pub request_bytes: u64,
     /// Requests outstanding.
     pub depth: u32,
-    /// Warm-up that is not counted, in which a burst is spent.
+    /// Warm-up, not counted, that uses up the burst of the device.
     pub ramp_ms: u32,
-    /// Where the truth comes from.
+    /// Origin of the truth.
     pub truth: Truth,
-    /// Makes it.
+    /// Sets it up.
     pub make: Make,
 }
 
-/// Where the truth comes from.
+/// Origin of the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Truth {
     /// A limit in requests per second, from the parameters of the device.
@@ -45,13 +45,13 @@ pub enum Truth {
     Fio,
 }
 
-/// What a token bucket lets through at once is spent in this time (ms).
+/// Time in which the burst of a token bucket is used up (ms).
 const BURST_MS: u32 = 200;
-/// The figures of one trial say little; this many give an interval of about 97%.
+/// Trials per run; six give an interval of about 97%.
 const TRIALS: u32 = 6;
-/// Length of a run of fio, which is measured as one (ms).
+/// Length of a run of fio (ms).
 const FIO_MS: u32 = 2500;
-/// A limit on bytes of 5 MB/s and of 50 MB/s, as bits/s for nbdkit.
+/// Limits of 5 MB/s and 50 MB/s in bits/s, as nbdkit takes them.
 const SLOW_BITS: &str = "40000000";
 const FAST_BITS: &str = "400000000";
 
@@ -70,12 +70,12 @@ const fn limit(word: &'static str, what: &'static str, load: (u64, f64), make: M
     Device { word, what, rw, request_bytes: load.0, depth: 1, ramp_ms: BURST_MS, truth, make }
 }
 
-/// Requests of 64 KiB, as many as this rate lets through.
+/// Requests of 64 KiB and their rate at this limit.
 const fn of_64k(bytes_per_s: f64) -> (u64, f64) {
     (K64, bytes_per_s / K64 as f64)
 }
 
-/// All of them, in the order of the table.
+/// All devices, in the order of the table.
 pub const ALL: &[Device] = &[
     delay("delay-2ms-1", "nbdkit, delay of 2 ms, depth 1", 1, |context| delayed(context, 2)),
     delay("delay-2ms-8", "nbdkit, delay of 2 ms, depth 8", 8, |context| delayed(context, 2)),
@@ -129,7 +129,7 @@ fn rated(context: &Context, bits_per_s: &str) -> Result<Server> {
     Server::nbdkit(context, &line)
 }
 
-/// QEMU with a limit in front of a device that takes no time.
+/// QEMU with a limit in front of a null device.
 pub fn throttled(context: &Context, limit: &str) -> Result<Server> {
     let line = format!(
         "--object throttle-group,id=group,limits.{limit} --blockdev \
@@ -150,36 +150,36 @@ fn ext4_on_a_rate(context: &Context) -> Result<Target> {
     Ok(Target::new(file.display().to_string(), vec![Box::new(volume), Box::new(server)]))
 }
 
-/// What one run of halfpower states.
+/// The result of one run of halfpower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
     /// Requests per second.
     pub median: f64,
-    /// The interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// The verdict is valid.
+    /// Whether the verdict is valid.
     pub is_valid: bool,
 }
 
-/// What was found of one device.
+/// The results of one device.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Requests per second by fio, of its runs that succeeded.
+    /// Requests per second of the successful runs of fio.
     pub fio: Vec<f64>,
-    /// What halfpower stated, of its runs that succeeded.
+    /// Results of the successful runs of halfpower.
     pub stated: Vec<Stated>,
     /// Runs of halfpower or fio that failed.
     pub failed: u32,
-    /// Why a verdict was not valid, and how often.
+    /// Reasons of verdicts that were not valid, with their number.
     pub reasons: BTreeMap<String, u32>,
 }
 
-/// Measures a device so often. The device is made once: its runs follow each other.
+/// Measures a device `runs` times. It is set up once.
 ///
 /// # Errors
-/// When it cannot be made here.
+/// If it cannot be set up.
 pub fn measure(context: &Context, device: &Device, runs: u32) -> Result<Found> {
     let target = (device.make)(context)?;
     let mut found = Found::default();
@@ -210,7 +210,7 @@ impl Found {
         self.failed += 1;
     }
 
-    /// The truth in requests per second; none where fio must say it and every run failed.
+    /// The truth in requests per second; `None` if it comes from fio and every run failed.
     pub fn truth(&self, truth: Truth) -> Option<f64> {
         match truth {
             Truth::Limit(rate) => Some(rate),
@@ -218,18 +218,18 @@ impl Found {
         }
     }
 
-    /// Runs whose interval holds the truth.
+    /// Number of runs whose interval contains the truth.
     pub fn covering(&self, truth: f64) -> usize {
         self.stated.iter().filter(|stated| stated.low <= truth && truth <= stated.high).count()
     }
 
-    /// Runs with a false alarm.
+    /// Number of runs with a false alarm.
     pub fn alarms(&self) -> usize {
         self.stated.iter().filter(|stated| !stated.is_valid).count()
     }
 }
 
-/// The same reason with other figures is one reason.
+/// Replaces numbers by N, so that reasons that differ only in figures count as one.
 fn without_digits(reason: &str) -> String {
     let mut text = String::new();
     let mut in_number = false;
@@ -278,7 +278,7 @@ fn by_halfpower(context: &Context, device: &Device, path: &str) -> Result<Run> {
     Ok(stated(&context.place()?.run(&line)?))
 }
 
-/// What a run of halfpower states; an error with its words where it failed.
+/// Parses the result of a run of halfpower; a failure has its error output.
 fn stated(ended: &Ended) -> Run {
     let document: Value = serde_json::from_str(&ended.stdout)
         .map_err(|_| format!("exit {:?}: {}", ended.code, ended.stderr.trim()))?;
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_that_hold_the_truth_and_false_alarms_are_counted() {
+    fn intervals_with_the_truth_and_false_alarms_are_counted() {
         let stated = |low, high, is_valid| Stated { median: 10.0, low, high, is_valid };
         let found = Found {
             fio: vec![9.0, 12.0, 10.0],
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn every_device_has_a_word_of_its_own() {
+    fn every_device_has_a_unique_name() {
         let mut words: Vec<&str> = ALL.iter().map(|device| device.word).collect();
         words.sort_unstable();
         words.dedup();

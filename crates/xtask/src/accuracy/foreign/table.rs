@@ -1,7 +1,7 @@
-//! The two tables as Markdown: stable devices and situations, with their totals and the bars.
+//! The two tables as Markdown: stable devices and situations, with their totals and limits.
 //!
-//! Whatever was tried is a row, and every run counts: one that failed covers no truth, and a case
-//! that could not be made misses the bar. Only what is not installed here is skipped.
+//! Every case is a row and every run counts: a failed run does not contain the truth, and a case
+//! that could not be set up misses the limit. Only cases whose tools are not installed are skipped.
 
 use super::situations::{self, Situation};
 use super::stable::{Device, Found, Truth};
@@ -9,49 +9,49 @@ use crate::bench::statistics::quantile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Share of the intervals that must hold a truth in closed form. Six trials give one of 97%.
+/// Least share of intervals that contain a truth in closed form. Six trials give a 97% interval.
 const COVERAGE_MIN: f64 = 0.93;
-/// Share of the runs of stable devices that may raise an alarm.
+/// Largest share of runs of stable devices that raise an alarm.
 const ALARMS_MAX: f64 = 0.02;
 
-/// What became of a case.
+/// The outcome of a case.
 pub enum Outcome<T> {
-    /// It was tried.
+    /// It was measured.
     Found(T),
-    /// It could not be tried here, and why.
+    /// Its tools are not installed: the reason.
     Skipped(String),
-    /// Making it failed, and how: nothing is known of it.
+    /// It could not be set up: the error.
     Failed(String),
 }
 
-/// What became of the tries of a situation.
+/// Results of the repetitions of a situation.
 #[derive(Debug, Default)]
 pub struct Tried {
-    /// How often it was made.
+    /// Number of repetitions.
     pub tries: u32,
-    /// What was said instead, where it was not caught.
+    /// Output of each repetition without the alarm.
     pub missed: Vec<String>,
 }
 
-/// A device and what was found of it.
+/// A device and its results.
 pub type Measured = (&'static Device, Outcome<Found>);
 
 /// Counts of the first table.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
-    /// Runs of devices whose truth is in closed form, and those that hold it.
+    /// Runs of devices whose truth is in closed form, and those whose interval contains it.
     closed: (usize, usize),
-    /// All runs, and those that hold the truth.
+    /// All runs, and those whose interval contains the truth.
     all: (usize, usize),
     /// Runs with a false alarm.
     alarms: usize,
-    /// Runs that failed, and devices that could not be made.
+    /// Runs that failed, and devices that could not be set up.
     failed: usize,
 }
 
 impl Totals {
     fn add(&mut self, truth: Truth, found: &Found) {
-        // A run that failed holds nothing.
+        // A failed run does not contain the truth.
         let runs = found.stated.len() + found.failed as usize;
         let covering = found.truth(truth).map_or(0, |truth| found.covering(truth));
         if truth != Truth::Fio {
@@ -72,7 +72,7 @@ fn percent(part: usize, of: usize) -> String {
     if of == 0 { "-".to_string() } else { format!("{:.1}%", 100.0 * part as f64 / of as f64) }
 }
 
-/// The table of the stable devices with its totals, and whether the bars are met.
+/// The table of the stable devices with its totals, and whether the limits are met.
 pub fn devices(measured: &[Measured]) -> (String, bool) {
     let mut text =
         "| device and load | truth, requests/s | truth by | fio, median | fio, spread | \
@@ -155,7 +155,7 @@ fn cells(by: Truth, found: &Found) -> String {
 }
 
 /// One line about a device for the terminal.
-pub fn said(device: &Device, outcome: &Outcome<Found>) -> String {
+pub fn device_line(device: &Device, outcome: &Outcome<Found>) -> String {
     match outcome {
         Outcome::Skipped(why) => format!("skipped: {why}"),
         Outcome::Failed(why) => format!("failed: {why}"),
@@ -164,7 +164,7 @@ pub fn said(device: &Device, outcome: &Outcome<Found>) -> String {
 }
 
 /// One line about a situation for the terminal.
-pub fn caught(outcome: &Outcome<Tried>) -> String {
+pub fn situation_line(outcome: &Outcome<Tried>) -> String {
     match outcome {
         Outcome::Skipped(why) => format!("skipped: {why}"),
         Outcome::Failed(why) => format!("failed: {why}"),
@@ -174,7 +174,7 @@ pub fn caught(outcome: &Outcome<Tried>) -> String {
     }
 }
 
-/// The table of the situations, and how many alarms are missing.
+/// The table of the situations, and the number of missed alarms and failed set-ups.
 pub fn situations(tried: &[(&'static Situation, Outcome<Tried>)]) -> (String, usize) {
     let mut text = "| what goes wrong | how it is made | what must be said | caught |\n\
                     |---|---|---|---:|\n"
@@ -191,7 +191,7 @@ pub fn situations(tried: &[(&'static Situation, Outcome<Tried>)]) -> (String, us
         }
         let caught = match outcome {
             Outcome::Found(t) => format!("{} of {}", t.tries as usize - t.missed.len(), t.tries),
-            _ => caught(outcome),
+            _ => situation_line(outcome),
         };
         let Situation { wrong, made, must, .. } = situation;
         let _ = writeln!(text, "| {wrong} | {made} | {must} | {caught} |");

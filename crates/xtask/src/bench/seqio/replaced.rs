@@ -1,5 +1,5 @@
-//! Beside what a user has today, where depth brings nothing: random reads, small hot files, pipes,
-//! files in memory, checksums. Never slower than what it replaces by more than 5%.
+//! Cases without a gain from depth: random reads, small hot files, pipes, files in memory,
+//! checksums. seqio may be at most 5% slower than the tool that it replaces.
 
 use super::{Lab, Side, Tool};
 use crate::bench::host;
@@ -9,37 +9,43 @@ use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// As long as what is replaced, and 5% more.
+/// At most 5% slower than the replaced tool.
 const BAR: Bar = Bar::AtMost(1.05);
 /// Random reads of 4 KiB in a run.
 const VISITS: u32 = 1000;
-/// The folder of small files: how many, how large (KiB), and how often all are read in a run.
+/// Small files: number, sizes (KiB), and how often all of them are read per run.
 const FILES: u32 = 2000;
 const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
 const TIMES: u32 = 5;
 
 impl Lab {
-    /// Random reads of a cold file, beside `BufReader`.
+    /// Random reads of a cold file, compared with `BufReader`.
     pub(super) fn random(&mut self) -> Result<()> {
         if self.is_skipped("random", cannot_drop_caches()) {
             return Ok(());
         }
         let data = self.data()?;
         let tools = ["std", "seqio"].map(|how| self.visits("random", how, VISITS));
-        self.held_against("random", "cold, 4 KiB", &tools, &data, Before::Cold)
+        self.compare_with_replaced("random", "cold, 4 KiB", &tools, &data, Before::Cold)
     }
 
-    /// Small files in the page cache, beside `BufReader`.
+    /// Small files in the page cache, compared with `BufReader`.
     pub(super) fn small_files(&mut self) -> Result<()> {
         let folder = self.places("files", 0);
         host::make_tree(&folder.from, FILES, 1, FILE_KIB, &self.stage.stop)?;
         let files = Places { from: folder.from.join("folder-000"), ..folder.clone() };
         let tools = ["std", "seqio"].map(|how| self.visits("files", how, TIMES));
-        self.held_against("small", "hot files of 1 to 64 KiB", &tools, &files, Before::AsItIs)?;
+        self.compare_with_replaced(
+            "small",
+            "hot files of 1 to 64 KiB",
+            &tools,
+            &files,
+            Before::AsItIs,
+        )?;
         host::remove(&folder.from)
     }
 
-    /// Into a pipe, beside cat and pv.
+    /// Output into a pipe, compared with cat and pv.
     pub(super) fn pipe(&mut self) -> Result<()> {
         let Some(halfpower) = self.program("pipe", cannot_drop_caches())? else { return Ok(()) };
         let data = self.data()?;
@@ -54,13 +60,13 @@ impl Lab {
         }
         for rival in rivals {
             let tools = [rival, ours.clone()];
-            self.held_against("pipe", "hot", &tools, &data, Before::AsItIs)?;
-            self.held_against("pipe", "cold", &tools, &data, Before::Cold)?;
+            self.compare_with_replaced("pipe", "hot", &tools, &data, Before::AsItIs)?;
+            self.compare_with_replaced("pipe", "cold", &tools, &data, Before::Cold)?;
         }
         Ok(())
     }
 
-    /// A copy in memory, beside cp.
+    /// A copy in memory, compared with cp.
     pub(super) fn in_memory(&mut self) -> Result<()> {
         let Some(halfpower) = self.program("tmpfs", no_memory(self.bytes))? else { return Ok(()) };
         let folder = self.stage.folder.join("memory");
@@ -76,10 +82,10 @@ impl Lab {
             Tool::new("cp", "cp {from} {to}"),
             Tool::of_program("halfpower copy", &halfpower, "copy --quiet {from} {to}"),
         ];
-        self.held_against("tmpfs", "copy", &tools, &places, Before::AsItIs)
+        self.compare_with_replaced("tmpfs", "copy", &tools, &places, Before::AsItIs)
     }
 
-    /// A checksum, beside b3sum, which has the same hash and all CPUs.
+    /// Checksums, compared with b3sum, which uses the same hash on all CPUs.
     pub(super) fn checksum(&mut self) -> Result<()> {
         let missing = host::on_path("b3sum").is_none();
         let missing = missing.then(|| "b3sum is missing: install the package `b3sum`".to_string());
@@ -90,14 +96,14 @@ impl Lab {
             Tool::new("b3sum", "b3sum {from}"),
             Tool::of_program("halfpower checksum", &halfpower, "checksum --quiet {from}"),
         ];
-        self.held_against("checksum", "cold", &tools, &data, Before::Cold)?;
+        self.compare_with_replaced("checksum", "cold", &tools, &data, Before::Cold)?;
         let mut file = std::fs::File::open(&data.from)?;
         std::io::copy(&mut file, &mut std::io::sink())?;
-        self.held_against("checksum", "hot", &tools, &data, Before::AsItIs)
+        self.compare_with_replaced("checksum", "hot", &tools, &data, Before::AsItIs)
     }
 
-    /// A row: the time of ours over that of what is replaced; those come second and first.
-    fn held_against(
+    /// A row: ratio of the durations of the second tool (ours) and the first (replaced).
+    fn compare_with_replaced(
         &mut self,
         case: &'static str,
         what: &str,
@@ -120,13 +126,13 @@ impl Lab {
     }
 }
 
-/// Why two files of so many bytes cannot lie in memory, if they cannot.
+/// Why two files of this size do not fit into memory, or `None` if they do.
 fn no_memory(bytes: u64) -> Option<String> {
     let free = available_memory().unwrap_or(0);
     (free < 3 * bytes).then(|| format!("{free} bytes of memory are free; give a smaller --size"))
 }
 
-/// A file system in memory, until it is dropped.
+/// A file system in memory, unmounted on drop.
 struct Tmpfs<'a>(&'a Path);
 
 impl Tmpfs<'_> {
@@ -148,7 +154,7 @@ impl Drop for Tmpfs<'_> {
     }
 }
 
-/// The memory that programs could have (bytes; proc_meminfo(5)).
+/// Available memory (bytes; proc_meminfo(5)).
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -1,5 +1,5 @@
-//! Devices that break, go away while they are measured, have less room than they promise, or are
-//! wanted by two at once.
+//! Devices that fail or disappear while they are measured, have less space than they report, or are
+//! written by two runs at once.
 
 use super::Class;
 use super::transfers::depth;
@@ -13,42 +13,42 @@ use std::fs::File;
 pub const CLASSES: &[Class] = &[
     Class {
         word: "broken",
-        fault: "a device whose second half breaks away while it is measured",
+        fault: "a device whose second half fails while it is measured",
         made: "the image under a loop device is truncated",
         must: "exit 1 with offset and cause; the run is stored as failed",
         run: broken,
     },
     Class {
         word: "server-dies",
-        fault: "a device that goes away for good",
+        fault: "a device that disappears",
         made: "the FUSE server is killed while its file is measured",
         must: "exit 1 with offset and cause; the run is stored as failed",
         run: server_dies,
     },
     Class {
         word: "detached",
-        fault: "a device detached under the run",
-        made: "`losetup -d`: the kernel waits for the last user",
-        must: "the run completes as if alone",
+        fault: "a device detached during the run",
+        made: "`losetup -d`; the kernel waits for the last user",
+        must: "the run completes normally",
         run: detached,
     },
     Class {
         word: "unmounted",
-        fault: "a file system unmounted under the run",
-        made: "`umount -l`; later the file system is mounted again",
+        fault: "a file system unmounted during the run",
+        made: "`umount -l`; the file system is mounted again later",
         must: "the run completes; `clean` then finds the test file that could not be removed",
         run: unmounted,
     },
     Class {
         word: "thin",
-        fault: "a device that promises more than it has",
-        made: "a loop device on a file of holes on a full ext4 is written",
+        fault: "a thin-provisioned device without space",
+        made: "a loop device on a sparse file on a full ext4 is written",
         must: "exit 1 with offset and cause; the run is stored as failed",
         run: thin,
     },
     Class {
         word: "two-at-once",
-        fault: "two runs that write the same device",
+        fault: "two runs that write to the same device",
         made: "a second `--destroy-data-on` run beside the first",
         must: "the second is refused (exit 3), the first completes",
         run: two_at_once,
@@ -66,12 +66,12 @@ fn broken(context: &Context) -> Result<Tally> {
                  {depth} --ioengine {engine} --trials 1 --quiet"
             );
             let mut running = place.start(&line)?;
-            place.measures(&mut running)?;
+            place.wait_for_trial(&mut running)?;
             pause(100 + context.below(200));
-            device.breaks()?;
+            device.break_half()?;
             let ended = running.ended()?;
             tally.detected(&line, ended.fails(1, &["ing at offset", "error", "; "]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
@@ -91,7 +91,7 @@ fn thin(context: &Context) -> Result<Tally> {
                  {depth} --ioengine {engine} --trials 1 --quiet"
             );
             tally.detected(&line, place.run(&line)?.fails(1, &["writing at offset", "; "]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
             drop(device);
         }
     }
@@ -110,11 +110,11 @@ fn server_dies(context: &Context) -> Result<Tally> {
                  --iodepth {depth} --ioengine {engine} --trials 1 --allow-holes --quiet"
             );
             let mut running = place.start(&line)?;
-            place.measures(&mut running)?;
+            place.wait_for_trial(&mut running)?;
             pause(100 + context.below(300));
-            device.dies();
+            device.kill_server();
             tally.detected(&line, running.ended()?.fails(1, &["ing at offset", "; "]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
@@ -129,10 +129,10 @@ fn detached(context: &Context) -> Result<Tally> {
             device.path
         );
         let mut running = place.start(&line)?;
-        place.measures(&mut running)?;
+        place.wait_for_trial(&mut running)?;
         device.detach()?;
         tally.detected(&line, running.ended()?.ends_with(0));
-        tally.told(&line, place.newest_is("finished"));
+        tally.also_detected(&line, place.newest_is("finished"));
     }
     Ok(tally)
 }
@@ -148,12 +148,12 @@ fn unmounted(context: &Context) -> Result<Tally> {
             folder.display()
         );
         let mut running = place.start(&line)?;
-        place.measures(&mut running)?;
+        place.wait_for_trial(&mut running)?;
         pause(100);
         volume.unmount_lazily()?;
         tally.detected(&line, running.ended()?.ends_with(0));
-        // Its test file could not be removed, and `clean` cannot do it either before the file
-        // system is back.
+        // Its test file could not be removed. `clean` cannot remove it before the file system is
+        // mounted again.
         tally.kept(&line, cleans(&place, "away"));
         volume.mount()?;
         tally.kept(&line, ensure(!strays(folder).is_empty(), || "there was no stray".to_string()));
@@ -163,7 +163,7 @@ fn unmounted(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// `halfpower clean` says this of the one test file it knows.
+/// Checks that `halfpower clean` prints this word for the only test file it knows.
 fn cleans(place: &Place<'_>, word: &str) -> Check {
     let ended = place.run("clean").map_err(|error| error.to_string())?;
     ended.ends_with(0)?;
@@ -181,7 +181,7 @@ fn two_at_once(context: &Context) -> Result<Tally> {
              --ioengine {engine} --trials 1 --quiet"
         );
         let mut running = first.start(&line)?;
-        first.measures(&mut running)?;
+        first.wait_for_trial(&mut running)?;
         tally.detected(&line, second.run(&line)?.fails(3, &["cannot be claimed"]));
         tally.kept(&line, ensure(!second.path("halfpower.db").exists(), || "a database".into()));
         tally.kept(&line, running.ended()?.ends_with(0));

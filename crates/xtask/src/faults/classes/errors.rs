@@ -1,4 +1,4 @@
-//! Requests that the device or the kernel answers with an error.
+//! Requests that fail with an error of the device or the kernel: EIO, ENOSPC, EAGAIN, EINTR.
 
 use super::Class;
 use crate::faults::device::Served;
@@ -31,28 +31,28 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "enospc",
-        fault: "ENOSPC in the midst of a run",
+        fault: "ENOSPC in the middle of a run",
         made: "`--inject write-enospc@n`, four I/O engines",
         must: "exit 1 with offset, cause and remedy; the run is stored as failed",
         run: |context| nth(context, &Nth::NO_SPACE),
     },
     Class {
         word: "eagain",
-        fault: "EAGAIN, 1,000 times in a row and for ever",
+        fault: "EAGAIN, 1,000 times in a row and forever",
         made: "`--inject eagain@nxCOUNT`, four I/O engines",
-        must: "1,000: succeeds and counts 1,000 retries; for ever: exit 1, no hang",
+        must: "1,000: succeeds and counts 1,000 retries; forever: exit 1, no hang",
         run: |context| storm(context, "eagain", "temporarily unavailable"),
     },
     Class {
         word: "eintr",
-        fault: "EINTR, 1,000 times in a row and for ever",
+        fault: "EINTR, 1,000 times in a row and forever",
         made: "`--inject eintr@nxCOUNT`, four I/O engines",
-        must: "1,000: succeeds and counts 1,000 retries; for ever: exit 1, no hang",
+        must: "1,000: succeeds and counts 1,000 retries; forever: exit 1, no hang",
         run: |context| storm(context, "eintr", "interrupted system call"),
     },
 ];
 
-/// One request fails.
+/// A fault of a single request.
 struct Nth {
     rw: &'static str,
     fault: &'static str,
@@ -81,7 +81,7 @@ fn nth(context: &Context, nth: &Nth) -> Result<Tally> {
             );
             let at = format!("{verb} at offset {}:", number * 4096);
             tally.detected(&line, place.run(&line)?.fails(1, &[&at, cause]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
             tally.kept(&line, place.is_tidy());
         }
     }
@@ -103,7 +103,7 @@ fn eio_of_a_device(context: &Context) -> Result<Tally> {
             let at = format!("{verb} at offset {}:", number * 4096);
             let ended = place.run(&line)?;
             tally.detected(&line, ended.fails(1, &[&at, "input/output error"]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
@@ -122,14 +122,14 @@ fn storm(context: &Context, fault: &str, cause: &str) -> Result<Tally> {
             tally.detected(&line, document.and_then(|document| retried(&document, 1000)));
             let line = format!("{common} --inject {fault}@5x1000000000");
             tally.detected(&line, place.run(&line)?.fails(1, &[cause, "; "]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
             tally.kept(&line, place.is_tidy());
         }
     }
     Ok(tally)
 }
 
-/// The only trial moved everything and counts so many retries.
+/// Checks that the only trial moved all bytes and counted this many retries.
 fn retried(document: &Value, wanted: u64) -> Check {
     let trial = &document["trials"][0];
     let (bytes, retries) = (trial["bytes"].as_u64(), trial["retries"].as_u64());

@@ -1,9 +1,9 @@
-//! Ends that nobody asked for: kill -9 and signals at random moments.
+//! kill -9 and other signals at random moments.
 //!
-//! After each kill the database must open, be whole and hold every trial that could be read from
-//! it just before; the next run must mark the killed one as interrupted; `halfpower clean` must
-//! remove exactly the test files left behind, and find nothing the second time; a file of the
-//! user beside them must stay as it was.
+//! After each kill, the database must open, be intact, and contain every trial that could be read
+//! from it just before. The next run must mark the killed one as interrupted. `halfpower clean`
+//! must remove exactly the test files left behind, and nothing the second time. A file of the user
+//! beside them must not change.
 
 use super::Class;
 use crate::faults::device::{LoopDevice, system};
@@ -17,37 +17,37 @@ use std::fs;
 pub const CLASSES: &[Class] = &[
     Class {
         word: "kill-layout",
-        fault: "kill -9 while a test file is laid out",
+        fault: "kill -9 while a test file is written",
         made: "`run . --size 512m`, at a random moment",
-        must: "`clean` removes exactly the stray, the second time nothing",
+        must: "`clean` removes exactly the stray file, a second one nothing",
         run: |context| kills(context, context.kills / 5, &LAYOUT),
     },
     Class {
         word: "kill-run",
         fault: "kill -9 while a run measures",
         made: "reads, buffered writes, mixes and `--verify`, at a random moment",
-        must: "no stored trial lost, the database whole, `clean` exact",
+        must: "no stored trial lost, database intact, `clean` removes exactly the strays",
         run: |context| kills(context, context.kills * 9 / 20, &RUNS),
     },
     Class {
         word: "kill-sweep",
         fault: "kill -9 while a sweep measures",
         made: "`sweep` of six points on a file and on `null`, at a random moment",
-        must: "no stored trial lost, the database whole, `clean` exact",
+        must: "no stored trial lost, database intact, `clean` removes exactly the strays",
         run: |context| kills(context, context.kills / 4, &SWEEPS),
     },
     Class {
         word: "kill-survey",
         fault: "kill -9 in a survey",
         made: "`survey . --quick`, at a random moment",
-        must: "no stored trial lost, the database whole, `clean` exact",
+        must: "no stored trial lost, database intact, `clean` removes exactly the strays",
         run: |context| kills(context, context.kills / 10, &SURVEYS),
     },
     Class {
         word: "kill-settings",
         fault: "kill -9 with settings of the host changed",
         made: "`run /dev/loopN --read-ahead SIZE`, at a random moment",
-        must: "`restore` puts the former value back, the second time nothing",
+        must: "`restore` restores the former value, a second one nothing",
         run: kills_with_settings,
     },
     Class {
@@ -66,10 +66,10 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
-/// What is killed, and when.
+/// Commands to kill, and when.
 struct Victims {
     lines: &'static [&'static str],
-    /// Killed up to so long after it has begun to make files (ms).
+    /// Longest delay of the kill after the first file was created (ms).
     within_ms: u64,
 }
 
@@ -96,7 +96,7 @@ const SWEEPS: Victims = Victims {
 };
 const SURVEYS: Victims = Victims { lines: &["survey . --quick --size 64m"], within_ms: 6000 };
 
-/// The file of the user beside everything.
+/// The file of the user.
 const PRECIOUS: &str = "precious";
 
 fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
@@ -105,7 +105,7 @@ fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
         let place = context.place()?;
         place.file(PRECIOUS, 64 * KIB)?;
         let line = victims.lines[number as usize % victims.lines.len()];
-        let running = begun(&place, line)?;
+        let running = start_and_wait(&place, line)?;
         pause(context.below(victims.within_ms));
         let acknowledged = place.runs("halfpower.db");
         running.signal(Signal::SIGKILL)?;
@@ -119,40 +119,41 @@ fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A kill counts only where it is what ended the program.
+/// Checks that the kill ended the program, and not its own end before.
 fn was_killed(ended: &Ended) -> Check {
     ensure(ended.signal == Some(Signal::SIGKILL as i32), || {
         format!("not killed: exit {:?}, signal {:?}", ended.code, ended.signal)
     })
 }
 
-/// Starts it and waits until it has made its first file.
-fn begun(place: &Place<'_>, line: &str) -> Result<Running> {
+/// Starts a command and waits until it has created its first file.
+fn start_and_wait(place: &Place<'_>, line: &str) -> Result<Running> {
     let mut running = place.start(&format!("{line} --quiet"))?;
     let files = || fs::read_dir(place.work()).map_or(0, Iterator::count);
     if !running.until(|_| files() > 1)? {
-        bail!("{line} ended, or made no file, before it could be killed");
+        bail!("{line} ended, or created no file, before it could be killed");
     }
     Ok(running)
 }
 
 fn after_a_kill(tally: &mut Tally, place: &Place<'_>, what: &str, acknowledged: u64) {
-    tally.kept(what, database_is_whole(place, acknowledged));
-    tally.told(what, next_run_marks_it(place));
+    tally.kept(what, database_is_intact(place, acknowledged));
+    tally.also_detected(what, next_run_marks_it(place));
     tally.kept(what, clean_is_exact(place));
     let precious = fs::read(place.path(PRECIOUS)).is_ok_and(|now| now == noise(64 * KIB));
     tally.kept(what, ensure(precious, || "the user's file was changed".to_string()));
 }
 
-/// It opens beside its log, holds at least so many trials, and SQLite finds it whole.
-fn database_is_whole(place: &Place<'_>, acknowledged: u64) -> Check {
+/// Checks that the database opens with its log, has at least this many trials, and passes SQLite's
+/// integrity check.
+fn database_is_intact(place: &Place<'_>, acknowledged: u64) -> Check {
     let trials: u64 = place.runs("halfpower.db")?.iter().map(|run| run.trials).sum();
     ensure(trials >= acknowledged, || format!("{acknowledged} trials were stored, now {trials}"))?;
     let db = place.path("halfpower.db");
     if !db.exists() {
         return Ok(());
     }
-    // Without the tool of that name the opening and counting above must do.
+    // Without sqlite3, opening and counting as above must suffice.
     let checked = system(&["sqlite3", &db.display().to_string(), "PRAGMA integrity_check"]);
     let said = match checked {
         Err(error) if error.to_string().starts_with("needs") => "ok".to_string(),
@@ -233,7 +234,7 @@ fn signals(context: &Context, signal: Signal) -> Result<Tally> {
         let place = context.place()?;
         place.file(PRECIOUS, 64 * KIB)?;
         let line = lines[number % lines.len()];
-        let running = begun(&place, line)?;
+        let running = start_and_wait(&place, line)?;
         pause(context.below(700));
         let acknowledged = place.runs("halfpower.db");
         let hang_up = signal == Signal::SIGTERM && number % 3 == 2;
@@ -244,7 +245,7 @@ fn signals(context: &Context, signal: Signal) -> Result<Tally> {
         tally.kept(&what, place.is_tidy());
         tally.kept(
             &what,
-            in_order(&place, acknowledged.map(|runs| runs.iter().map(|run| run.trials).sum())),
+            is_in_order(&place, acknowledged.map(|runs| runs.iter().map(|run| run.trials).sum())),
         );
         let precious = fs::read(place.path(PRECIOUS)).is_ok_and(|now| now == noise(64 * KIB));
         tally.kept(&what, ensure(precious, || "the user's file was changed".to_string()));
@@ -252,10 +253,10 @@ fn signals(context: &Context, signal: Signal) -> Result<Tally> {
     Ok(tally)
 }
 
-/// After an orderly end the database, if it came to one, is one plain file with an interrupted
-/// run that has its trials.
-fn in_order(place: &Place<'_>, acknowledged: Result<u64, String>) -> Check {
-    database_is_whole(place, acknowledged?)?;
+/// Checks that after a signal the database, if there is one, is a single file without log, and its
+/// run is interrupted and has its trials.
+fn is_in_order(place: &Place<'_>, acknowledged: Result<u64, String>) -> Check {
+    database_is_intact(place, acknowledged?)?;
     if place.path("halfpower.db").exists() {
         place.newest_is("interrupted")?;
         let log = place.path("halfpower.db-wal").exists();

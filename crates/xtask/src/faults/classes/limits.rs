@@ -1,4 +1,4 @@
-//! Limits on the process: memory, open files, file sizes, processes.
+//! Resource limits of the process (`ulimit`): memory, open files, file sizes.
 
 use super::Class;
 use crate::faults::place::{Context, ENGINES, Place};
@@ -11,26 +11,26 @@ pub const CLASSES: &[Class] = &[
         word: "memory",
         fault: "a limit on memory",
         made: "`ulimit -v` below what the buffers need",
-        must: "fails with one clear line that names a remedy, nothing left behind",
+        must: "fails with one clear line and a remedy, nothing left behind",
         run: memory,
     },
     Class {
         word: "open-files",
         fault: "a limit on open files",
         made: "`ulimit -n`, from 4 up to enough",
-        must: "runs, or fails with one clear line that says so; nothing left behind",
+        must: "runs, or fails with one clear line; nothing left behind",
         run: open_files,
     },
     Class {
         word: "file-size",
         fault: "a limit on file sizes",
         made: "`ulimit -f` below the test file, and below the database",
-        must: "fails with one clear line that names a remedy, nothing left behind",
+        must: "fails with one clear line and a remedy, nothing left behind",
         run: file_size,
     },
 ];
 
-/// Fails in one clear line, with whatever code.
+/// Checks for a failure with one clear line and any exit code.
 fn fails_clearly(ended: &Ended, words: &[&str]) -> Check {
     ended.fails(ended.code.filter(|code| *code != 0).unwrap_or(1), words)
 }
@@ -64,11 +64,11 @@ fn open_files(context: &Context) -> Result<Tally> {
             let line = format!("run . --rw randread --size 1m {flags} --trials 1 --quiet");
             let ended = limited(&place, &format!("ulimit -n {count}"), &line)?;
             let what = format!("ulimit -n {count}: {line}");
-            let told = match ended.code {
+            let reported = match ended.code {
                 Some(0) => Ok(()),
                 _ => fails_clearly(&ended, &["too many open files", ";"]),
             };
-            tally.detected(&what, told);
+            tally.detected(&what, reported);
             tally.kept(&what, place.is_tidy());
             let log = place.path("halfpower.db-wal").exists();
             tally.kept(&what, ensure(!log || ended.code != Some(0), || "a log".to_string()));

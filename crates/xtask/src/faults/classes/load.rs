@@ -1,5 +1,5 @@
-//! Extremes that a device or a user may ask for: very many outstanding requests, very long runs,
-//! a clock that stands elsewhere.
+//! Extreme conditions: very many outstanding requests, very long runs, clocks with an offset or
+//! steps.
 
 use super::Class;
 use crate::faults::device::{Served, system};
@@ -16,28 +16,28 @@ pub const CLASSES: &[Class] = &[
         word: "outstanding",
         fault: "4,096 requests outstanding",
         made: "`--iodepth 4096` on `delay`, on `null` and over FUSE",
-        must: "completes; rate x latency is what was in flight (Little's law)",
+        must: "completes; rate x latency is the number in flight (Little's law)",
         run: outstanding,
     },
     Class {
         word: "requests",
-        fault: "a thousand million requests",
+        fault: "a billion requests",
         made: "`--ioengine null`, against ten million",
-        must: "completes; the peak of memory grows by 1 MiB at the most",
+        must: "completes; peak memory grows by at most 1 MiB",
         run: requests,
     },
     Class {
         word: "clock",
-        fault: "a monotonic clock that stands elsewhere",
-        made: "`unshare --time`, offsets of a second to a hundred years",
-        must: "trials as long as asked for, latencies of the device",
+        fault: "a monotonic clock with an offset",
+        made: "`unshare --time`, offsets from a second to a hundred years",
+        must: "trials of the requested length, latencies of the device",
         run: clock,
     },
     Class {
         word: "clock-steps",
-        fault: "a clock that steps in the midst of a run",
-        made: "libfaketime: the wall clock, and the system's monotonic clock, by 2 s to a day",
-        must: "suspect, with the size of the step; the rate is the device's all the same",
+        fault: "a clock that steps during a run",
+        made: "libfaketime: wall clock and monotonic clock, by 2 s to a day",
+        must: "suspect, with the size of the step; the rate is still correct",
         run: clock_steps,
     },
 ];
@@ -77,14 +77,14 @@ fn has_no_errors(document: &Value) -> Check {
     ensure(good, || format!("{} requests, {} errors", trial["requests"], trial["errors"]))
 }
 
-/// What was in flight on average, from rate and mean latency.
+/// Checks the average number in flight, from rate and mean latency.
 fn obeys_littles_law(document: &Value) -> Check {
     has_no_errors(document)?;
     let trial = &document["trials"][0];
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let rate = number(&trial["requests"]) / number(&trial["elapsed_ns"]);
     let in_flight = rate * number(&trial["latency_ns"]["mean"]);
-    // The first and the last 4096 requests find the device filling up and running empty.
+    // The depth is lower while the first 4096 requests are submitted and the last 4096 complete.
     ensure((3500.0..4200.0).contains(&in_flight), || format!("{in_flight:.0} were in flight"))
 }
 
@@ -110,7 +110,7 @@ fn requests(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The greatest resident memory of a run of so many requests.
+/// The peak resident memory of a run with this many requests.
 fn peak_bytes(place: &Place<'_>, line: &str, count: u64) -> Result<Result<u64, String>> {
     let peak = Cell::new(0);
     let ended = place.start(line)?.ended_within(600_000, |pid| {
@@ -144,7 +144,7 @@ fn clock(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Half a second of requests of a millisecond, give or take what a busy machine adds.
+/// Checks half a second of requests of 1 ms, with a margin for a busy machine.
 fn keeps_time(document: &Value) -> Check {
     let trial = &document["trials"][0];
     let elapsed = trial["elapsed_ns"].as_u64().unwrap_or(0);
@@ -153,7 +153,7 @@ fn keeps_time(document: &Value) -> Check {
     ensure((990_000..5_000_000).contains(&least), || format!("least latency {least} ns"))
 }
 
-/// Where Debian keeps the library that lets a program see another time.
+/// Path of libfaketime on Debian.
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 fn clock_steps(context: &Context) -> Result<Tally> {
@@ -180,14 +180,14 @@ fn clock_steps(context: &Context) -> Result<Tally> {
             pause(1000);
             std::fs::write(&offset, format!("{step_s:+}"))?;
             let document = running.ended()?.document();
-            let told = document.and_then(|document| tells_the_step(&document, which));
-            tally.detected(&format!("{which} {step_s:+} s: {line}"), told);
+            let reported = document.and_then(|document| reports_the_step(&document, which));
+            tally.detected(&format!("{which} {step_s:+} s: {line}"), reported);
         }
     }
     Ok(tally)
 }
 
-fn tells_the_step(document: &Value, which: &str) -> Check {
+fn reports_the_step(document: &Value, which: &str) -> Check {
     let words = if which == "wall" { "the wall clock was set" } else { "the measuring clock" };
     let verdict = &document["verdict"];
     ensure(verdict.to_string().contains(words), || format!("{words:?} is not in {verdict}"))?;

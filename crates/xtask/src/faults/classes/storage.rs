@@ -1,4 +1,4 @@
-//! File systems that are full, targets that shrink, databases that cannot be kept or are none.
+//! Full file systems, targets that shrink, and databases that cannot be written or are invalid.
 
 use super::Class;
 use crate::faults::device::Volume;
@@ -11,8 +11,8 @@ use std::fs::{self, File};
 pub const CLASSES: &[Class] = &[
     Class {
         word: "full",
-        fault: "a file system that is really full",
-        made: "a file of holes larger than an ext4 on a loop device is written",
+        fault: "a full file system",
+        made: "a sparse file larger than an ext4 on a loop device is written",
         must: "exit 1 with cause and remedy; the run is stored as failed",
         run: full,
     },
@@ -27,19 +27,19 @@ pub const CLASSES: &[Class] = &[
         word: "db-full",
         fault: "the file system of the database fills up",
         made: "`sweep --db` on a nearly full ext4",
-        must: "exit 1; the trials stored before stay; with room again it goes on",
+        must: "exit 1; stored trials are kept; works again once there is room",
         run: database_fills_up,
     },
     Class {
         word: "db-none",
-        fault: "a database that is none: garbage, cut off, of another program, newer",
-        made: "a file in its place, or a good one cut to n bytes",
-        must: "exit 1 with the remedy; the file stays byte for byte",
+        fault: "an invalid database: garbage, truncated, of another program, newer",
+        made: "another file in its place, or a good one truncated to n bytes",
+        must: "exit 1 with the remedy; the file is not changed",
         run: no_database,
     },
     Class {
         word: "truncated",
-        fault: "the target is cut by somebody while it is measured",
+        fault: "the target is truncated while it is measured",
         made: "truncate(2) to half during a read, four I/O engines",
         must: "exit 1 saying that it shrank",
         run: truncated,
@@ -68,7 +68,7 @@ fn full(context: &Context) -> Result<Tally> {
             );
             let ended = place.run(&line)?;
             tally.detected(&line, ended.fails(1, &["no space left on device", "; free space"]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
@@ -120,7 +120,7 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
             again.map_err(|error| error.to_string())?.ends_with(0)?;
             let before: u64 = place.runs(&db)?.iter().map(|run| run.trials).sum();
             ensure(before > seen, || {
-                format!("{seen} trials were there, now {before} with one more")
+                format!("{seen} trials were stored; after one more run there are {before}")
             })
         };
         tally.kept(&line, kept());
@@ -128,8 +128,8 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Files that are not to be touched, by name.
-fn impostors(place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>> {
+/// Names and contents of invalid databases, which must not be changed.
+fn invalid_databases(place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     place.prepare("run --ioengine null --runtime 0.01 --trials 3 --quiet --db good.db")?;
     let good = fs::read(place.path("good.db"))?;
     let mut foreign = b"SQLite format 3\0".to_vec();
@@ -155,7 +155,7 @@ fn impostors(place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>> {
 fn no_database(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     let place = context.place()?;
-    for (name, content) in impostors(&place)? {
+    for (name, content) in invalid_databases(&place)? {
         fs::write(place.path(&name), &content)?;
         for line in [
             format!("run --ioengine null --runtime 0.01 --trials 1 --quiet --db {name}"),
@@ -180,11 +180,11 @@ fn truncated(context: &Context) -> Result<Tally> {
                  --ioengine {engine} --trials 1 --quiet"
             );
             let mut running = place.start(&line)?;
-            place.measures(&mut running)?;
+            place.wait_for_trial(&mut running)?;
             pause(100 + context.below(200));
             File::options().write(true).open(&path)?.set_len(2 * MIB)?;
             tally.detected(&line, running.ended()?.fails(1, &["reading at offset", "it shrank"]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)

@@ -1,4 +1,4 @@
-//! Transfers that fall short, and completions that come late, twice or never.
+//! Short transfers, and completions that are late, duplicate or missing.
 
 use super::Class;
 use crate::faults::device::Served;
@@ -12,21 +12,21 @@ pub const CLASSES: &[Class] = &[
         word: "short-read",
         fault: "short reads",
         made: "`--inject read-short:4k@n` and FUSE, `--verify`",
-        must: "continued: right bytes, all of them, and counted",
+        must: "continued: all bytes correct, and counted",
         run: short_reads,
     },
     Class {
         word: "short-write",
         fault: "short writes",
         made: "`--inject write-short:4k@n`, `--verify`",
-        must: "continued: the read-back finds every block, and counted",
+        must: "continued: every block is read back, and counted",
         run: short_writes,
     },
     Class {
         word: "reordered",
         fault: "completions out of order",
         made: "`--inject late:COUNT@n`, depth 8, `--verify`",
-        must: "clean, and every request counted once",
+        must: "no error, and every request counted once",
         run: reordered,
     },
     Class {
@@ -38,33 +38,33 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "stall",
-        fault: "a device that hangs for a while, 30 s once",
+        fault: "a device that hangs for a while, up to 30 s",
         made: "`--inject hang:TIME@n` and FUSE",
-        must: "waits; the greatest latency shows it, and the verdict that nothing completed",
+        must: "waits; the maximum latency and the verdict show it",
         run: stall,
     },
     Class {
         word: "never",
         fault: "a request that is never answered",
-        made: "`--inject never@n` with and without a limit of time, and FUSE",
-        must: "exit 1 within two minutes, saying that the device does not answer",
+        made: "`--inject never@n` with and without a time limit, and FUSE",
+        must: "exit 1 within two minutes: the device does not answer",
         run: never,
     },
 ];
 
-/// Depth 8 where the I/O engine can.
+/// Depth 8, if the I/O engine supports it.
 pub fn depth(engine: &str) -> u32 {
     if engine == "sync" { 1 } else { 8 }
 }
 
-/// A file of 1 MiB in sealed blocks.
+/// Creates a file of 1 MiB of verifiable blocks.
 pub fn sealed(place: &Place<'_>) -> Result<()> {
     place.file("data", MIB)?;
     place.prepare("run data --overwrite=data --rw write --bs 64k --size 1m --trials 1 --verify -q")
 }
 
-/// The only trial moved 1 MiB in 16 requests, of which so many fell short.
-fn whole(document: &Value, short: u64) -> Check {
+/// Checks that the only trial moved 1 MiB in 16 requests, of which this many were short.
+fn is_complete(document: &Value, short: u64) -> Check {
     let trial = &document["trials"][0];
     let counts = ["bytes", "requests", "short_transfers"].map(|field| trial[field].as_u64());
     ensure(counts == [Some(MIB), Some(16), Some(short)], || {
@@ -84,14 +84,14 @@ fn short_reads(context: &Context) -> Result<Tally> {
                  --trials 1 --verify --quiet --json --inject read-short:4k@{at}x{count}"
             );
             let document = place.run(&line)?.document();
-            tally.detected(&line, document.and_then(|document| whole(&document, count)));
+            tally.detected(&line, document.and_then(|document| is_complete(&document, count)));
         }
     }
     let place = context.place()?;
     let device =
         Served::new(context, &place, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
     let file = device.file();
-    // Whatever the kernel makes of an answer that is too short, the bytes must be right.
+    // However the kernel handles the short answer, the bytes must be correct.
     let line = format!(
         "run {file} --overwrite={file} --rw write --bs 64k --size 1m --trials 1 --verify --quiet"
     );
@@ -110,7 +110,7 @@ fn short_writes(context: &Context) -> Result<Tally> {
                  --trials 1 --verify --quiet --json --inject write-short:4k@{at}x{count}"
             );
             let document = place.run(&line)?.document();
-            tally.detected(&line, document.and_then(|document| whole(&document, count)));
+            tally.detected(&line, document.and_then(|document| is_complete(&document, count)));
             tally.kept(&line, place.is_tidy());
         }
     }
@@ -129,7 +129,7 @@ fn reordered(context: &Context) -> Result<Tally> {
                      {engine} --trials 1 --verify --quiet --json --inject {rw}-{fault}"
                 );
                 let document = place.run(&line)?.document();
-                tally.detected(&line, document.and_then(|document| whole(&document, 0)));
+                tally.detected(&line, document.and_then(|document| is_complete(&document, 0)));
             }
         }
     }
@@ -147,14 +147,14 @@ fn duplicate(context: &Context) -> Result<Tally> {
             );
             let words = format!("the read at offset {} was completed twice", number << 16);
             tally.detected(&line, place.run(&line)?.fails(1, &[&words, "; "]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
             tally.kept(&line, place.is_tidy());
         }
     }
     Ok(tally)
 }
 
-/// The greatest latency is that of the stall.
+/// Checks that the maximum latency is at least that of the stall.
 fn shows(document: &Value, milliseconds: u64) -> Check {
     let max = document["trials"][0]["latency_ns"]["max"].as_u64().unwrap_or(0);
     ensure(max >= milliseconds * 1_000_000, || format!("the greatest latency is {max} ns"))
@@ -183,20 +183,21 @@ fn stall(context: &Context) -> Result<Tally> {
             device.file()
         );
         let document = place.run(&line)?.document();
-        let told = document.and_then(|document| {
+        let reported = document.and_then(|document| {
             shows(&document, milliseconds)?;
             let reasons = document["verdict"]["reasons"].to_string();
             ensure(reasons.contains("nothing completed for"), || format!("verdict: {reasons}"))
         });
-        tally.detected(&line, told);
+        tally.detected(&line, reported);
     }
     Ok(tally)
 }
 
-/// More than the minute that a device is given and half a minute of draining.
+/// Time limit: more than the minute after which a device counts as dead, and half a minute to
+/// drain.
 const NEVER_MS: u64 = 120_000;
 
-/// All at once: there is nothing to do but wait.
+/// All runs at once, since they only wait.
 fn never(context: &Context) -> Result<Tally> {
     if context.quick {
         bail!(Missing("takes a minute and a half; not in the quick form".to_string()));
@@ -225,7 +226,7 @@ fn never(context: &Context) -> Result<Tally> {
     for ((place, line), running) in places.iter().zip(&lines).zip(all) {
         let ended = running.ended_within(NEVER_MS, |_| {})?;
         tally.detected(line, ended.fails(1, &["has not answered", "60 s"]));
-        tally.told(line, place.newest_is("failed"));
+        tally.also_detected(line, place.newest_is("failed"));
         tally.kept(line, place.is_tidy());
     }
     Ok(tally)

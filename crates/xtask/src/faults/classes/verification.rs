@@ -1,11 +1,11 @@
-//! Data that are not what was written: flipped, lost, misdirected, torn, or changed by others.
+//! Data that differ from what was written: flipped, lost, misdirected, torn, or changed by others.
 
 use super::Class;
 use super::transfers::{depth, sealed};
 use crate::faults::device::Served;
-use crate::faults::place::{Context, ENGINES, Place, damage};
+use crate::faults::place::{Context, ENGINES, Place, flip_bit};
 use crate::faults::running::pause;
-use crate::faults::tally::Tally;
+use crate::faults::tally::{Tally, ensure};
 use anyhow::Result;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -13,42 +13,42 @@ use std::os::unix::fs::FileExt;
 pub const CLASSES: &[Class] = &[
     Class {
         word: "flip-read",
-        fault: "a bit flipped on the way in",
+        fault: "a bit flipped in a read",
         made: "`--inject read-flip@n`, `--rw read --verify`, four I/O engines",
         must: "exit 4 with the block's offset",
         run: flipped_reads,
     },
     Class {
         word: "flip-write",
-        fault: "a bit flipped on the way out",
+        fault: "a bit flipped in a write",
         made: "`--inject write-flip@n` and FUSE, `--rw write --verify`",
         must: "exit 4 with the block's offset; stored as failed and invalid",
-        run: |context| lying(context, "flip", |number| (number << 16) + (1 << 15)),
+        run: |context| falsified(context, "flip", |number| (number << 16) + (1 << 15)),
     },
     Class {
         word: "lost-write",
         fault: "a write that never reaches the medium",
         made: "`--inject write-lose@n` and FUSE, `--rw write --verify`",
         must: "exit 4 with the block's offset; stored as failed and invalid",
-        run: |context| lying(context, "lose", |number| number << 16),
+        run: |context| falsified(context, "lose", |number| number << 16),
     },
     Class {
         word: "stale",
-        fault: "a lost write over blocks that were whole before",
+        fault: "a lost write over previously valid blocks",
         made: "two `--verify` runs with different seeds, the second with `write-lose@n`",
         must: "exit 4: the block is of an earlier writing",
         run: stale,
     },
     Class {
         word: "misdirected",
-        fault: "a write that lands elsewhere",
+        fault: "a write to the wrong offset",
         made: "`--inject write-misdirect:SIZE@n` and FUSE, `--rw write --verify`",
-        must: "exit 4 with the offset of one of the two places",
-        run: |context| lying(context, "misdirect:128k", |number| number << 16),
+        must: "exit 4 with one of the two offsets",
+        run: |context| falsified(context, "misdirect:128k", |number| number << 16),
     },
     Class {
         word: "astray",
-        fault: "a write that lands on a block written before",
+        fault: "a write to the wrong offset, over a block written before",
         made: "`--inject write-misdirect:SIZE@n`, random order",
         must: "exit 4",
         run: astray,
@@ -58,19 +58,19 @@ pub const CLASSES: &[Class] = &[
         fault: "a write of which half reaches the medium",
         made: "`--inject write-tear@n` and FUSE, `--rw write --verify`",
         must: "exit 4 with the offset of the second half; stored as failed and invalid",
-        run: |context| lying(context, "tear", |number| (number << 16) + (1 << 15)),
+        run: |context| falsified(context, "tear", |number| (number << 16) + (1 << 15)),
     },
     Class {
         word: "damaged",
         fault: "a file damaged between `--rw write --verify` and `--rw read --verify`",
-        made: "a bit turned, a block zeroed, two blocks exchanged",
+        made: "a bit flipped, a block zeroed, two blocks swapped",
         must: "exit 4 with the block's offset",
         run: damaged_between_runs,
     },
     Class {
         word: "damaged-meanwhile",
         fault: "a file damaged while it is written, before it is read back",
-        made: "a bit turned behind a slow `--rw write --verify`",
+        made: "a bit flipped during a slow `--rw write --verify`",
         must: "exit 4 with the block's offset; stored as failed and invalid",
         run: damaged_in_a_run,
     },
@@ -89,18 +89,18 @@ fn flipped_reads(context: &Context) -> Result<Tally> {
                  1 --verify --quiet --inject read-flip@{number}",
                 depth(engine)
             );
-            // A bit of the byte at a quarter of the request is turned.
+            // The flipped bit is in the byte at a quarter of the request.
             let block = format!("offset {}", (number << 16) + 16384);
             tally.detected(&line, place.run(&line)?.fails(4, &["1 of 256 blocks", &block]));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
 }
 
-/// A device that lies about its nth write, in the process and over FUSE: the read-back must name
+/// A device that falsifies its nth write, in the process and over FUSE: the read-back must report
 /// the offset.
-fn lying(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally> {
+fn falsified(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally> {
     let mut tally = Tally::default();
     for engine in context.some(&ENGINES) {
         for (number, trials) in [(0, 1), (5, 3), (13, 1)] {
@@ -110,32 +110,32 @@ fn lying(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally
                  --inject write-{fault}@{number}",
                 depth(engine)
             );
-            found(&mut tally, &place, &line, offset(number))?;
+            check_reported(&mut tally, &place, &line, offset(number))?;
         }
         let place = context.place()?;
         let flags = format!("--size 1m --inject write-{fault}@3");
         let device = Served::new(context, &place, "fixed=20us", &flags)?;
         let file = device.file();
         let line = format!("run {file} --overwrite={file} {WRITE} --ioengine {engine} --trials 1");
-        found(&mut tally, &place, &line, offset(3))?;
+        check_reported(&mut tally, &place, &line, offset(3))?;
     }
     Ok(tally)
 }
 
-/// Runs; the damage must be found at this offset, and the record must show it.
-fn found(tally: &mut Tally, place: &Place<'_>, line: &str, offset: u64) -> Result<()> {
+/// Checks that a run reports the damage at this offset and is stored as failed and invalid.
+fn check_reported(tally: &mut Tally, place: &Place<'_>, line: &str, offset: u64) -> Result<()> {
     let ended = place.run(line)?;
     let at = format!("offset {offset}");
-    let told = ended.ends_with(4).and_then(|()| {
+    let reported = ended.ends_with(4).and_then(|()| {
         let said = ended
             .stderr
             .lines()
             .any(|said| said.ends_with(&at) || said.contains(&(at.clone() + " ")));
         if said { Ok(()) } else { Err(format!("not {at}: {}", ended.stderr.trim())) }
     });
-    tally.detected(line, told);
-    tally.told(line, place.newest_is("failed"));
-    tally.told(line, place.newest_is_invalid());
+    tally.detected(line, reported);
+    tally.also_detected(line, place.newest_is("failed"));
+    tally.also_detected(line, place.newest_is_invalid());
     tally.kept(line, place.is_tidy());
     Ok(())
 }
@@ -152,12 +152,12 @@ fn stale(context: &Context) -> Result<Tally> {
             );
             let block = format!("block at offset {} is of an earlier writing", number << 16);
             let ended = place.run(&line)?;
-            let told = ended.ends_with(4).and_then(|()| match ended.stderr.contains(&block) {
-                true => Ok(()),
-                false => Err(format!("not said: {block}: {}", ended.stderr.trim())),
+            let reported = ended.ends_with(4).and_then(|()| {
+                let is_named = ended.stderr.contains(&block);
+                ensure(is_named, || format!("not reported: {block}: {}", ended.stderr.trim()))
             });
-            tally.detected(&line, told);
-            tally.told(&line, place.newest_is("failed"));
+            tally.detected(&line, reported);
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
@@ -174,7 +174,7 @@ fn astray(context: &Context) -> Result<Tally> {
                  --seed 9 --ioengine {engine} --trials 1 --inject write-misdirect:{bytes}@{number}"
             );
             tally.detected(&line, place.run(&line)?.ends_with(4));
-            tally.told(&line, place.newest_is("failed"));
+            tally.also_detected(&line, place.newest_is("failed"));
         }
     }
     Ok(tally)
@@ -184,14 +184,14 @@ fn damaged_between_runs(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     let read = "run data --rw read --bs 64k --size 1m --trials 1 --verify --quiet";
     for block in [0_u64, 100, 255] {
-        for kind in ["turned", "zeroed", "exchanged"] {
+        for kind in ["flipped", "zeroed", "swapped"] {
             let place = context.place()?;
             sealed(&place)?;
             let path = place.path("data");
             let file = File::options().read(true).write(true).open(&path)?;
             let (at, other) = (block * 4096, (block + 7) % 256 * 4096);
             match kind {
-                "turned" => damage(&path, at + context.below(4096))?,
+                "flipped" => flip_bit(&path, at + context.below(4096))?,
                 "zeroed" => file.write_all_at(&[0; 4096], at)?,
                 _ => {
                     let (mut one, mut two) = ([0; 4096], [0; 4096]);
@@ -202,7 +202,7 @@ fn damaged_between_runs(context: &Context) -> Result<Tally> {
                 }
             }
             file.sync_all()?;
-            let first = if kind == "exchanged" { at.min(other) } else { at };
+            let first = if kind == "swapped" { at.min(other) } else { at };
             let words = format!("offset {first}");
             for direct in ["--direct=1", "--direct=0"] {
                 let line = format!("{read} {direct}");
@@ -220,7 +220,7 @@ fn damaged_in_a_run(context: &Context) -> Result<Tally> {
     for engine in context.some(&ENGINES) {
         let place = context.place()?;
         let path = place.file("data", 1 << 20)?;
-        // 16 writes at 20 per second: the first is done when the bit is turned, and is not
+        // 16 writes at 20 per second: when the bit is flipped, the first one is complete and is not
         // written again.
         let line = format!(
             "run data --overwrite=data {WRITE} --rate-iops 20 --ioengine {engine} --trials 1"
@@ -230,15 +230,15 @@ fn damaged_in_a_run(context: &Context) -> Result<Tally> {
         running.until(|_| fs::read(&path).is_ok_and(|now| now[..4096] != before))?;
         pause(50);
         let at = context.below(16 << 10);
-        damage(&path, at)?;
+        flip_bit(&path, at)?;
         let ended = running.ended()?;
         let block = format!("block at offset {}", at / 4096 * 4096);
-        let told = ended.ends_with(4).and_then(|()| match ended.stderr.contains(&block) {
-            true => Ok(()),
-            false => Err(format!("not said: {block}: {}", ended.stderr.trim())),
+        let reported = ended.ends_with(4).and_then(|()| {
+            let is_named = ended.stderr.contains(&block);
+            ensure(is_named, || format!("not reported: {block}: {}", ended.stderr.trim()))
         });
-        tally.detected(&line, told);
-        tally.told(&line, place.newest_is("failed"));
+        tally.detected(&line, reported);
+        tally.also_detected(&line, place.newest_is("failed"));
     }
     Ok(tally)
 }

@@ -1,16 +1,16 @@
-//! Forms of code to avoid: untyped JSON, several types of one name, tuples and booleans where a
-//! named type is clearer. Each counter is a function from a file to the lines that have the form.
+//! Code patterns to avoid: untyped JSON, several types of one name, tuples and booleans where a
+//! named type is clearer. Each function returns the lines of a file that have the pattern.
 //!
-//! Like the rules of tidy, they look for short sequences of tokens outside tests.
+//! Like the rules of tidy, they search for short token sequences outside tests.
 
 use super::super::paths::paths;
 use super::super::source::{Source, Token};
 use super::super::words::places;
 
-/// Names of crates, folders and files that hold documents: the JSON that is printed or stored.
+/// Names of crates, folders and files with documents, i.e. JSON that is printed or stored.
 const DOCUMENTS: [&str; 3] = ["document", "documents", "json"];
 
-/// The first use of `serde_json::Value` or `serde_json::json!` in a file that holds no documents.
+/// The first use of `serde_json::Value` or `serde_json::json!` in a file without documents.
 pub fn untyped_json(source: &Source) -> Vec<usize> {
     let stem = source.path.strip_suffix(".rs").unwrap_or(&source.path);
     if stem.split('/').any(|part| DOCUMENTS.contains(&part)) {
@@ -22,7 +22,7 @@ pub fn untyped_json(source: &Source) -> Vec<usize> {
     lines.next().into_iter().collect()
 }
 
-/// Structs called `SomethingDocument` or `SomethingView`.
+/// Structs named `...Document` or `...View`.
 pub fn documents_and_views(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_one = |pair: &&[&Token]| {
@@ -41,14 +41,14 @@ pub fn definitions(source: &Source, name: &str) -> Vec<usize> {
     tokens.windows(2).filter(is_one).map(|pair| pair[0].line).collect()
 }
 
-/// Lines with the word `is_simulated`, in strings and comments, too.
+/// Lines that contain `is_simulated`, including strings and comments.
 pub fn is_simulated(source: &Source) -> Vec<usize> {
     let lines = source.text.lines().enumerate().map(|(index, line)| (index + 1, line));
     let has_word = lines.filter(|(_, line)| line.contains("is_simulated"));
     has_word.map(|(line, _)| line).filter(|line| !source.is_test_line(*line)).collect()
 }
 
-/// Arms of a `match` on a boolean, where an `if` or an enum would do.
+/// Arms of a `match` on a boolean; use `if` or an enum.
 pub fn boolean_arms(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_arm = |window: &&[&Token]| {
@@ -60,7 +60,7 @@ pub fn boolean_arms(source: &Source) -> Vec<usize> {
     tokens.windows(4).filter(is_arm).map(|window| window[1].line).collect()
 }
 
-/// Literals that begin with `&[("`: pairs of a name and a value, where a type would do.
+/// Literals that start with `&[("`, pairs of name and value; use a type.
 pub fn lists_of_named_values(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let is_one = |window: &&[&Token]| {
@@ -70,13 +70,13 @@ pub fn lists_of_named_values(source: &Source) -> Vec<usize> {
     tokens.windows(4).filter(is_one).map(|window| window[0].line).collect()
 }
 
-/// Literals `["read", "write"]`, where an enum would do.
+/// Literals `["read", "write"]`; use an enum.
 pub fn lists_of_directions(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     places(&tokens, &["[", "\"read\"", ",", "\"write\""]).collect()
 }
 
-/// Parameters of functions whose pattern is a tuple: `fn f((a, b): (A, B))`.
+/// Function parameters with a tuple pattern: `fn f((a, b): (A, B))`.
 pub fn tuple_parameters(source: &Source) -> Vec<usize> {
     let tokens = source.shipped_tokens();
     let mut lines = Vec::new();
@@ -90,7 +90,7 @@ pub fn tuple_parameters(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// The tokens behind the `(` of a parameter list, given what stands behind the function's name.
+/// The tokens after the `(` of a parameter list, given the tokens after the function's name.
 fn parameter_list<'a, 'b>(tokens: &'a [&'b Token]) -> &'a [&'b Token] {
     let mut angles = Angles::default();
     for (index, token) in tokens.iter().enumerate() {
@@ -102,7 +102,7 @@ fn parameter_list<'a, 'b>(tokens: &'a [&'b Token]) -> &'a [&'b Token] {
     &[]
 }
 
-/// Lines of the parameters that begin with `(`, or `&(`, up to the end of the list.
+/// Lines of the parameters that start with `(` or `&(`.
 fn tuples_in_list(tokens: &[&Token]) -> Vec<usize> {
     let mut lines = Vec::new();
     let mut angles = Angles::default();
@@ -127,7 +127,7 @@ fn tuples_in_list(tokens: &[&Token]) -> Vec<usize> {
     lines
 }
 
-/// How deep a token stands in `<...>`. The `>` of an arrow closes nothing.
+/// Nesting depth of a token in `<...>`. The `>` of `->` and `=>` is not a closing bracket.
 #[derive(Default)]
 struct Angles {
     depth: usize,

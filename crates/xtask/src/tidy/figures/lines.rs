@@ -1,5 +1,5 @@
-//! How many lines the crates have, which share of them each has, and how much of the code inside
-//! functions is comments. Blank lines and comments count as lines of a file.
+//! Lines per crate, their shares, and the share of comments inside functions. Blank lines and
+//! comments count as lines of a file.
 
 use super::super::layout;
 use super::super::source::Source;
@@ -7,10 +7,11 @@ use super::row::{Goal, Row, aligned};
 use super::texts;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The crate of the program, and how many lines it may have.
+/// The crate of the program.
 const PROGRAM: &str = "halfpower";
+/// Goal: most lines of the program.
 const PROGRAM_LINES: usize = 8_000;
-/// No crate has a larger share of all source lines.
+/// Goal: largest share of a crate in all source lines.
 const LARGEST_SHARE_PERCENT: usize = 15;
 
 /// The lines of one crate, or of all.
@@ -36,7 +37,7 @@ impl Lines {
     }
 }
 
-/// The lines of each crate, and the counters of all.
+/// The lines of each crate, and the figures of all.
 pub fn count(sources: &[Source]) -> (BTreeMap<&str, Lines>, Vec<Row>) {
     let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();
@@ -71,7 +72,7 @@ fn is_large(lines: Lines, all: Lines) -> bool {
     lines.source * 100 > all.source * LARGEST_SHARE_PERCENT
 }
 
-/// One line for each crate, the largest first.
+/// A table of the crates, largest first.
 pub fn table(crates: &BTreeMap<&str, Lines>) -> String {
     let source = crates.values().map(|lines| lines.source).sum();
     let all = Lines { source, ..Lines::default() };
@@ -100,7 +101,7 @@ pub fn table(crates: &BTreeMap<&str, Lines>) -> String {
     aligned(&cells, &[1, 2, 3, 4])
 }
 
-/// The share of comment lines among the lines inside functions that ship, blank ones left out.
+/// Share of comment lines in the non-blank lines inside shipped functions.
 pub fn comments(sources: &[Source]) -> Row {
     let (mut comments, mut lines) = (0, 0);
     for source in sources {
@@ -112,7 +113,7 @@ pub fn comments(sources: &[Source]) -> Row {
         .at(format!("{comments} of {lines} lines"))
 }
 
-/// Lines between the braces of functions outside tests that are not blank.
+/// Non-blank lines between the braces of functions outside tests.
 fn lines_in_functions(source: &Source) -> BTreeSet<usize> {
     let bodies = layout::bodies(source);
     let mut inside: BTreeSet<usize> =

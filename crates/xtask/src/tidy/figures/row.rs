@@ -1,14 +1,15 @@
-//! One counter with its goal, and the table of all of them as plain text.
+//! A figure with its goal, and the plain-text table of all figures. Also the alignment of columns
+//! that other tables use.
 
 use super::super::source::Source;
 use std::collections::BTreeMap;
 
-/// Up to this many places are named one by one, more are counted by crate.
+/// Up to this many places are listed; more are counted by crate.
 const NAMED_PLACES: usize = 3;
-/// At most this many crates are named, those with the most places.
+/// At most this many crates are listed, those with the most places.
 const NAMED_CRATES: usize = 4;
 
-/// What a counter should be.
+/// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Shown only.
@@ -22,7 +23,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Whether a count meets the goal; none where there is no goal.
+    /// Whether a count meets the goal; `None` without a goal.
     fn is_met(self, count: usize) -> Option<bool> {
         match self {
             Self::None => None,
@@ -63,12 +64,12 @@ impl Row {
         }
     }
 
-    /// A figure that is no count and has no goal.
+    /// A figure that is not a count and has no goal.
     pub fn figure(name: &str, value: String) -> Self {
         Self { value, ..Self::count(name, 0, Goal::None) }
     }
 
-    /// A counter of lines in files, with the places that it found.
+    /// A count of lines in files, with their places.
     pub fn places(
         name: impl Into<String>,
         sources: &[&Source],
@@ -124,7 +125,7 @@ impl Row {
         &self.value
     }
 
-    /// Whether the goal is met; none where there is no goal.
+    /// Whether the goal is met; `None` without a goal.
     #[cfg(test)]
     pub fn is_met(&self) -> Option<bool> {
         self.is_met
@@ -140,7 +141,7 @@ pub fn table(rows: &[Row]) -> String {
     aligned(&cells, &[1])
 }
 
-/// Columns of text, two spaces apart; those named in `right` are aligned at their right end.
+/// Formats cells as columns, two spaces apart; those in `right` are right-aligned.
 pub fn aligned<const COLUMNS: usize>(cells: &[[&str; COLUMNS]], right: &[usize]) -> String {
     let width = |column: usize| {
         cells.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()

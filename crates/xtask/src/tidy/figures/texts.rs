@@ -1,16 +1,17 @@
-//! Comments and string literals: which lines are comments, and where a library names a flag of the
-//! program. A library should name its own parameters, since other programs have other flags.
+//! Comments and string literals: which lines are comments, and where a library mentions a flag of
+//! the program. Libraries should name their parameters instead, since other programs have other
+//! flags.
 
 use super::super::source::{Source, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The crates that must not name a flag.
+/// The crates that must not mention flags.
 const LIBRARIES: [&str; 8] =
     ["ioengine", "workload", "cpucost", "iotrace", "memspeed", "analysis", "simulator", "seqio"];
-/// Programs whose flags a library may name, behind the name of the program on the same line.
+/// Programs whose flags a library may mention, after the name of the program on the same line.
 const OTHER_PROGRAMS: [&str; 3] = ["cargo", "fio", "losetup"];
 
-/// The lines of a library, outside tests, that name a flag such as `--name`; once for each flag.
+/// Lines of a library, outside tests, that mention a flag such as `--name`; once per flag.
 pub fn flag_names(source: &Source) -> Vec<usize> {
     if !LIBRARIES.contains(&source.crate_name()) {
         return Vec::new();
@@ -29,14 +30,14 @@ pub fn flag_names(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// Lines that are nothing but a comment.
+/// Lines that contain only a comment.
 pub fn comment_lines(source: &Source) -> BTreeSet<usize> {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_alone = |line: &usize| lines[line - 1].trim_start().starts_with("//");
     comments(source).into_keys().filter(is_alone).collect()
 }
 
-/// The comment of each line that has one, from its `//` on. Block comments are not seen.
+/// The comment of each line that has one, from its `//` on, without block comments.
 fn comments(source: &Source) -> BTreeMap<usize, String> {
     let mut literals_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for token in literals(source) {
@@ -57,8 +58,8 @@ fn comments(source: &Source) -> BTreeMap<usize, String> {
     comments
 }
 
-/// String literals as written. The text of a documentation comment is none: the tokens have it as
-/// an attribute, on a line that starts with `//`.
+/// String literals as written. Doc comments are tokenised as attributes with a string; these are
+/// excluded, as they are on lines that start with `//`.
 fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_comment = move |token: &Token| lines[token.line - 1].trim_start().starts_with("//");
@@ -70,8 +71,8 @@ fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     source.tokens.iter().filter(move |token| is_string(token) && !is_comment(token))
 }
 
-/// How many flags a line of text names: `--` with two or more small letters or dashes behind it,
-/// at the beginning of a word, and without another program's name before it.
+/// Number of flags in a line of text: `--` at the start of a word, followed by two or more
+/// lowercase letters or dashes, without another program's name before it.
 fn count_flags(text: &str) -> usize {
     let is_inner = |letter: char| letter.is_alphanumeric() || "-<!".contains(letter);
     let is_flag = |(start, _): &(usize, &str)| {

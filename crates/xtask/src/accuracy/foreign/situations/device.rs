@@ -1,8 +1,8 @@
-//! Devices whose rate changes, that stand still, that are too slow for what is asked of the result,
-//! or too fast for the generator.
+//! Devices whose rate changes, that stall, that are too slow for the percentiles asked for, or too
+//! fast for the load generator.
 
 use super::Situation;
-use super::gear::{QUIET, alarm, runs, told};
+use super::gear::{QUIET, alarm, run_and_check, with_command};
 use crate::accuracy::foreign::server::{Server, Target};
 use crate::faults::device::soon;
 use crate::faults::place::Context;
@@ -14,12 +14,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// One for each check of this kind.
+/// One situation per check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "trials-differ",
         wrong: "the trials differ",
-        made: "the limit of nbdkit's rate filter goes up and down each second",
+        made: "the limit of nbdkit's rate filter changes each second",
         must: "suspect: noisy",
         says: &["noisy: +-"],
         run: trials_differ,
@@ -35,7 +35,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "falls",
         wrong: "the rate falls within a trial",
-        made: "the limit of nbdkit's rate filter is halved in the midst of the trial",
+        made: "the limit of nbdkit's rate filter is halved in the middle of the trial",
         must: "suspect: the rate fell",
         says: &["the rate fell from"],
         run: |context, says| changes(context, says, [200, 100]),
@@ -43,7 +43,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "rises",
         wrong: "the rate rises within a trial",
-        made: "the limit of nbdkit's rate filter is doubled in the midst of the trial",
+        made: "the limit of nbdkit's rate filter is doubled in the middle of the trial",
         must: "suspect: the rate rose",
         says: &["the rate rose from"],
         run: |context, says| changes(context, says, [100, 200]),
@@ -59,14 +59,14 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "generator",
         wrong: "the generator is the limit",
-        made: "a zram device, which answers within the call",
+        made: "a zram device, which completes within the call",
         must: "suspect: the CPU may be the limit",
         says: &["the CPU may be the limit"],
         run: generator,
     },
     Situation {
         word: "at-once",
-        wrong: "requests come back within the call that submits them",
+        wrong: "requests complete within the call that submits them",
         made: "libaio, depth 8, on a zram device",
         must: "suspect: the depth was not reached",
         says: &["came back within the call"],
@@ -82,7 +82,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "others-used",
-        wrong: "others use the device",
+        wrong: "another program uses the device",
         made: "fio reads the same loop device meanwhile",
         must: "suspect: others used the device",
         says: &["others used the device"],
@@ -100,7 +100,8 @@ fn adjustable(context: &Context, megabits_per_s: u64) -> Result<Server> {
     Ok(server)
 }
 
-/// Runs `halfpower LINE` and sets one limit after the other (Mb/s), each after a pause (ms).
+/// Runs `halfpower LINE` and changes the limit several times: pairs of a pause (ms) and a limit
+/// (Mbit/s).
 fn with_rates(
     context: &Context,
     server: &Server,
@@ -121,7 +122,7 @@ fn trials_differ(context: &Context, says: &[&str]) -> Result<Check> {
     let line = format!("run {} --rw randread --bs 64k --trials 6 --runtime 0.7", server.file());
     let rates = [80, 200, 80, 200].map(|rate| (1000, rate));
     let ended = with_rates(context, &server, &line, rates.into_iter())?;
-    Ok(told(&line, alarm(&ended, says)))
+    Ok(with_command(&line, alarm(&ended, says)))
 }
 
 fn stall(context: &Context, says: &[&str]) -> Result<Check> {
@@ -136,15 +137,15 @@ fn stall(context: &Context, says: &[&str]) -> Result<Check> {
     server.signal(Signal::SIGSTOP)?;
     pause(1000);
     server.signal(Signal::SIGCONT)?;
-    Ok(told(&line, alarm(&running.ended()?, says)))
+    Ok(with_command(&line, alarm(&running.ended()?, says)))
 }
 
-/// From one limit to another, two of four seconds after the start.
+/// Changes the limit in the middle of the trial.
 fn changes(context: &Context, says: &[&str], [before, after]: [u64; 2]) -> Result<Check> {
     let server = adjustable(context, before)?;
     let line = format!("run {} --rw randread --bs 64k --trials 1 --runtime 4", server.file());
     let ended = with_rates(context, &server, &line, [(2300, after)].into_iter())?;
-    Ok(told(&line, alarm(&ended, says)))
+    Ok(with_command(&line, alarm(&ended, says)))
 }
 
 fn drifts(context: &Context, says: &[&str]) -> Result<Check> {
@@ -152,17 +153,17 @@ fn drifts(context: &Context, says: &[&str]) -> Result<Check> {
     let line = format!("run {} --rw randread --bs 64k --trials 1 --runtime 5", server.file());
     let rates = (1..=10).map(|step| (500, 200 - step * 10));
     let ended = with_rates(context, &server, &line, rates)?;
-    Ok(told(&line, alarm(&ended, says)))
+    Ok(with_command(&line, alarm(&ended, says)))
 }
 
-/// A compressed block device in memory, removed when its value goes.
+/// A compressed block device in memory, removed on drop.
 pub struct Zram(String);
 
-/// Where the kernel makes and removes such devices.
+/// The kernel's interface to create and remove such devices.
 const ZRAM: &str = "/sys/class/zram-control";
 
 impl Zram {
-    /// A device of this size. It answers within the call.
+    /// A device of this size. It completes requests within the submitting call.
     pub fn new(bytes: u64) -> Result<Zram> {
         let Ok(number) = fs::read_to_string(format!("{ZRAM}/hot_add")) else {
             return Err(Missing("this kernel makes no zram device".to_string()).into());
@@ -174,7 +175,7 @@ impl Zram {
         Ok(zram)
     }
 
-    /// Its kernel path.
+    /// Path of the device.
     pub fn path(&self) -> String {
         format!("/dev/zram{}", self.0)
     }
@@ -191,7 +192,7 @@ impl Drop for Zram {
 fn generator(context: &Context, says: &[&str]) -> Result<Check> {
     let zram = Zram::new(64 << 20)?;
     let line = format!("run {} --rw randread --bs 4k --ioengine sync --runtime 1", zram.path());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn at_once(context: &Context, says: &[&str]) -> Result<Check> {
@@ -199,13 +200,13 @@ fn at_once(context: &Context, says: &[&str]) -> Result<Check> {
     let path = zram.path();
     let line =
         format!("run {path} --rw randread --bs 4k --ioengine libaio --iodepth 8 --runtime 0.5");
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn percentile(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=100ms")?;
     let line = format!("run {} --rw randread --bs 4k --runtime 1", server.file());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn others_used(context: &Context, says: &[&str]) -> Result<Check> {
@@ -214,11 +215,11 @@ fn others_used(context: &Context, says: &[&str]) -> Result<Check> {
     let place = context.place()?;
     let mut fio = Command::new("fio");
     fio.args(["--name=beside", "--direct=1", "--rw=randread", "--bs=64k", "--ioengine=psync"]);
-    // A job that is a process of its own would outlive fio.
+    // With --thread: a job in a process of its own would outlive fio.
     fio.args(["--time_based", "--runtime=60", "--thread"])
         .arg(format!("--filename={}", target.path));
     let _fio = place.start_command(fio)?;
     pause(1000);
     let line = format!("run {} --rw randread --bs 64k --runtime 1 {QUIET}", target.path);
-    Ok(told(&line, alarm(&place.run(&line)?, says)))
+    Ok(with_command(&line, alarm(&place.run(&line)?, says)))
 }

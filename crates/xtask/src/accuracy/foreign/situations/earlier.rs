@@ -1,7 +1,7 @@
-//! Single runs that an earlier campaign of this kind found to be missed.
+//! Situations of single runs that an earlier version missed. They are kept as regression tests.
 
 use super::Situation;
-use super::gear::{holds, runs, short, told};
+use super::gear::{contains_any, run_and_check, short, with_command};
 use super::host::{io_max, waited};
 use super::memory::Tmpfs;
 use crate::accuracy::foreign::server::Server;
@@ -13,11 +13,11 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::fs;
 
-/// Those that one run shows.
+/// Situations that one run shows.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-wrap",
-        wrong: "random buffered reads wrap into the page cache, and no counters tell",
+        wrong: "random buffered reads hit the page cache, on a device without counters",
         made: "random buffered reads of a file of nbdfuse of 8 MiB, depth 8",
         must: "invalid: comes from the page cache",
         says: &["what is read again comes from the page cache"],
@@ -68,7 +68,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "again-io-max",
-        wrong: "a limit of the own control group",
+        wrong: "a limit of its own control group",
         made: "8 MB/s for the program's group, sequential reads of 1 MiB",
         must: "suspect: the control group allows so much",
         says: &["the control group allows"],
@@ -78,7 +78,7 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-left",
         wrong: "`soak` of a command that leaves a process behind",
         made: "`sh` starts a busy loop of 3 s and ends",
-        must: "the process is named with its number, or the upper bound holds its CPU",
+        must: "the process is named with its PID, or the upper bound includes its CPU time",
         says: &["it left a process running, ", " processes running, "],
         run: left_behind,
     },
@@ -91,13 +91,13 @@ fn wrap(context: &Context, says: &[&str]) -> Result<Check> {
          --runtime 1",
         server.file()
     );
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn loop_on_disk(context: &Context, says: &[&str]) -> Result<Check> {
     let device = LoopDevice::new(context, 64 * MIB)?;
     let line = format!("run {} --rw randread --bs 4k --iodepth 4 --runtime 1", device.path);
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn btrfs(context: &Context, says: &[&str]) -> Result<Check> {
@@ -105,27 +105,27 @@ fn btrfs(context: &Context, says: &[&str]) -> Result<Check> {
     let volume = Volume::on(context, device, &["mkfs.btrfs", "--quiet", "--force"])?;
     let folder = volume.folder().display().to_string();
     let line = format!("run {folder} --size 64m --rw randwrite --bs 16k --iodepth 4 --runtime 1");
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn tmpfs_write(context: &Context, says: &[&str]) -> Result<Check> {
     let (_tmpfs, file) = Tmpfs::with_file(context, 32 * MIB)?;
     let file = file.display();
     let line = format!("run {file} --overwrite={file} --rw randwrite --bs 4k --runtime 0.5");
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn one_request(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
     let line = format!("run {} --rw read --bs 4k --size 4k --trials 1", server.file());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
-/// Starts a busy loop that ends by itself, and leaves it behind.
+/// Script that leaves a busy loop behind, which ends by itself.
 const LEAVES: &str = "timeout 3 sh -c 'while :; do :; done' &\n";
-/// How long the busy loop takes (ms).
+/// Duration of the busy loop (ms).
 const LOOP_MS: u64 = 3000;
-/// Most of what the busy loop takes (ns): an upper bound below that does not hold it.
+/// An upper bound below this does not include the busy loop (ns).
 const LOOP_NS: f64 = 2.4e9;
 
 fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
@@ -133,14 +133,14 @@ fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {
     fs::write(place.path("leaves"), LEAVES).context("cannot write the script")?;
     let line = "soak --json -- sh leaves";
     let ended = place.run(line)?;
-    // The loop ends before anything else is measured.
+    // The loop must end before the next measurement.
     pause(LOOP_MS);
     let said = format!("{} {}", ended.stdout, ended.stderr);
     let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
     let upper = document["cpu_ns"]["upper"].as_f64().unwrap_or(0.0);
-    Ok(told(
+    Ok(with_command(
         line,
-        ensure(upper >= LOOP_NS || holds(&said, says), || {
+        ensure(upper >= LOOP_NS || contains_any(&said, says), || {
             let verdict = short(&document["verdict"].to_string());
             format!("upper bound {:.0} ms, {verdict}", upper / 1e6)
         }),

@@ -1,4 +1,4 @@
-//! What several situations need: the judge of what was said, busy programs, control groups.
+//! Shared by the situations: the check of a report, busy programs, control groups, Python.
 
 use crate::faults::device::soon;
 use crate::faults::place::{Context, Place};
@@ -10,26 +10,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Flags of a run whose document is judged.
+/// Flags of a run whose JSON is checked.
 pub const QUIET: &str = "--no-store --json --quiet";
 
-/// Caught: a verdict that is not valid and gives one of these reasons, or a refusal in these words.
+/// Checks for a verdict that is not valid with one of these reasons, or a refusal with one of these
+/// messages.
 pub fn alarm(ended: &Ended, says: &[&str]) -> Check {
     ensure(!ended.hung, || "did not end".to_string())?;
     let Ok(document) = serde_json::from_str::<Value>(&ended.stdout) else {
-        let refused = ended.code != Some(0) && holds(&ended.stderr, says);
+        let refused = ended.code != Some(0) && contains_any(&ended.stderr, says);
         return ensure(refused, || format!("exit {:?}: {}", ended.code, short(&ended.stderr)));
     };
     let verdict = &document["verdict"];
     let doubted = ["suspect", "invalid"].iter().any(|state| verdict["state"] == *state);
     let reasons = verdict["reasons"].to_string();
-    ensure(doubted && holds(&reasons, says), || {
+    ensure(doubted && contains_any(&reasons, says), || {
         format!("{} {}; {}", verdict["state"], short(&reasons), rates(&document))
     })
 }
 
-/// Whether a text has one of these words in it.
-pub fn holds(text: &str, says: &[&str]) -> bool {
+/// Whether a text contains one of these texts.
+pub fn contains_any(text: &str, says: &[&str]) -> bool {
     says.iter().any(|words| text.contains(words))
 }
 
@@ -40,24 +41,24 @@ pub fn short(text: &str) -> String {
     text[..end].to_string()
 }
 
-/// What a run measured, for a message.
+/// The result of a run, for messages.
 fn rates(document: &Value) -> String {
     let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
     let trials = document["trials"].as_array().map_or(0, Vec::len);
     format!("{rate:.1} requests/s in {trials} trials")
 }
 
-/// Runs `halfpower LINE` in a place of its own and looks for an alarm.
-pub fn runs(context: &Context, line: &str, says: &[&str]) -> Result<Check> {
-    Ok(told(line, alarm(&context.place()?.run(&format!("{line} {QUIET}"))?, says)))
+/// Runs `halfpower LINE` in a new place and checks for the alarm.
+pub fn run_and_check(context: &Context, line: &str, says: &[&str]) -> Result<Check> {
+    Ok(with_command(line, alarm(&context.place()?.run(&format!("{line} {QUIET}"))?, says)))
 }
 
-/// A message with the command that it is about.
-pub fn told(line: &str, check: Check) -> Check {
+/// Adds the command to the message of a failed check.
+pub fn with_command(line: &str, check: Check) -> Check {
     check.map_err(|missed| format!("halfpower {line}: {missed}"))
 }
 
-/// Keeps one CPU busy until its value goes; on this CPU, or on any.
+/// Keeps one CPU busy until the value is dropped: this CPU, or any.
 pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     let mut command = match cpu {
         Some(cpu) => {
@@ -71,7 +72,7 @@ pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     place.start_command(command)
 }
 
-/// Python, which holds pages and changes settings of a process; it lies outside the user's home.
+/// The path of Python, preferably of the system.
 pub fn python() -> Result<PathBuf> {
     let found = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
     let found = found.into_iter().find(|path| path.is_file());
@@ -79,14 +80,14 @@ pub fn python() -> Result<PathBuf> {
     found.ok_or_else(|| Missing("python3 is not installed".to_string()).into())
 }
 
-/// A control group of the campaign, removed when its value goes.
+/// A control group, removed on drop.
 pub struct Group(PathBuf);
 
-/// Where the controllers are mounted.
+/// Mount point of the controllers.
 const GROUPS: &str = "/sys/fs/cgroup";
 
 impl Group {
-    /// A group whose members may read so many bytes/s from a block device.
+    /// A group with a limit on reads of a block device.
     pub fn reads(device: &str, bytes_per_s: u64) -> Result<Group> {
         let sys = device.replacen("/dev/", "/sys/block/", 1) + "/dev";
         let number = fs::read_to_string(&sys).with_context(|| format!("cannot read {sys}"))?;
@@ -96,14 +97,14 @@ impl Group {
         Group::with("blkio", old, "io", new)
     }
 
-    /// A group whose members may use so many percent of one CPU.
+    /// A group with a CPU quota in percent of one CPU.
     pub fn cpu(percent: u64) -> Result<Group> {
         let quota_us = percent * 1000;
         let old = ("cpu.cfs_quota_us", quota_us.to_string());
         Group::with("cpu", old, "cpu", ("cpu.max", format!("{quota_us} 100000")))
     }
 
-    /// With a setting of the first version of control groups, or one of the second.
+    /// A group with a setting of cgroup v1 if its controller is mounted, else of cgroup v2.
     fn with(
         old: &str,
         old_setting: (&str, String),
@@ -111,13 +112,14 @@ impl Group {
         new_setting: (&str, String),
     ) -> Result<Group> {
         let name = format!("halfpower-accuracy-{}", std::process::id());
-        let (root, (file, value)) = match Path::new(GROUPS).join(old).join("cgroup.procs").exists()
-        {
-            true => (Path::new(GROUPS).join(old), old_setting),
-            false => (PathBuf::from(GROUPS), new_setting),
+        let is_v1 = Path::new(GROUPS).join(old).join("cgroup.procs").exists();
+        let (root, (file, value)) = if is_v1 {
+            (Path::new(GROUPS).join(old), old_setting)
+        } else {
+            (PathBuf::from(GROUPS), new_setting)
         };
         if root == Path::new(GROUPS) {
-            // The controller may be on already; where it cannot be, its file will be missing.
+            // May fail if already enabled. If it cannot be enabled, its file is missing below.
             let _ = fs::write(root.join("cgroup.subtree_control"), format!("+{new}"));
         }
         let group = Group(root.join(name));
@@ -130,7 +132,7 @@ impl Group {
         Ok(group)
     }
 
-    /// What a shell does first to run in it.
+    /// Shell command that enters the group.
     pub fn enter(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
@@ -138,7 +140,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Members that ended leave in their own time.
+        // The kernel removes ended members with a delay.
         if !soon(|| fs::remove_dir(&self.0).is_ok() || !self.0.exists()) {
             eprintln!("{} is still there", self.0.display());
         }

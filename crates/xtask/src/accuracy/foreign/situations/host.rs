@@ -1,8 +1,8 @@
-//! A host that takes CPU or limits requests, and runs that say too little.
+//! A host that takes CPU time or limits requests, and runs with too little data.
 
 use super::Situation;
 use super::device::Zram;
-use super::gear::{Group, QUIET, alarm, hog, runs, told};
+use super::gear::{Group, QUIET, alarm, hog, run_and_check, with_command};
 use crate::accuracy::foreign::server::{Server, Target};
 use crate::bench::host::last_allowed_core;
 use crate::faults::place::Context;
@@ -11,7 +11,7 @@ use crate::faults::tally::Check;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-/// One for each check of this kind.
+/// One situation per check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "io-max",
@@ -23,7 +23,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "cpu-quota",
-        wrong: "the CPU quota of the control group holds the program back",
+        wrong: "the program is throttled by the CPU quota of its control group",
         made: "5% of a CPU for the program's group",
         must: "suspect: held the program back",
         says: &["held the program back"],
@@ -39,7 +39,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "few-requests",
-        wrong: "hardly any requests",
+        wrong: "very few requests",
         made: "three trials of one request each",
         must: "suspect: only so many requests in all trials",
         says: &["requests in all trials"],
@@ -55,7 +55,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "computed",
-        wrong: "other programs compute",
+        wrong: "other programs use the CPU",
         made: "two busy loops beside the run",
         must: "suspect: other programs used the CPUs",
         says: &["other programs used"],
@@ -71,14 +71,14 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Reads through a limit of the program's own group.
+/// Reads under an I/O limit of the program's control group.
 pub fn io_max(context: &Context, says: &[&str], load: &str) -> Result<Check> {
     let target = Target::loop_on(Server::nbdkit(context, "memory 64M")?)?;
     let group = Group::reads(&target.path, 8_000_000)?;
     let place = context.place()?;
     let line = format!("run {} {load} --runtime 1 {QUIET}", target.path);
     let ended = place.start_command(place.shell(&group.enter(), &line, ""))?.ended()?;
-    Ok(told(&line, alarm(&ended, says)))
+    Ok(with_command(&line, alarm(&ended, says)))
 }
 
 fn cpu_quota(context: &Context, says: &[&str]) -> Result<Check> {
@@ -88,19 +88,19 @@ fn cpu_quota(context: &Context, says: &[&str]) -> Result<Check> {
     let line =
         format!("run {} --rw randread --bs 4k --iodepth 8 --runtime 1 {QUIET}", server.file());
     let ended = place.start_command(place.shell(&group.enter(), &line, ""))?.ended()?;
-    Ok(told(&line, alarm(&ended, says)))
+    Ok(with_command(&line, alarm(&ended, says)))
 }
 
 fn one_trial(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
     let line = format!("run {} --rw randread --bs 4k --trials 1 --runtime 0.5", server.file());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn few_requests(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=200ms")?;
     let line = format!("run {} --rw randread --bs 4k --trials 3 --runtime 0.1", server.file());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 /// A run on one CPU with a busy loop on it.
@@ -112,7 +112,7 @@ pub fn waited(context: &Context, says: &[&str], path: &str, depth: u32) -> Resul
         "run {path} --rw randread --bs 4k --iodepth {depth} --runtime 0.5 --cpus-allowed {cpu} \
          {QUIET}"
     );
-    Ok(told(&line, alarm(&place.run(&line)?, says)))
+    Ok(with_command(&line, alarm(&place.run(&line)?, says)))
 }
 
 fn computed(context: &Context, says: &[&str]) -> Result<Check> {
@@ -120,7 +120,7 @@ fn computed(context: &Context, says: &[&str]) -> Result<Check> {
     let place = context.place()?;
     let _hogs = [hog(&place, None)?, hog(&place, None)?];
     let line = format!("run {} --rw randread --bs 4k --runtime 0.5 {QUIET}", server.file());
-    Ok(told(&line, alarm(&place.run(&line)?, says)))
+    Ok(with_command(&line, alarm(&place.run(&line)?, says)))
 }
 
 fn interrupted(context: &Context, says: &[&str]) -> Result<Check> {
@@ -130,5 +130,5 @@ fn interrupted(context: &Context, says: &[&str]) -> Result<Check> {
     let running = place.start(&line)?;
     pause(3000);
     running.signal(Signal::SIGINT)?;
-    Ok(told(&line, alarm(&running.ended()?, says)))
+    Ok(with_command(&line, alarm(&running.ended()?, says)))
 }

@@ -1,7 +1,7 @@
-//! Requests that memory serves instead of a device, and memory that is not as it should be.
+//! Requests served by memory instead of a device, and buffers that are not on huge pages.
 
 use super::Situation;
-use super::gear::{QUIET, alarm, python, runs, told};
+use super::gear::{QUIET, alarm, python, run_and_check, with_command};
 use crate::accuracy::foreign::server::{Server, Target};
 use crate::faults::device::{LoopDevice, system, unmount};
 use crate::faults::place::{Context, MIB, noise};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// One for each check of this kind.
+/// One situation per check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "tmpfs",
@@ -32,7 +32,7 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "wrap",
-        wrong: "buffered reads go over their region again, and no counters tell",
+        wrong: "buffered reads wrap around their region, on a device without counters",
         made: "sequential buffered reads of a file of nbdfuse of 16 MiB",
         must: "invalid: comes from the page cache",
         says: &["what is read again comes from the page cache"],
@@ -48,11 +48,11 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// A file system in memory, unmounted when its value goes.
+/// A file system in memory, unmounted on drop.
 pub struct Tmpfs(TempDir);
 
 impl Tmpfs {
-    /// With a file of noise, whose path is given back.
+    /// A file system with a file of random bytes; returns the path of the file.
     pub fn with_file(context: &Context, bytes: u64) -> Result<(Tmpfs, PathBuf)> {
         let folder = tempfile::tempdir_in(&context.folder)?;
         let point = folder.path().display().to_string();
@@ -73,27 +73,27 @@ impl Drop for Tmpfs {
 fn tmpfs_read(context: &Context, says: &[&str]) -> Result<Check> {
     let (_tmpfs, file) = Tmpfs::with_file(context, 32 * MIB)?;
     let line = format!("run {} --rw randread --bs 4k --runtime 0.5", file.display());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn loop_on_fuse(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 64M rdelay=1ms")?;
     let device = LoopDevice::on(PathBuf::from(server.file()))?;
     let target = Target::new(device.path.clone(), vec![Box::new(device), Box::new(server)]);
-    // The page cache holds the image then, and nothing reaches the server.
+    // Afterwards the page cache holds the image, and no request reaches the server.
     std::io::copy(&mut fs::File::open(&target.path)?, &mut std::io::sink())?;
     let line = format!("run {} --rw randread --bs 4k --iodepth 4 --runtime 1", target.path);
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn wrap(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=delay memory 16M rdelay=1ms")?;
     let line =
         format!("run {} --rw read --bs 64k --direct=0 --time-based --runtime 1", server.file());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
-/// Switches huge pages off for itself (PR_SET_THP_DISABLE) and becomes another program.
+/// Python script that disables huge pages for itself (PR_SET_THP_DISABLE) and executes a program.
 const WITHOUT_HUGE_PAGES: &str = "\
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) != 0:
@@ -107,5 +107,5 @@ fn huge_pages(context: &Context, says: &[&str]) -> Result<Check> {
     let line = format!("run {} --rw read --bs 1m --iodepth 4 --runtime 0.5 {QUIET}", server.file());
     let mut command = Command::new(python()?);
     command.args(["-c", WITHOUT_HUGE_PAGES]).arg(&context.program).args(line.split_whitespace());
-    Ok(told(&line, alarm(&place.start_command(command)?.ended()?, says)))
+    Ok(with_command(&line, alarm(&place.start_command(command)?.ended()?, says)))
 }

@@ -1,7 +1,8 @@
-//! Requests that fail, find nothing, come too late, or are not outstanding when they should be.
+//! Requests that fail, read holes, are served from a cache, are issued too late, or do not reach
+//! the depth.
 
 use super::Situation;
-use super::gear::{QUIET, alarm, python, runs, told};
+use super::gear::{QUIET, alarm, python, run_and_check, with_command};
 use crate::accuracy::foreign::server::Server;
 use crate::accuracy::foreign::stable::throttled;
 use crate::faults::place::{Context, MIB};
@@ -10,7 +11,7 @@ use anyhow::Result;
 use std::fs::{self, File};
 use std::process::Command;
 
-/// One for each check of this kind.
+/// One situation per check.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "errors",
@@ -22,8 +23,8 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "holes",
-        wrong: "the region that is read is a hole",
-        made: "a file of holes on ext4 on a loop device",
+        wrong: "the region that is read is sparse",
+        made: "a sparse file on ext4 on a loop device",
         must: "invalid: holes or unwritten blocks",
         says: &["are holes or unwritten blocks"],
         run: holes,
@@ -38,8 +39,8 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "cold",
-        wrong: "cold reads that the device never saw",
-        made: "another process reads the same file on a loop device again and again",
+        wrong: "cold reads that never reached the device",
+        made: "another process reads the same file on a loop device repeatedly",
         must: "invalid: the device read less than was asked for",
         says: &["the rest came from a cache"],
         run: cold,
@@ -55,15 +56,15 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "open-loop",
         wrong: "an open loop falls behind its rate",
-        made: "2,000 requests/s asked of QEMU's limit of 500",
-        must: "suspect: fewer delivered than asked for",
+        made: "2,000 requests/s requested, QEMU's limit is 500",
+        must: "suspect: fewer delivered than requested",
         says: &["were delivered of the"],
         run: open_loop,
     },
     Situation {
         word: "never-issued",
         wrong: "requests that are due are never issued",
-        made: "50,000 requests/s asked of QEMU's limit of 100",
+        made: "50,000 requests/s requested, QEMU's limit is 100",
         must: "suspect: due and never issued",
         says: &["were due and never issued"],
         run: never_issued,
@@ -73,7 +74,7 @@ pub const SITUATIONS: &[Situation] = &[
 fn errors(context: &Context, says: &[&str]) -> Result<Check> {
     let server = Server::nbdkit(context, "--filter=error memory 64M error-pread-rate=5%")?;
     let line = format!("run {} --rw randread --bs 4k --iodepth 4 --runtime 0.5", server.file());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn holes(context: &Context, says: &[&str]) -> Result<Check> {
@@ -81,10 +82,10 @@ fn holes(context: &Context, says: &[&str]) -> Result<Check> {
     let file = volume.folder().join("holes");
     File::create(&file)?.set_len(32 * MIB)?;
     let line = format!("run {} --rw randread --bs 4k --runtime 0.5", file.display());
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
-/// Maps a file, locks its pages and waits for its end.
+/// Python script that maps a file, locks its pages and sleeps.
 const LOCK: &str = "\
 import ctypes, mmap, sys, time
 file = open(sys.argv[1], 'r+b')
@@ -106,7 +107,7 @@ fn pages_left(context: &Context, says: &[&str]) -> Result<Check> {
     let locked = holder.until(|holder| holder.said().contains("locked"))?;
     anyhow::ensure!(locked, "the pages are not locked");
     let line = format!("run {} --rw read --bs 64k --size 32m --direct=0 {QUIET}", file.display());
-    Ok(told(&line, alarm(&place.run(&line)?, says)))
+    Ok(with_command(&line, alarm(&place.run(&line)?, says)))
 }
 
 fn cold(context: &Context, says: &[&str]) -> Result<Check> {
@@ -120,7 +121,7 @@ fn cold(context: &Context, says: &[&str]) -> Result<Check> {
     reader.args(["-c", "while cat \"$0\" > /dev/null; do :; done", &path]);
     let _reader = place.start_command(reader)?;
     let line = format!("run {path} --rw randread --bs 4k --direct=0 --runtime 1 {QUIET}");
-    Ok(told(&line, alarm(&place.run(&line)?, says)))
+    Ok(with_command(&line, alarm(&place.run(&line)?, says)))
 }
 
 fn depth(context: &Context, says: &[&str]) -> Result<Check> {
@@ -129,7 +130,7 @@ fn depth(context: &Context, says: &[&str]) -> Result<Check> {
         "run {} --rw randread --bs 4k --direct=0 --ioengine libaio --iodepth 8 --runtime 0.5",
         server.file()
     );
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn open_loop(context: &Context, says: &[&str]) -> Result<Check> {
@@ -138,7 +139,7 @@ fn open_loop(context: &Context, says: &[&str]) -> Result<Check> {
         "run {} --rw randread --bs 4k --iodepth 4 --rate-iops 2000 --runtime 1",
         server.file()
     );
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }
 
 fn never_issued(context: &Context, says: &[&str]) -> Result<Check> {
@@ -147,5 +148,5 @@ fn never_issued(context: &Context, says: &[&str]) -> Result<Check> {
         "run {} --rw randread --bs 4k --iodepth 4 --rate-iops 50000 --runtime 1",
         server.file()
     );
-    runs(context, &line, says)
+    run_and_check(context, &line, says)
 }

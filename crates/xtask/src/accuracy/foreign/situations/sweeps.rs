@@ -1,7 +1,7 @@
-//! Commands that make many points: surveys, studies, sweeps, and what is derived from them.
+//! Commands that measure many points: surveys, studies, sweeps, and predictions from them.
 
 use super::Situation;
-use super::gear::{QUIET, holds, short, told};
+use super::gear::{QUIET, contains_any, short, with_command};
 use crate::accuracy::foreign::server::Server;
 use crate::faults::place::Context;
 use crate::faults::running::Ended;
@@ -9,13 +9,13 @@ use crate::faults::tally::{Check, ensure};
 use anyhow::{Result, anyhow};
 use serde_json::Value;
 
-/// What an earlier campaign of this kind found to be missed.
+/// Situations that an earlier version missed.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-survey",
         wrong: "a survey of a device with a cache that holds the region",
         made: "nbdkit's cache filter over 50 MB/s and 1 ms, 512 MiB",
-        must: "best reads within 1.5 times 50 MB/s, or not valid: a cache holds it",
+        must: "best reads at most 1.5 times 50 MB/s, or not valid: a cache holds the region",
         says: &["a cache of the device holds"],
         run: survey,
     },
@@ -37,27 +37,27 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "again-whatif-d",
-        wrong: "`whatif` is asked for a depth beyond the sweep",
-        made: "calibrated on depths 1 to 4, asked for depth 64",
-        must: "outside of what was calibrated",
-        says: &["outside of what was calibrated"],
+        wrong: "`whatif` for a depth beyond the sweep",
+        made: "calibrated on depths 1 to 4, predicted for depth 64",
+        must: "outside the calibrated range",
+        says: &["outside the calibrated range"],
         run: |context, says| whatif(context, says, "--iodepth-to 64"),
     },
     Situation {
         word: "again-whatif-s",
-        wrong: "`whatif` is asked for a request size beyond the sweep",
-        made: "calibrated on 4 KiB and 16 KiB, asked for 1 MiB",
-        must: "outside of what was calibrated",
-        says: &["outside of what was calibrated"],
+        wrong: "`whatif` for a request size beyond the sweep",
+        made: "calibrated on 4 KiB and 16 KiB, predicted for 1 MiB",
+        must: "outside the calibrated range",
+        says: &["outside the calibrated range"],
         run: |context, says| whatif(context, says, "--bs-to 1m"),
     },
 ];
 
-/// How far the best rate of a survey may lie above what the device does without its cache.
+/// Largest ratio of the best rate of a survey to the rate of the device without its cache.
 const ABOVE_MAX: f64 = 1.5;
-/// What the device of the survey does without its cache.
+/// Rate of that device without its cache.
 const UNCACHED_BYTES_PER_S: f64 = 50e6;
-/// How far two figures of the same point may lie apart.
+/// Largest relative difference of two measurements of one point.
 const APART_MAX: f64 = 0.25;
 
 fn document(line: &str, ended: &Ended) -> Result<Value> {
@@ -75,12 +75,16 @@ fn survey(context: &Context, says: &[&str]) -> Result<Check> {
     let line = format!("survey {} --quick {QUIET} --html page.html", server.file());
     let document = document(&line, &place.run(&line)?)?;
     let verdict = &document["verdict"];
-    let doubted = verdict["state"] != "valid" && holds(&verdict["reasons"].to_string(), says);
+    let doubted =
+        verdict["state"] != "valid" && contains_any(&verdict["reasons"].to_string(), says);
     let best = document["best"]["read"]["throughput_bytes_per_s"]["value"].as_f64();
     let best = best.unwrap_or(f64::INFINITY);
-    let so = doubted || best <= ABOVE_MAX * UNCACHED_BYTES_PER_S;
+    let is_met = doubted || best <= ABOVE_MAX * UNCACHED_BYTES_PER_S;
     let verdict = || short(&verdict.to_string());
-    Ok(told(&line, ensure(so, || format!("best reads {:.0} MB/s, {}", best / 1e6, verdict()))))
+    Ok(with_command(
+        &line,
+        ensure(is_met, || format!("best reads {:.0} MB/s, {}", best / 1e6, verdict())),
+    ))
 }
 
 fn burst(context: &Context, says: &[&str]) -> Result<Check> {
@@ -88,11 +92,11 @@ fn burst(context: &Context, says: &[&str]) -> Result<Check> {
     let place = context.place()?;
     let line = format!("study burst {} --quick --no-store --html page.html", server.file());
     let ended = place.run(&line)?;
-    let so = ended.code == Some(0) && holds(&ended.stdout, says);
-    Ok(told(&line, ensure(so, || short(&ended.stdout))))
+    let is_met = ended.code == Some(0) && contains_any(&ended.stdout, says);
+    Ok(with_command(&line, ensure(is_met, || short(&ended.stdout))))
 }
 
-/// A cache that holds a sixteenth of the region.
+/// A device with a cache of a sixteenth of the region.
 const SMALL_CACHE: &str = "--filter=cache --filter=delay memory 512M rdelay=2ms cache-on-read=true \
                            cache-max-size=32M";
 
@@ -112,8 +116,8 @@ fn sweep(context: &Context, _says: &[&str]) -> Result<Check> {
     let mut ones = points.filter(|point| point["workload"]["depth"] == 1);
     let one = ones.next().map_or(Value::Null, |point| point["summary"].clone());
     let within = one["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
-    let so = (within / alone - 1.0).abs() <= APART_MAX;
-    Ok(told(&line, ensure(so, || format!("{within:.0} requests/s, alone {alone:.0}"))))
+    let is_met = (within / alone - 1.0).abs() <= APART_MAX;
+    Ok(with_command(&line, ensure(is_met, || format!("{within:.0} requests/s, alone {alone:.0}"))))
 }
 
 fn whatif(context: &Context, says: &[&str], question: &str) -> Result<Check> {
@@ -128,5 +132,5 @@ fn whatif(context: &Context, says: &[&str], question: &str) -> Result<Check> {
     let line = format!("whatif ./device.toml --rw randread --bs 4k --iodepth 1 {question}");
     let ended = place.run(&line)?;
     let said = format!("{} {}", ended.stdout, ended.stderr);
-    Ok(told(&line, ensure(holds(&said, says), || short(&said))))
+    Ok(with_command(&line, ensure(contains_any(&said, says), || short(&said))))
 }

@@ -1,26 +1,27 @@
-//! Lines of checksums, as b3sum writes and reads them: 64 hexadecimal digits, two blanks, a name.
+//! Checksum files in the format of b3sum. Each line has 64 hexadecimal digits, two spaces and a
+//! name.
 //!
-//! A name with a backslash or a line break is written with `\\`, `\n` or `\r` in its place, and its
-//! line then begins with a backslash. Names are bytes, as in the file system.
+//! Backslashes and line breaks in a name are escaped as `\\`, `\n` and `\r`; such a line starts
+//! with a backslash. Names are bytes, as in the file system.
 
-/// One line.
+/// One line of a checksum file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// What the file should be.
+    /// The checksum.
     pub hash: blake3::Hash,
-    /// What it is called.
+    /// Name of the file.
     pub name: Vec<u8>,
 }
 
 impl Sum {
-    /// The line, without its end.
+    /// The line, without line break.
     pub fn line(&self) -> Vec<u8> {
         let (escapes, name) = escaped(&self.name);
         [escapes, self.hash.to_hex().as_bytes(), b"  ", &name].concat()
     }
 }
 
-/// What stands before the line of a name, and the name as it is written.
+/// The prefix of the line (a backslash if the name has escapes) and the escaped name.
 pub fn escaped(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     let mut written = Vec::with_capacity(name.len());
     for byte in name {
@@ -35,10 +36,10 @@ pub fn escaped(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     (escapes, written)
 }
 
-/// Reads the lines of a file of checksums; empty ones say nothing.
+/// Parses a checksum file; empty lines are skipped.
 ///
 /// # Errors
-/// The number of the first line that is none, from 1, and what is wrong with it.
+/// The number of the first invalid line, from 1, and what is wrong with it.
 pub fn parse(text: &[u8]) -> Result<Vec<Sum>, (usize, &'static str)> {
     let lines = text.split(|byte| *byte == b'\n').zip(1..);
     let lines = lines.map(|(line, number)| (line.strip_suffix(b"\r").unwrap_or(line), number));
@@ -47,7 +48,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Sum>, (usize, &'static str)> {
 }
 
 fn parse_line(line: &[u8]) -> Result<Sum, &'static str> {
-    const FORM: &str = "no line of checksums: 64 hexadecimal digits, two blanks, a name";
+    const FORM: &str = "not a checksum line (64 hexadecimal digits, two spaces, a name)";
     let (escapes, rest) = match line.strip_prefix(b"\\") {
         Some(rest) => (true, rest),
         None => (false, line),
@@ -56,10 +57,10 @@ fn parse_line(line: &[u8]) -> Result<Sum, &'static str> {
     let hash = blake3::Hash::from_hex(digits).map_err(|_| FORM)?;
     let name = rest.strip_prefix(b"  ").ok_or(FORM)?;
     let name = if escapes { unescaped(name)? } else { name.to_vec() };
-    match name.contains(&0) || name.is_empty() {
-        true => Err("the name is empty, or none that a file can have"),
-        false => Ok(Sum { hash, name }),
+    if name.contains(&0) || name.is_empty() {
+        return Err("the name is empty or contains a zero byte");
     }
+    Ok(Sum { hash, name })
 }
 
 fn unescaped(written: &[u8]) -> Result<Vec<u8>, &'static str> {
@@ -72,7 +73,7 @@ fn unescaped(written: &[u8]) -> Result<Vec<u8>, &'static str> {
                 Some(b'\\') => b'\\',
                 Some(b'n') => b'\n',
                 Some(b'r') => b'\r',
-                _ => return Err("a backslash in the name is followed by none of \\, n and r"),
+                _ => return Err("a backslash in the name must be followed by \\, n or r"),
             },
         });
     }
@@ -88,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_that_of_b3sum() {
-        // The digits are those of the test vectors for nothing at all.
+    fn lines_are_those_of_b3sum() {
+        // The checksum of empty input, from the BLAKE3 test vectors.
         let empty = Sum { hash: blake3::hash(b""), name: b"a b".to_vec() };
         let line = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  a b";
         assert_eq!(empty.line(), line.as_bytes());
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_read_as_it_was_written() {
+    fn names_survive_a_round_trip() {
         let sums: Vec<Sum> =
             ["a", " a  b ", "a\\nb", "a\nb\r", "\r", "\\", "-"].map(sum).into_iter().collect();
         let text: Vec<Vec<u8>> = sums.iter().map(Sum::line).collect();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_named_by_its_number() {
+    fn invalid_lines_are_reported_by_number() {
         let good = String::from_utf8(sum("a").line()).unwrap();
         let wrong =
             ["x", &good[1..], &good.replace("  ", " "), &good[..66], &format!("\\{good}\\")];

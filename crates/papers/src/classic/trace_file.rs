@@ -5,7 +5,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use lab::failure::{Failure, Outcome, check_not_under_dev};
-use papers::classic::trace::{TraceLine, header};
+
+use crate::classic::trace::{TraceLine, header};
 
 /// Refuses a place where no trace can be kept, leaving nothing behind.
 pub fn check(path: &Path) -> Outcome<()> {
