@@ -79,12 +79,25 @@ pub struct KeyFigure {
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
+    /// Identifier for programs.
+    pub id: String,
     /// The statement, one sentence.
     pub headline: String,
     /// The numbers behind it; may be empty.
     pub detail: String,
     /// Whether it is good or bad news.
     pub tone: Tone,
+}
+
+impl Finding {
+    /// The statement with the numbers behind it, in one line.
+    pub fn text(&self) -> String {
+        if self.detail.is_empty() {
+            self.headline.clone()
+        } else {
+            format!("{} ({})", self.headline, self.detail)
+        }
+    }
 }
 
 /// Whether a finding is good or bad news.

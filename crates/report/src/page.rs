@@ -253,7 +253,12 @@ mod tests {
                 in_doubt: Some(text()),
             },
             key_figures: vec![KeyFigure { label: text(), value: text(), note: text() }],
-            findings: vec![Finding { headline: text(), detail: text(), tone: Tone::Good }],
+            findings: vec![Finding {
+                id: text(),
+                headline: text(),
+                detail: text(),
+                tone: Tone::Good,
+            }],
             advice: vec![Advice {
                 id: text(),
                 text: text(),

@@ -258,6 +258,11 @@ pub(crate) mod tests {
         }
     }
 
+    fn finding(word: &str) -> Finding {
+        let [id, headline, detail] = [(); 3].map(|()| word.to_string());
+        Finding { id, headline, detail, tone: Tone::Warn }
+    }
+
     /// A survey with every part filled; all texts are derived from `word`.
     pub(crate) fn full(word: &str) -> SurveyView {
         let text = || word.to_string();
@@ -281,7 +286,7 @@ pub(crate) mod tests {
                 in_doubt: Some(text()),
             },
             key_figures: vec![KeyFigure { label: text(), value: text(), note: text() }],
-            findings: vec![Finding { headline: text(), detail: text(), tone: Tone::Warn }],
+            findings: vec![finding(word)],
             advice: vec![Advice {
                 id: text(),
                 text: text(),

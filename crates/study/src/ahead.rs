@@ -726,7 +726,7 @@ mod tests {
     fn text_of(evidence: &Evidence, id: &str) -> String {
         let found = concluded(evidence);
         let finding = found.findings.iter().find(|finding| finding.id == id);
-        finding.map_or_else(|| panic!("{:?}", found.findings), |finding| finding.text.clone())
+        finding.map_or_else(|| panic!("{:?}", found.findings), |finding| finding.headline.clone())
     }
 
     #[test]

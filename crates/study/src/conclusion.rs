@@ -7,7 +7,7 @@
 //! it is not exceeded. Rules about sizes and depths hold if the machine obeys them.
 
 use papers::reproduce::published::{self, Claim, Paper};
-use report::model::{Chart, Table};
+use report::model::{Chart, Finding, Table, Tone};
 use schemars::JsonSchema;
 use serde::Serialize;
 use survey::advice::{self, Advice};
@@ -25,15 +25,6 @@ pub struct Conclusion {
     pub charts: Vec<Chart>,
     /// Tables beyond that of all points.
     pub tables: Vec<Table>,
-}
-
-/// A finding of a study.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Finding {
-    /// What kind of finding it is.
-    pub id: String,
-    /// The finding as a sentence.
-    pub text: String,
 }
 
 /// The verdict on a claim.
@@ -73,7 +64,8 @@ pub struct ClaimResult {
 impl Conclusion {
     /// Adds a finding.
     pub fn find(&mut self, id: &str, text: impl Into<String>) {
-        self.findings.push(Finding { id: id.to_owned(), text: text.into() });
+        let (headline, detail) = (text.into(), String::new());
+        self.findings.push(Finding { id: id.to_owned(), headline, detail, tone: Tone::Note });
     }
 
     /// Adds a verdict on a claim.
@@ -161,7 +153,7 @@ impl Conclusion {
             let named = |text: String| {
                 if text.starts_with(&name) { text } else { format!("{name}: {text}") }
             };
-            let finding = |found: Finding| Finding { text: named(found.text), ..found };
+            let finding = |found: Finding| Finding { headline: named(found.headline), ..found };
             joined.findings.extend(one.findings.into_iter().map(finding));
             let advice = |advice: Advice| Advice {
                 text: named(advice.text),
@@ -277,7 +269,7 @@ mod tests {
         assert_eq!(both(true, true).0, Verdict::Holds);
         assert_eq!(both(true, false).0, Verdict::DoesNotHold);
         let joined = both(true, true).1;
-        assert_eq!(joined.findings[1].text, "b: fast");
+        assert_eq!(joined.findings[1].headline, "b: fast");
         assert_eq!(joined.claims[0].here, "a: seen; b: seen");
     }
 

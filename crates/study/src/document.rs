@@ -9,9 +9,9 @@ use lab::machine::{Host, TargetFacts};
 use schemars::JsonSchema;
 use serde::Serialize;
 use survey::advice::Advice;
-use survey::document::{AdviceDocument, WroteDocument};
+use survey::document::{AdviceDocument, FindingDocument, WroteDocument};
 
-use crate::conclusion::{ClaimResult, Finding, Verdict, claim_of};
+use crate::conclusion::{ClaimResult, Verdict, claim_of};
 use crate::evidence::{LeftOut, MeasuredPoint, Reading, Skipped};
 use crate::session::StudyResult;
 
@@ -48,7 +48,7 @@ pub struct StudyDocument {
     /// Measured numbers that are not points of a workload.
     pub readings: Vec<Reading>,
     /// The findings, most important first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<FindingDocument>,
     /// Rules of the papers that bring a gain here.
     pub advice: Vec<AdviceDocument>,
     /// Parts that could not be measured, with the reason.
@@ -102,7 +102,7 @@ impl From<&StudyResult> for StudyDocument {
             claims: study.conclusion.claims.iter().map(ClaimDocument::from).collect(),
             points: study.evidence.cells.iter().map(StudyPointDocument::from).collect(),
             readings: study.evidence.readings.clone(),
-            findings: study.conclusion.findings.clone(),
+            findings: study.conclusion.findings.iter().map(FindingDocument::from).collect(),
             advice: study.conclusion.advice.iter().map(advice).collect(),
             left_out: study.evidence.left_out.clone(),
             skipped: study.evidence.skipped.clone(),

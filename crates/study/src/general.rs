@@ -55,13 +55,13 @@ mod tests {
     fn the_fastest_and_the_cheapest_of_each_direction_are_named() {
         let points = vec![cell(8192, &[("part", "a")]), cell(4096 * 8, &[("part", "b")])];
         let found = analyse(&evidence(points));
-        assert!(found.findings[0].text.starts_with("b: read"), "{:?}", found.findings);
-        assert!(found.findings[0].text.ends_with("against the slowest point: 4.00 times"));
+        assert!(found.findings[0].headline.starts_with("b: read"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.ends_with("against the slowest point: 4.00 times"));
     }
 
     #[test]
     fn a_single_point_is_compared_with_none() {
         let found = analyse(&evidence(vec![cell(8192, &[("part", "a")])]));
-        assert!(!found.findings[0].text.contains("slowest"), "{:?}", found.findings);
+        assert!(!found.findings[0].headline.contains("slowest"), "{:?}", found.findings);
     }
 }

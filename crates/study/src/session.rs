@@ -10,9 +10,10 @@ use lab::trials::Lab;
 use report::model::Chart;
 use results::{RunKind, RunState};
 use serde::Serialize;
+use survey::document::FindingDocument;
 
 use crate::catalogue::Study;
-use crate::conclusion::{Conclusion, Finding};
+use crate::conclusion::Conclusion;
 use crate::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use crate::figure;
 use crate::general;
@@ -47,7 +48,7 @@ pub struct Session<'a> {
 /// What the database keeps of a study beside its points.
 #[derive(Debug, Serialize)]
 struct KeptFindings<'a> {
-    findings: &'a [Finding],
+    findings: Vec<FindingDocument>,
     readings: &'a [Reading],
     left_out: &'a [LeftOut],
 }
@@ -134,7 +135,7 @@ impl Session<'_> {
             (None, false) => RunState::Finished,
         };
         let findings = KeptFindings {
-            findings: &made.conclusion.findings,
+            findings: made.conclusion.findings.iter().map(FindingDocument::from).collect(),
             readings: &made.evidence.readings,
             left_out: &made.evidence.left_out,
         };

@@ -103,10 +103,9 @@ fn verdict(all: &[StudyResult]) -> model::Verdict {
 
 fn headlines(study: &StudyResult) -> Vec<model::Finding> {
     let all = study.conclusion.findings.iter().take(HEADLINES);
-    let finding = |finding: &crate::conclusion::Finding| model::Finding {
-        headline: format!("{}: {}", study.name, finding.text),
-        detail: String::new(),
-        tone: model::Tone::Note,
+    let finding = |finding: &model::Finding| model::Finding {
+        headline: format!("{}: {}", study.name, finding.headline),
+        ..finding.clone()
     };
     all.map(finding).collect()
 }
@@ -125,7 +124,7 @@ fn section(study: &StudyResult) -> Section {
     if let Some(skipped) = &study.evidence.skipped {
         blocks.push(Block::Text(format!("Skipped: {}; {}.", skipped.reason, skipped.remedy)));
     }
-    let findings = study.conclusion.findings.iter().map(|found| sentence(&found.text));
+    let findings = study.conclusion.findings.iter().map(|found| sentence(&found.headline));
     let findings: Vec<String> = findings.collect();
     if !findings.is_empty() {
         blocks.push(Block::Text("Here:".to_owned()));
@@ -272,7 +271,7 @@ pub fn text(study: &StudyResult) -> String {
     }
     lines.extend(doubts(study).iter().flat_map(|doubt| findings::wrapped("  ! ", doubt)));
     for finding in &study.conclusion.findings {
-        lines.extend(findings::wrapped("  - ", &finding.text));
+        lines.extend(findings::wrapped("  - ", &finding.headline));
     }
     for advice in merged(&study.conclusion.advice) {
         let text = format!("{}: {}; {}", findings::gain(&advice), advice.text, advice.how);

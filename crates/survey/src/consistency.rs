@@ -2,10 +2,11 @@
 //! checks what is shown, not whether the measurements are right.
 
 use lab::point::State;
+use report::model::Finding;
 
 use crate::advice::{self, Advice};
 use crate::evidence::Evidence;
-use crate::findings::{self, Finding};
+use crate::findings;
 use crate::insight::{Insight, Pap, PapBasis};
 
 /// Tolerance for equal figures (share): they are printed with three digits.

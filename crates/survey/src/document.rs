@@ -6,6 +6,7 @@ use analysis::interval::Interval;
 use analysis::ladder::Rung;
 use lab::json::{PointDocument, Program, VerdictDocument};
 use lab::machine::{Host, TargetFacts};
+use report::model::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -222,6 +223,12 @@ pub struct FindingDocument {
     pub text: String,
 }
 
+impl From<&Finding> for FindingDocument {
+    fn from(finding: &Finding) -> FindingDocument {
+        FindingDocument { id: finding.id.clone(), text: finding.text() }
+    }
+}
+
 /// A piece of advice.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AdviceDocument {
@@ -386,15 +393,7 @@ fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -
 }
 
 fn findings_of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<FindingDocument> {
-    let document = |found: findings::Finding| {
-        let text = if found.detail.is_empty() {
-            found.headline
-        } else {
-            format!("{} ({})", found.headline, found.detail)
-        };
-        FindingDocument { id: found.id.to_owned(), text }
-    };
-    findings::of(evidence, insight).into_iter().map(document).collect()
+    findings::of(evidence, insight).iter().map(FindingDocument::from).collect()
 }
 
 fn advice_of(insight: &Insight<'_>) -> Vec<AdviceDocument> {

@@ -5,35 +5,12 @@
 use analysis::interval::Interval;
 use ioengine::Caching;
 use lab::point::State;
+use report::model::{Finding, Tone};
 
 use crate::advice::{self, Advice};
 use crate::evidence::Evidence;
 use crate::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, PointSummary};
 use crate::visits::SecondVisit;
-
-/// How a finding is presented.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// Good news.
-    Good,
-    /// Worth knowing.
-    Note,
-    /// A problem.
-    Warn,
-}
-
-/// A finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Identifier for programs.
-    pub id: &'static str,
-    /// The statement.
-    pub headline: String,
-    /// The numbers behind it.
-    pub detail: String,
-    /// How it is presented.
-    pub tone: Tone,
-}
 
 /// All findings, most important first.
 pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
@@ -52,8 +29,8 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
     found
 }
 
-fn finding(id: &'static str, tone: Tone, headline: String, detail: String) -> Finding {
-    Finding { id, headline, detail, tone }
+fn finding(id: &str, tone: Tone, headline: String, detail: String) -> Finding {
+    Finding { id: id.to_owned(), headline, detail, tone }
 }
 
 fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {

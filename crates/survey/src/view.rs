@@ -14,7 +14,7 @@ use report::view::{
 
 use crate::advice;
 use crate::evidence::Evidence;
-use crate::findings::{self, Tone};
+use crate::findings;
 use crate::insight::{Insight, OUT_OF_BOX_BYTES, PointSummary};
 
 /// The page of a survey as HTML.
@@ -35,7 +35,7 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
             ..verdict(&insight.verdict)
         },
         key_figures: key_figures(insight),
-        findings: findings::of(evidence, insight).into_iter().map(finding).collect(),
+        findings: findings::of(evidence, insight),
         advice: advice::of(insight).iter().map(advice_of).collect(),
         rules_without_experiment: advice::silent()
             .into_iter()
@@ -73,15 +73,6 @@ fn state(state: State) -> model::State {
 pub fn verdict(verdict: &Verdict) -> model::Verdict {
     let reasons = verdict.reasons.clone();
     model::Verdict { state: state(verdict.state), reasons, in_doubt: None }
-}
-
-fn finding(found: findings::Finding) -> model::Finding {
-    let tone = match found.tone {
-        Tone::Good => model::Tone::Good,
-        Tone::Note => model::Tone::Note,
-        Tone::Warn => model::Tone::Warn,
-    };
-    model::Finding { headline: found.headline, detail: found.detail, tone }
 }
 
 /// Converts a piece of advice.

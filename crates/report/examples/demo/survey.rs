@@ -259,7 +259,12 @@ fn size_of(half: &HalfPowerView) -> String {
 }
 
 fn findings(points: &[PointView]) -> Vec<Finding> {
-    let finding = |tone, headline: String, detail: String| Finding { headline, detail, tone };
+    let finding = |tone, headline: String, detail: String| Finding {
+        id: String::new(),
+        headline,
+        detail,
+        tone,
+    };
     let (slow, fast) = (out_of_box(points), best(points));
     let [alone, busy, late] = [1, 16, 128].map(|depth| random(points, depth));
     let Estimate { value, low, high } = fast.throughput_bytes_per_s;

@@ -514,7 +514,7 @@ mod tests {
     fn text_of(evidence: &Evidence, id: &str) -> String {
         let found = analyse(evidence);
         let finding = found.findings.iter().find(|finding| finding.id == id);
-        finding.map_or_else(|| panic!("{:?}", found.findings), |finding| finding.text.clone())
+        finding.map_or_else(|| panic!("{:?}", found.findings), |finding| finding.headline.clone())
     }
 
     #[test]
@@ -559,7 +559,7 @@ mod tests {
     fn a_granule_is_advised_with_its_cost() {
         let at = |shift: u64| if shift.is_multiple_of(4096) { 1.0 } else { 2.0 };
         let found = analyse(&scan("large", &SHIFTS, at));
-        assert!(found.findings[0].text.contains("granule of 4 KiB"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("granule of 4 KiB"), "{:?}", found.findings);
         assert_eq!(found.advice[0].id, "align");
     }
 }

@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_file_system_that_serialises_growing_writes_is_named_with_advice() {
         let found = analyse(&serial_file_system());
-        let text = &found.findings[1].text;
+        let text = &found.findings[1].headline;
         assert!(text.starts_with("ext9: direct writes of 64 KiB, depth 8"), "{text}");
         assert!(text.ends_with("extend: 24% of that; fallocate: the same within 10%"), "{text}");
         assert_eq!(found.advice[0].id, "preallocate");
@@ -217,6 +217,6 @@ mod tests {
         let points = vec![write("preallocated", "8", 1000), write("extend", "8", 1000)];
         let found = analyse(&evidence(points));
         assert!(found.advice.is_empty());
-        assert!(found.findings[0].text.ends_with("extend: the same within 10%"));
+        assert!(found.findings[0].headline.ends_with("extend: the same within 10%"));
     }
 }

@@ -170,7 +170,7 @@ mod tests {
         let throttle = spent(&point).unwrap();
         assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
         let found = analyse(&evidence(vec![point]));
-        assert!(found.findings[0].text.contains("full again after 6"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("full again after 6"), "{:?}", found.findings);
     }
 
     #[test]
@@ -186,13 +186,13 @@ mod tests {
         // Nothing is moved in the first interval; all others are alike.
         let point = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
         let found = analyse(&evidence(vec![point]));
-        let text = &found.findings[0].text;
+        let text = &found.findings[0].headline;
         assert!(text.contains("no burst limit") && text.contains("4% faster"), "{text}");
     }
 
     #[test]
     fn a_sustained_rate_has_no_credit() {
         let found = analyse(&evidence(vec![long(|_| 200e6)]));
-        assert!(found.findings[0].text.contains("no burst limit"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("no burst limit"), "{:?}", found.findings);
     }
 }

@@ -368,7 +368,7 @@ mod tests {
 
     fn layers(found: &Conclusion) -> Vec<&str> {
         let layers = found.findings.iter().filter(|finding| finding.id == "layer");
-        layers.map(|finding| finding.text.as_str()).collect()
+        layers.map(|finding| finding.headline.as_str()).collect()
     }
 
     #[test]

@@ -550,7 +550,7 @@ mod tests {
     #[test]
     fn on_the_papers_machine_only_the_cache_has_a_cost_per_byte() {
         let found = analyse(&machine((120_000.0, 0.0), (20_000.0, 16_000.0), false));
-        let text = &found.findings[0].text;
+        let text = &found.findings[0].headline;
         assert!(text.contains("120 us of CPU per request") && text.contains("no measurable"));
         for id in ["R043", "R055", "R056", "R062", "R069", "C201"] {
             assert_eq!(verdict(&found, id), Some(Verdict::Holds), "{id}");
@@ -605,7 +605,7 @@ mod tests {
         assert_eq!(verdict(&found, "R057"), Some(Verdict::Holds));
         assert_eq!(verdict(&found, "R058"), Some(Verdict::Holds));
         assert!(
-            found.findings[0].text.contains("instructions per request, 0.10 per byte"),
+            found.findings[0].headline.contains("instructions per request, 0.10 per byte"),
             "{:?}",
             found.findings[0]
         );

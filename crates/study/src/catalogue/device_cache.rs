@@ -305,13 +305,13 @@ mod tests {
         let bytes = cache_bytes(&rereads(&latencies), "t").unwrap();
         assert!((8.0..9.0).contains(&(bytes / f64::from(1 << 20))), "{bytes}");
         let found = analyse(&rereads(&latencies));
-        assert!(found.findings[0].text.contains("a cache of 8."), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("a cache of 8."), "{:?}", found.findings);
     }
 
     #[test]
     fn equal_latencies_show_no_cache() {
         let found = analyse(&rereads(&[(1 << 20, 1e6), (1 << 24, 1.1e6)]));
-        assert!(found.findings[0].text.contains("no cache shows"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("no cache shows"), "{:?}", found.findings);
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
             let ns = wild * (30e3 + 2.0 * f64::from(bytes));
             evidence.note("same-block", "ns", &labels, ns);
         }
-        let text = &analyse(&evidence).findings[0].text;
+        let text = &analyse(&evidence).findings[0].headline;
         assert!(text.contains("the rate of the link is unknown"), "{text}");
     }
 
@@ -335,7 +335,7 @@ mod tests {
             evidence.note("same-block", "ns", &labels, 300e3 + f64::from(bytes) / 20e6 * 1e9);
         }
         let found = analyse(&evidence);
-        let text = &found.findings[0].text;
+        let text = &found.findings[0].headline;
         assert!(text.contains("300 us") && text.contains("20 MB/s"), "{text}");
         let verdicts = |evidence: &Evidence| -> Vec<Verdict> {
             analyse(evidence).claims.iter().map(|claim| claim.verdict).collect()
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(verdicts(&ahead), [Verdict::Holds; 3]);
         let found = analyse(&ahead).findings;
         let link = found.iter().find(|finding| finding.id == "link-ahead").unwrap();
-        assert!(link.text.contains("prefetched data costs 300 us"), "{}", link.text);
+        assert!(link.headline.contains("prefetched data costs 300 us"), "{}", link.headline);
         evidence.readings.extend(rereads(&[(1 << 20, 4e6), (1 << 24, 10e6)]).readings);
         assert_eq!(verdicts(&evidence), [Verdict::Holds; 3]);
     }

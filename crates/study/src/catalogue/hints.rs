@@ -166,7 +166,7 @@ mod tests {
             hinted("write", "noreuse", 1010),
         ];
         let found = analyse(&evidence(points));
-        let text = &found.findings[0].text;
+        let text = &found.findings[0].headline;
         assert!(text.contains("sequential: 1.20 times"), "{text}");
         assert!(text.contains("noreuse: the same within 10%"), "{text}");
         assert_eq!(found.advice.len(), 1);
@@ -182,7 +182,7 @@ mod tests {
         };
         let plain = cell(1000, &[("part", "without hints"), ("rw", "read"), ("bs", "4k")]);
         let found = analyse(&evidence(vec![at("4m", 3000), at("0", 100), plain]));
-        let text = &found.findings[0].text;
+        let text = &found.findings[0].headline;
         assert!(text.find("no read-ahead") < text.find("a window of 4 MiB"), "{text}");
         assert!(found.advice[0].setting.contains("a window of 4 MiB"));
     }

@@ -537,7 +537,7 @@ mod tests {
     use lab::point::SeriesPoint;
 
     fn text(found: &Conclusion, id: &str) -> String {
-        found.findings.iter().find(|finding| finding.id == id).unwrap().text.clone()
+        found.findings.iter().find(|finding| finding.id == id).unwrap().headline.clone()
     }
 
     /// A write in 10 ms intervals at these rates (MiB per interval), then flushed for 100 ms.

@@ -712,7 +712,7 @@ mod tests {
 
     fn texts<'a>(found: &'a Conclusion, id: &str) -> Vec<&'a str> {
         let findings = found.findings.iter().filter(|finding| finding.id == id);
-        findings.map(|finding| finding.text.as_str()).collect()
+        findings.map(|finding| finding.headline.as_str()).collect()
     }
 
     #[test]

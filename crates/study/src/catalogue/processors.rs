@@ -372,7 +372,7 @@ NMI:      25267      17825   Non-maskable interrupts";
 
     fn words(found: &Conclusion, id: &str) -> String {
         let found = found.findings.iter().find(|finding| finding.id == id);
-        found.map(|finding| finding.text.clone()).unwrap_or_default()
+        found.map(|finding| finding.headline.clone()).unwrap_or_default()
     }
 
     #[test]

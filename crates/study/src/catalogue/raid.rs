@@ -546,7 +546,7 @@ mod tests {
             evidence(vec![cell(150 << 20, &flags("volume")), cell(200 << 20, &flags("members"))]);
         evidence.note("members", "count", &[], 2.0);
         let found = analyse(&evidence);
-        let text = &found.findings.iter().find(|one| one.id == "efficiency").unwrap().text;
+        let text = &found.findings.iter().find(|one| one.id == "efficiency").unwrap().headline;
         assert!(text.contains("75% at 64 KiB"), "{text}");
     }
 
@@ -571,7 +571,7 @@ mod tests {
             evidence.note("member-written-bytes", "ratio", &labels, written);
         }
         let found = analyse(&evidence);
-        let texts: Vec<&str> = found.findings.iter().map(|one| &*one.text).collect();
+        let texts: Vec<&str> = found.findings.iter().map(|one| &*one.headline).collect();
         assert!(texts[0].contains("4 KiB: each byte becomes 2.00"), "{texts:?}");
         assert!(texts[0].contains("read-modify-write"), "{texts:?}");
         assert!(!texts[1].contains("read-modify-write"), "{texts:?}");
@@ -584,8 +584,8 @@ mod tests {
         evidence.note("missing-members", "count", &labels, 1.0);
         evidence.note("rebuilding", "share", &[("action", "recover".to_owned())], 0.25);
         let found = analyse(&evidence);
-        assert!(found.findings[0].text.contains("md raid5 is DEGRADED: 1 of"), "{found:?}");
-        assert!(found.findings[1].text.contains("recover (25% done)"), "{found:?}");
+        assert!(found.findings[0].headline.contains("md raid5 is DEGRADED: 1 of"), "{found:?}");
+        assert!(found.findings[1].headline.contains("recover (25% done)"), "{found:?}");
     }
 
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {

@@ -659,7 +659,7 @@ mod tests {
     #[test]
     fn a_disk_has_reads_per_revolution_and_gains_from_depth() {
         let found = analyse(&disk());
-        let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().text;
+        let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().headline;
         assert!(text("revolutions").starts_with("0.60 random reads per revolution at depth 1"));
         assert!(
             text("queue")
@@ -699,7 +699,7 @@ mod tests {
         let device = DeviceFacts { rotational: Some(false), ..DeviceFacts::default() };
         evidence.targets[0].device = Some(device);
         let found = analyse(&evidence);
-        assert!(found.findings.iter().any(|one| one.text.contains("does not rotate")));
+        assert!(found.findings.iter().any(|one| one.headline.contains("does not rotate")));
         assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried);
     }
 
@@ -708,8 +708,8 @@ mod tests {
         let mut evidence = disk();
         evidence.cells.iter_mut().for_each(|point| point.disks = 3);
         let found = analyse(&evidence);
-        assert!(found.findings.iter().any(|one| one.text.contains("of several disks")));
-        assert!(found.findings.iter().all(|one| !one.text.contains("reordering")));
+        assert!(found.findings.iter().any(|one| one.headline.contains("of several disks")));
+        assert!(found.findings.iter().all(|one| !one.headline.contains("reordering")));
         assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried);
     }
 
@@ -719,7 +719,7 @@ mod tests {
         evidence.cells[1].summary.bytes_per_s.low /= 2.0;
         evidence.cells[2].summary.bytes_per_s.high *= 2.0;
         let found = analyse(&evidence);
-        let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().text;
+        let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().headline;
         assert!(queue.contains("depth 4 reaches 1.30 times"), "{queue}");
         assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
     }
@@ -747,7 +747,7 @@ mod tests {
     #[test]
     fn the_loss_over_several_targets_is_reported_with_the_depth_that_avoids_it() {
         let found = analyse(&two());
-        let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().text;
+        let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().headline;
         assert!(text.contains("depth 2: 75%, 1.50 busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
         assert!(text.ends_with("keep depth 8 or more, or use a queue for each target"), "{text}");

@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn text(found: &Conclusion, id: &str) -> String {
-        found.findings.iter().find(|finding| finding.id == id).unwrap().text.clone()
+        found.findings.iter().find(|finding| finding.id == id).unwrap().headline.clone()
     }
 
     #[test]

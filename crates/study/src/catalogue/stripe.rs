@@ -551,7 +551,7 @@ mod tests {
     #[test]
     fn scaling_the_ceiling_and_the_depth_are_named() {
         let found = analyse(&points());
-        let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().text;
+        let text = |id: &str| &found.findings.iter().find(|one| one.id == id).unwrap().headline;
         assert!(
             text("scaling").contains("3 targets 3.00 times, 4 targets 3.00 times"),
             "{found:?}"

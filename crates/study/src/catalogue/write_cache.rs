@@ -389,7 +389,7 @@ mod tests {
     }
 
     fn text<'a>(found: &'a Conclusion, id: &str) -> &'a str {
-        &found.findings.iter().find(|finding| finding.id == id).unwrap().text
+        &found.findings.iter().find(|finding| finding.id == id).unwrap().headline
     }
 
     #[test]

@@ -170,8 +170,10 @@ mod tests {
             write("O_DSYNC", "32", 3000),
         ]);
         let found = analyse(&evidence);
-        assert!(found.findings[0].text.ends_with("5.00 times slower"), "{:?}", found.findings);
-        assert!(found.findings[1].text.contains("depth 32 reaches 3.00 times the rate of depth 1"));
+        assert!(found.findings[0].headline.ends_with("5.00 times slower"), "{:?}", found.findings);
+        assert!(
+            found.findings[1].headline.contains("depth 32 reaches 3.00 times the rate of depth 1")
+        );
         assert!(found.advice.is_empty(), "the alternative was not measured");
         assert_eq!(found.claims[0].verdict, Verdict::Holds);
     }
@@ -185,7 +187,7 @@ mod tests {
             point
         };
         let found = analyse(&evidence(vec![at("64", 9 << 20), at("1", 1 << 20), at("8", 5 << 20)]));
-        let text = &found.findings[0].text;
+        let text = &found.findings[0].headline;
         assert!(text.contains("1 MiB/s with a flush after each, 5 MiB/s after every 8"), "{text}");
         assert!(found.advice[0].setting.ends_with("flushed after every 64"));
     }
@@ -194,7 +196,7 @@ mod tests {
     fn a_device_with_free_durability_shows_no_cost() {
         let evidence = evidence(vec![write("buffered", "1", 1000), write("O_DSYNC", "1", 1000)]);
         let found = analyse(&evidence);
-        assert!(found.findings[0].text.ends_with("the same within 10%"));
+        assert!(found.findings[0].headline.ends_with("the same within 10%"));
         assert!(found.advice.is_empty());
         assert_eq!(found.claims[0].verdict, Verdict::DoesNotHold);
     }

@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_flat_target_is_called_flat_and_the_papers_loss_does_not_hold() {
         let found = analyse(&scan(|_| 1e9));
-        assert!(found.findings.iter().any(|finding| finding.text.contains("is flat")));
+        assert!(found.findings.iter().any(|finding| finding.headline.contains("is flat")));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::DoesNotHold));
         assert!(found.advice.is_empty());
     }
@@ -267,7 +267,7 @@ mod tests {
         };
         let wild = |at: f64| if is_slow((at * 64.0).round() as u64) { 100e6 } else { 190e6 };
         let found = analyse(&scan(wild));
-        let text = &found.findings.iter().find(|one| one.id == "zones").unwrap().text;
+        let text = &found.findings.iter().find(|one| one.id == "zones").unwrap().headline;
         assert!(text.contains("noise hides"), "{text}");
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let rotates = DeviceFacts { rotational: Some(true), ..DeviceFacts::default() };
         let disk = TargetFacts { device: Some(rotates), ..TargetFacts::default() };
         let found = analyse(&Evidence { targets: vec![disk], ..scan(rate) });
-        let text = &found.findings.last().unwrap().text;
+        let text = &found.findings.last().unwrap().headline;
         assert!(text.contains("50% less") && text.contains("3 zones"), "{text}");
         assert_eq!(found.advice[0].id, "outer-zones");
         assert!(analyse(&scan(rate)).advice.is_empty(), "only a disk has outer tracks");

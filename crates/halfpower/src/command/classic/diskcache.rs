@@ -15,6 +15,7 @@ use lab::machine::Host;
 use lab::recorder::Recorder;
 use lab::settings;
 use lab::trials::Lab;
+use report::model::Finding;
 use study::catalogue::{self, Study};
 use study::evidence::{Evidence, Stated};
 use study::plan::Plan;
@@ -195,7 +196,7 @@ impl Table {
         if let Some(rate) = self.two_deep {
             lines.push(format!("two requests of 64 KiB outstanding: {:.1} MB/s", rate / MB));
         }
-        lines.extend(rereads.conclusion.findings.iter().map(|finding| finding.text.clone()));
+        lines.extend(rereads.conclusion.findings.iter().map(Finding::text));
         lines
     }
 }
