@@ -200,10 +200,8 @@ fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> R
 /// The error for a request that exceeds the hang limit: the model's parameters must be wrong.
 fn request_too_slow() -> ioengine::Error {
     let what = "a request takes more than 60 s of virtual time in the simulated system";
-    ioengine::Error::new(ioengine::ErrorKind::Io, what).with_remedy(
-        "look for a value that was changed by too much (halfpower simulate --show NAME prints them \
-         with their units)",
-    )
+    ioengine::Error::new(ioengine::ErrorKind::Io, what)
+        .with_remedy("look for a parameter of the system that was changed by too much")
 }
 
 /// The error for periodic flushes: a flush advances time, during which the other workers would not
