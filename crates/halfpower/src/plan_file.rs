@@ -218,7 +218,7 @@ fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
-    let remedy = if line.contains(';') { "" } else { "; halfpower sweep --help says what fits" };
+    let remedy = if line.contains(';') { "" } else { "; see halfpower sweep --help" };
     format!("{line}{remedy}")
 }
 

@@ -159,7 +159,7 @@ fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab
     };
     scratch::check_room(folder, bytes)?;
     lab.console.say(format!(
-        "writing a test file of {} in {}; it is removed afterwards",
+        "laying out a test file of {} in {}; it is removed afterwards",
         units::size(bytes),
         folder.display()
     ));

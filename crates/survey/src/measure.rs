@@ -30,7 +30,7 @@ const LAST_ROUNDS: u64 = 8;
 /// Maximum share of the time for the final rounds.
 const LAST_ROUNDS_SHARE: f64 = 0.45;
 /// Initial trials of a grid point that is added between measured ones.
-const NEW_spot_TRIALS: usize = 3;
+const NEW_POINT_TRIALS: usize = 3;
 /// Minimum size of a write trial, if the budget allows it (bytes).
 const WRITE_MIN: u64 = 16 << 20;
 /// Maximum size of a buffered write trial, whose flush is part of the trial (bytes).
@@ -344,7 +344,7 @@ impl<'a> Survey<'a> {
         let mut order = Vec::new();
         for grid_point in fresh.into_iter().filter(|grid_point| self.may_go_on(grid_point)).collect::<Vec<_>>() {
             let index = self.add(grid_point)?;
-            order.extend([(index, false); NEW_spot_TRIALS]);
+            order.extend([(index, false); NEW_POINT_TRIALS]);
         }
         if order.len() < BATCH {
             let needy = schedule::neediest(&measured, peaks, measured.len()).into_iter();
@@ -436,8 +436,8 @@ impl<'a> Survey<'a> {
         !grid_point.write || u64::from(grid_point.request_bytes) <= self.write_left
     }
 
-    /// Bytes that the next write trial may write: its share of the remaining budget. None if that is
-    /// less than one request.
+    /// Bytes that the next write trial may write: its share of the remaining budget; None if less
+    /// than one request.
     fn write_share(&self, grid_point: &GridPoint) -> Option<u64> {
         let request = u64::from(grid_point.request_bytes);
         let share = self.write_left / (self.planned_writes + 1);

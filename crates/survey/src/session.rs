@@ -320,7 +320,7 @@ fn plan(
             check_size(survey_target, size, options)?;
             let (size, folder) = (units::size(bytes), folder.display());
             console::data(&format!(
-                "write a test file of {size} in {folder} and remove it afterwards"
+                "lay out a test file of {size} in {folder}, and remove it afterwards"
             ));
         }
         SurveyTarget::Existing(path) => {
