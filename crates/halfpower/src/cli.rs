@@ -239,9 +239,7 @@ impl RunArgs {
             return Ok(());
         }
         if self.quick {
-            return Err(Failure::usage(
-                "--quick needs a plan file with [quick]; drop it",
-            ));
+            return Err(Failure::usage("--quick needs a plan file with [quick]; drop it"));
         }
         if self.html.is_some() {
             return Err(Failure::usage(
@@ -323,7 +321,7 @@ pub struct SurveyArgs {
     /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
-    }
+}
 
 /// Flags of `soak`.
 #[derive(Args, Debug, Clone)]
@@ -475,7 +473,7 @@ pub enum PaperName {
   halfpower reproduce riedel97 --figure 6   one figure; tables are t1, t2 ...
   halfpower reproduce chung2000 --claims    every number in the text, with its simulated value
 
-  Cells show simulated, published and error. Nothing is measured: the machines are simulated.")]
+Cells show simulated, published and error. Nothing is measured: the machines are simulated.")]
 pub struct ReproduceArgs {
     /// The paper
     #[arg(value_name = "PAPER")]
@@ -519,8 +517,8 @@ pub struct CleanArgs {
   halfpower restore --plan     show what a killed run left changed
   halfpower restore            restore it (root)
 
-  Every run restores what --scheduler, --read-ahead and other flags under Host changed, unless it
-  is killed; then use this command. Values that were changed again since then are left alone.")]
+Every run restores what --scheduler, --read-ahead and other flags under Host changed, unless it
+is killed; then use this command. Values that were changed again since then are left alone.")]
 pub struct RestoreArgs {
     /// Print what would be restored and restore nothing
     #[arg(long)]

@@ -193,11 +193,8 @@ impl Plan {
     pub fn groups(&self, quick: bool, typed: &Settings) -> Outcome<Vec<Group>> {
         let mut groups = Vec::new();
         for part in &self.parts {
-            let flags = if quick {
-                part.flags.overridden_by(&part.quick)
-            } else {
-                part.flags.clone()
-            };
+            let flags =
+                if quick { part.flags.overridden_by(&part.quick) } else { part.flags.clone() };
             groups.extend(part.groups(&flags.overridden_by(typed))?);
             if groups.len() > GROUPS_MAX {
                 return Err(Failure::usage(format!(

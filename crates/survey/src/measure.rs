@@ -305,7 +305,8 @@ impl<'a> Survey<'a> {
             let quoted = schedule::quoted(&measured, self.peaks(&measured)).into_iter();
             let able = quoted.filter(|index| self.may_go_on(&self.grid_points[*index]));
             let mut order: Vec<(usize, bool)> = able.map(|index| (index, false)).collect();
-            let writes = order.iter().filter(|(index, _)| self.grid_points[*index].write).count() as u64;
+            let writes =
+                order.iter().filter(|(index, _)| self.grid_points[*index].write).count() as u64;
             self.planned_writes = writes * LAST_ROUNDS;
             self.shuffle(&mut order);
             if !self.batch(&order, progress)? {
@@ -342,7 +343,7 @@ impl<'a> Survey<'a> {
         let peaks = self.peaks(&measured);
         let fresh = schedule::new_spots(&measured, peaks, &self.subject.limits);
         let mut order = Vec::new();
-        for grid_point in fresh.into_iter().filter(|grid_point| self.may_go_on(grid_point)).collect::<Vec<_>>() {
+        for grid_point in fresh.into_iter().filter(|new| self.may_go_on(new)).collect::<Vec<_>>() {
             let index = self.add(grid_point)?;
             order.extend([(index, false); NEW_POINT_TRIALS]);
         }
@@ -351,7 +352,8 @@ impl<'a> Survey<'a> {
             let able = needy.filter(|index| self.may_go_on(&self.grid_points[*index]));
             order.extend(able.take(BATCH - order.len()).map(|index| (index, false)));
         }
-        self.planned_writes = order.iter().filter(|(i, _)| self.grid_points[*i].write).count() as u64;
+        self.planned_writes =
+            order.iter().filter(|(i, _)| self.grid_points[*i].write).count() as u64;
         self.shuffle(&mut order);
         Ok((!order.is_empty()).then_some(order))
     }
@@ -362,7 +364,9 @@ impl<'a> Survey<'a> {
             plain.map(Trial::bytes_per_s).collect()
         };
         let pairs = self.grid_points.iter().zip(&self.points);
-        pairs.map(|(grid_point, point)| Measured { spot: *grid_point, rates: rates(point) }).collect()
+        pairs
+            .map(|(grid_point, point)| Measured { spot: *grid_point, rates: rates(point) })
+            .collect()
     }
 
     /// The highest median rates of reads and of writes [bytes per second].
@@ -474,7 +478,11 @@ impl<'a> Survey<'a> {
             limit_bytes: (buffered && read).then_some(region),
             flush_at_end: buffered && grid_point.write,
             seed: self.seed,
-            pages: if grid_point.pages == BufferPages::Small { grid_point.pages } else { self.pages },
+            pages: if grid_point.pages == BufferPages::Small {
+                grid_point.pages
+            } else {
+                self.pages
+            },
             interval_ns: self.budget.trial_ns / 20,
             ..Workload::default()
         };

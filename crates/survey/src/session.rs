@@ -350,13 +350,14 @@ fn plan(
     };
     page::check(&options.html)?;
     let workloads = grid::first(budget, &limits).len();
-    let trials = format!("measure up to {workloads} workloads, {} times or more each", budget.rounds);
+    let trials =
+        format!("measure up to {workloads} workloads, {} times or more each", budget.rounds);
     if let SurveyTarget::Simulated(_) = survey_target {
         let (each, most) = (units::time(budget.trial_ns as f64), budget.budget_ns as f64);
         let most = units::time(most);
         console::data(&format!(
-            "{trials}, {each} of virtual time per trial; ends when results are stable, after {most} \
-             of real time at the latest"
+            "{trials}, {each} of virtual time per trial; ends when results are stable, at \
+             the latest after {most} of real time"
         ));
     } else {
         console::data(&format!("{trials}, in {} in all", units::time(budget.budget_ns as f64)));
@@ -432,11 +433,7 @@ fn lay_out(
 
 /// Bytes that may still be written after the test file; unlimited for a simulated system.
 fn write_left(options: &SurveyOptions, subject: &Subject, written: u64) -> u64 {
-    if subject.is_simulated() {
-        u64::MAX
-    } else {
-        options.max_write.saturating_sub(written)
-    }
+    if subject.is_simulated() { u64::MAX } else { options.max_write.saturating_sub(written) }
 }
 
 /// Whether writes are measured, if not why, and the permit.

@@ -12,10 +12,10 @@ use clap::Args;
   halfpower calibrate latest --out disk.toml      fit a system to the measurements
   halfpower whatif ./disk.toml --iodepth-to 32    predict the effect of a change
 
-  Every second point is held out: the system is fitted to the others and scored on these. Only points
-  with direct I/O and without a rate limit are used. A parameter whose 95% interval spans more than a
-  factor of three is flagged as unidentified: the run does not determine it. Caches, write buffers and
-  burst credit are fitted only for runs of up to two million requests.")]
+Every second point is held out: the system is fitted to the others and scored on these. Only points
+with direct I/O and without a rate limit are used. A parameter whose 95% interval spans more than a
+factor of three is flagged as unidentified: the run does not determine it. Caches, write buffers and
+burst credit are fitted only for runs of up to two million requests.")]
 pub struct CalibrateArgs {
     /// Which run: its number, the beginning of its uuid, its label, or latest
     #[arg(value_name = "RUN", default_value = "latest")]

@@ -48,7 +48,7 @@ pub enum Tool {
   -kR, -kW            read (default) or write
   -s30                seconds to run
   -b2                 block size in KiB
-  -f64                stride between blocks, in blocks; or -frandom, -fsequential
+  -f64                stripe: stride between blocks, in blocks; or -frandom, -fsequential
   -i64                rows of the stripe: f x i x b KiB are touched; only with -fN
   -o8                 requests outstanding in each thread on each file (default: synchronous)
   -t1                 threads
@@ -67,8 +67,8 @@ Examples:
   halfpower classic sqlio -fsequential -b64 -o4 -BH sim:nt4-ultrawide
   halfpower classic sqlio -Fparam.txt -frandom -b8 -o4 --plan      print the halfpower run command
 
-  Files are not created or extended: name an existing file, or a directory, which gets a test file
-  that is removed afterwards. The trace line goes to stdout, or to the --csv file.")]
+Files are not created or extended: name an existing file, or a directory, which gets a test file
+that is removed afterwards. The trace line goes to stdout, or to the --csv file.")]
 pub struct SqlioArgs {
     /// Arguments with a single dash; [`name_flags`] puts them here.
     #[arg(long = "sqlio", hide = true, value_name = "FLAG")]
@@ -88,9 +88,9 @@ pub struct SqlioArgs {
     /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
-    }
+}
 
-    /// Flags of `classic memspeed`.
+/// Flags of `classic memspeed`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower classic memspeed             the rows of Table 2 on one CPU and on all CPUs
@@ -128,7 +128,7 @@ pub struct MemspeedArgs {
   halfpower classic diskcache sim:nt4-ultrawide   the papers' machine
   halfpower study device-cache /dev/sdb           the underlying study, with its findings
 
-  Columns as in Table 3 of the 1997 paper: repeated reads of one block, and sequential reads.")]
+Columns as in Table 3 of the 1997 paper: repeated reads of one block, and sequential reads.")]
 pub struct DiskcacheArgs {
     /// File, block device, directory, sim:SYSTEM or truth:KEY=VALUE,..
     #[arg(value_name = "TARGET")]
@@ -142,9 +142,9 @@ pub struct DiskcacheArgs {
     /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
-    }
+}
 
-    /// Flags of `classic cacheflush`.
+/// Flags of `classic cacheflush`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower classic cacheflush big.dat        print how much was cached before and after

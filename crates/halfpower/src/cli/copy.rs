@@ -24,9 +24,9 @@ already there are left alone, and missing ones are copied.
 
 A file gets its name only when it is complete: until then it has no name, or is in a private
 directory next to DST (.halfpower-*, removed at the end; after a kill by halfpower clean). All that
-can be copied is copied; each failure is printed, and the exit code is 1 (3 if all failures are
-existing files that may not be replaced). An existing file is replaced only if --overwrite names it,
-or names the directory to which a tree is copied.
+can be copied is copied; each failure is printed, and the exit code is 1 (3 if all failures concern
+existing entries). An existing file is replaced only if --overwrite names it, or names the directory
+to which a tree is copied.
 
 What is kept:                    default                  -p      -a
   permission bits                less the umask           yes     yes
@@ -35,10 +35,10 @@ What is kept:                    default                  -p      -a
   extended attributes, capabilities, hard links
                                  no                       no      yes
   chattr flags (+i, +a)          no                       no      no, but reported
-  Without -p or -a nobody gets more permissions than on the source: if the copy has another group or
-  an inherited ACL, its group gets the permissions of others. A replaced file then keeps its own
-  owner, mode, ACL and attributes. Symbolic links in a tree stay links; pipes, sockets and devices are
-  created anew. Holes are preserved, and blocks are shared where the file system can (btrfs, xfs).")]
+Without -p or -a nobody gets more permissions than on the source: if the copy has another group or
+an inherited ACL, its group gets the permissions of others. A replaced file then keeps its own
+owner, mode, ACL and attributes. Symbolic links in a tree stay links; pipes, sockets and devices are
+created anew. Holes are preserved, and blocks are shared where the file system can (btrfs, xfs).")]
 pub struct CopyArgs {
     /// Files, directories or block devices (- for standard input), then the destination
     #[arg(value_names = ["SRC", "DST"], num_args = 1.., required = true)]

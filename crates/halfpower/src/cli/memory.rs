@@ -14,10 +14,10 @@ use clap::Args;
   halfpower memory --kernel load --size 4k..256m
   halfpower memory --kernel triad --size 192m --buffer-pages system      with default pages
 
-  Kernels: load, touch-read, store, touch-write, nt-store, memset, copy, nt-copy, triad. A size covers
-  all arrays of a thread, so copy moves one half to the other. Rates count bytes as usually quoted:
-  the copied bytes for copy, 24 per element for triad, the cache line for a touch; --json adds the
-  memory traffic. Each thread has its own arrays. With --kernel or --size only the table is measured.")]
+Kernels: load, touch-read, store, touch-write, nt-store, memset, copy, nt-copy, triad. A size covers
+all arrays of a thread, so copy moves one half to the other. Rates count bytes as usually quoted:
+the copied bytes for copy, 24 per element for triad, the cache line for a touch; --json adds the
+memory traffic. Each thread has its own arrays. --kernel and --size measure only the table.")]
 pub struct MemoryArgs {
     /// Fewer and shorter samples, about 3 s
     #[arg(long, help_heading = "Time")]

@@ -67,7 +67,7 @@ fn simulated(arg: Arg) -> Arg {
         "size" => arg.help(
             "Region of the file to work on (default: all of it); the file is as large as needed",
         ),
-        "direct" => arg.help("Bypass the system's file cache (default: as the system is configured)"),
+        "direct" => arg.help("Bypass the system's file cache (default: as configured)"),
         "db" => arg.default_value(NO_DATABASE),
         _ if hidden => arg.hide(true),
         _ => arg,

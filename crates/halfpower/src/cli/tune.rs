@@ -13,11 +13,11 @@ use clap::Args;
   halfpower tune /dev/nvme1n1          a device, for reads only
   halfpower tune . --no-store --json   print all measured settings; save nothing
 
-  Finds the cheapest request size and depth for sequential direct I/O within 3% of the best rate:
-  least memory (request size x depth), then least CPU. It measures for less than 5 s, in rounds over
-  all promising settings in random order, and compares medians. The result is saved for the device in
-  $XDG_STATE_HOME/halfpower/tune.toml (default ~/.local/state/..), and used by cat, checksum, copy and
-  every program that uses seqio.
+Finds the cheapest request size and depth for sequential direct I/O within 3% of the best rate:
+least memory (request size x depth), then least CPU. It measures for less than 5 s, in rounds over
+all promising settings in random order, and compares medians. The result is saved for the device in
+$XDG_STATE_HOME/halfpower/tune.toml (default ~/.local/state/..), and used by cat, checksum, copy and
+every program that uses seqio.
 
 A directory gets a test file, which is removed afterwards. A file or device is only read, unless
 --overwrite or --destroy-data-on names it.")]

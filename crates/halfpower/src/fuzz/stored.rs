@@ -66,9 +66,10 @@ fn point(bytes: &mut Bytes<'_>) -> Point {
         threads: 1 + u32::from(bytes.byte()),
         region_bytes: bytes.number(),
         read_percent: [0, 100, operation % 101][usize::from(operation % 3)],
-        arrival: match bytes.flag() {
-            true => Arrival::Constant { requests_per_s: f64::from_bits(bytes.number()) },
-            false => Arrival::Closed,
+        arrival: if bytes.flag() {
+            Arrival::Constant { requests_per_s: f64::from_bits(bytes.number()) }
+        } else {
+            Arrival::Closed
         },
         seed: bytes.number(),
         pages: [BufferPages::Huge, BufferPages::Small][usize::from(bytes.flag())],

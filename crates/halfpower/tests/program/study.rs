@@ -212,7 +212,7 @@ fn a_file_of_holes_is_no_measurement() {
 fn what_cannot_be_is_refused_with_the_remedy() {
     let place = Place::new();
     for (line, words) in [
-        ("study nothing .", "one of all, "),
+        ("study nothing .", "use all, "),
         ("study depth missing", "missing"),
         ("study depth . --price 0", "--price 0"),
         ("study depth . --price nan", "--price NaN"),

@@ -16,9 +16,9 @@ use crate::cli::classic::CacheflushArgs;
 /// Printed if no file is named.
 const EXPLANATION: &str = "\
 The papers' cacheflush read a scratch file before each buffered test, so that nothing of the test's
-own file was left in the cache of the file system; a test that found some of it there was faster
-than the disk. Nothing was done here, for no file is named:
-  halfpower classic cacheflush FILE    take FILE out of the page cache, with proof
+file was left in the file system's cache; cached data would have made the test faster than the
+disk. No file is named, so nothing was done:
+  halfpower classic cacheflush FILE    drop FILE from the page cache, and verify it
   halfpower run FILE --direct=0        does so before each trial; --invalidate=0 does not";
 
 /// Flushes and prints.

@@ -27,7 +27,7 @@ pub fn execute(args: &CmdgenArgs) -> Outcome {
 fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
     if args.note.contains(|c: char| c == ',' || c.is_control()) {
         return Err(Failure::usage(
-            "--note: commas and line breaks are not allowed, because a trace line is CSV; remove them",
+            "--note: a trace line is CSV, so commas and line breaks are not allowed; remove them",
         ));
     }
     let number = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is not a number"));

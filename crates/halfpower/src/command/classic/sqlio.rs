@@ -28,7 +28,7 @@ const PARAMS_BYTES_MAX: u64 = 1 << 20;
 pub fn execute(args: &SqlioArgs) -> Outcome {
     if args.note.contains([',', '\n', '\r']) {
         return Err(Failure::usage(
-            "--note: commas and line breaks are not allowed, because a trace line is CSV; remove them",
+            "--note: a trace line is CSV, so commas and line breaks are not allowed; remove them",
         ));
     }
     let flags = Flags::parse(&args.flags)?;
