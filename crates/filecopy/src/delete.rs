@@ -1,4 +1,5 @@
-//! Deletion of entries that the source does not have, if the program allows it.
+//! Deletion of entries that the source does not have, if the program allows it. Entries that a
+//! filter excludes are kept.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! Decides what to do with an entry if its destination exists: replace, update, or keep it.
+//! Decides what to do with an entry if its destination exists: replace it, set its attributes, or
+//! leave it alone.
 
 use std::ffi::OsStr;
 

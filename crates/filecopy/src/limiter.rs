@@ -1,4 +1,5 @@
-//! A limit on bytes per second, shared by all threads of a session.
+//! A limit on bytes per second, shared by all threads of a session. Threads wait until their bytes
+//! are allowed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

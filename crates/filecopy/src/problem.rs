@@ -1,4 +1,5 @@
-//! Problems with single paths. A copy continues with everything else.
+//! Problems with single paths: what failed, why, and the remedy if known. A copy continues with
+//! everything else.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,5 @@
-//! Progress of a session, counted by all threads, and events for single paths.
+//! Progress of a session: counters that all threads update, and events that report what happened
+//! to single paths.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

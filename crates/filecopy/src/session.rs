@@ -1,4 +1,5 @@
-//! A session copies any number of sources, one after the other.
+//! A session copies any number of sources, one after another, then makes all copies durable and
+//! returns all problems.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

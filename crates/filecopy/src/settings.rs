@@ -1,4 +1,5 @@
-//! Settings of a copy: what is kept, what may be replaced, how it works, and who is notified.
+//! Settings of a copy: which attributes are kept, what may be replaced, how data are moved, and who
+//! is notified.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Copies of symbolic links, named pipes, sockets and devices; they are created anew.
+//! Copies of symbolic links, named pipes, sockets and devices. They are created anew, with the
+//! attributes of the source.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,5 @@
-//! Destination directories, and the work left when their last entry is done.
+//! Destination directories, and the work left when their last entry is done, such as setting the
+//! directory's own attributes.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! What can be typed: verbs and flags, and nothing else. What they mean is decided elsewhere.
+//! The command line: verbs and flags. Their meaning is implemented elsewhere.
 //!
-//! Flags carry fio's names where fio has one. Either spelling is understood (`--time-based`,
-//! `--time_based`), and booleans stand bare or with `=0` or `=1`.
+//! Flags have fio's names where fio has the same flag. Dashes and underscores are equivalent
+//! (`--time-based`, `--time_based`). Switches are given alone, or with `=0` or `=1`.
 
 pub mod calibrate;
 pub mod classic;
@@ -39,8 +39,8 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// A storage I/O laboratory: what does the hardware promise, what does an application get, what
-/// does it cost in CPU, what is the limit, and what should the application change.
+/// A storage I/O laboratory: what the hardware can do, what an application gets, what it costs in
+/// CPU, where the bottleneck is, and what the application should change
 #[derive(Parser, Debug)]
 #[command(name = "halfpower", version, styles = STYLES, max_term_width = 100)]
 #[command(args_override_self = true)]
@@ -49,64 +49,64 @@ const STYLES: Styles = Styles::styled()
   halfpower survey /data --quick       the same for /data in about 20 s
   halfpower run /data --rw randread --bs 4k --iodepth 32
   halfpower engines                    what this kernel offers
-  halfpower target /data               what lies beneath /data, and whether it is safe to write
+  halfpower target /data               the devices under /data, and whether writing is safe
 
 Exit codes: 0 ok, 1 run failed, 2 usage, 3 refused for safety, 4 data verification failed,
 5 completed but the result is invalid, 6 regression found, 130 interrupted.")]
 pub struct Cli {
-    /// The verb.
+    /// The command to run.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Verb {
     /// Characterise a target in a minute or two: findings, database and report
     Survey(SurveyArgs),
     /// Measure one workload
     Run(RunArgs),
-    /// Measure the product of lists of request sizes, depths, threads ...
+    /// Measure all combinations of lists of request sizes, depths, threads ...
     Sweep(RunArgs),
-    /// One experiment of the papers, or all of them, on any target
+    /// Run one experiment of the papers, or all of them, on any target
     Study(Box<study::StudyArgs>),
-    /// Ask a simulated system what a workload would give, and what would limit it
+    /// Predict the rate and the bottleneck of a workload on a simulated system
     Simulate(Box<simulate::SimulateArgs>),
-    /// Memory and cache bandwidth: kernels by working set and threads, caches, files in memory
+    /// Measure memory, cache and page-cache bandwidth, by working set and threads
     Memory(memory::MemoryArgs),
-    /// Run any command and bound the CPU that it cost, from below and from above
+    /// Run any command and report lower and upper bounds of its CPU cost
     Soak(SoakArgs),
-    /// The papers' tools by name: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
+    /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
-    /// Which I/O engines this host offers, and why one is missing
+    /// List the I/O engines of this host, and why others are missing
     Engines(EnginesArgs),
-    /// What a target is, layer by layer, and whether writing to it is safe
+    /// Describe a target layer by layer, and whether writing to it is safe
     Target(TargetArgs),
     /// Write the page of a stored survey again
     Report(ReportArgs),
     /// List stored runs
     Runs(RunsArgs),
-    /// Hold the instrument against devices whose truth is known
+    /// Check measurements against reference devices with known timing
     Selftest(SelftestArgs),
     /// Fit a simulated system to a stored run
     Calibrate(calibrate::CalibrateArgs),
-    /// Run the figures and claims of a paper again, in the simulator
+    /// Reproduce the figures and claims of a paper in the simulator
     Reproduce(ReproduceArgs),
-    /// What a change to a simulated system or its load would do
+    /// Predict the effect of a change to a simulated system or its load
     Whatif(whatif::WhatifArgs),
-    /// Copy files, trees and devices at the speed of the storage: durable, whole or not at all
+    /// Copy files, trees and devices at the speed of the storage; durable, never partial
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a reference device as a real file, until Ctrl-C
     Mount(mount::MountArgs),
-    /// Print files, read as fast as their storage can
+    /// Print files, reading at the speed of the storage
     Cat(inputs::CatArgs),
-    /// BLAKE3 of files and directories, or whether they are as they were
+    /// Print or check BLAKE3 checksums of files and directories
     Checksum(inputs::ChecksumArgs),
-    /// Find the cheapest request size and depth within 3% of the best rate, and keep it
+    /// Find and save the cheapest request size and depth within 3% of the best rate
     Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
-    /// Put back settings of devices that a killed run left changed
+    /// Restore device settings that a killed run left changed
     Restore(RestoreArgs),
     /// Print a manual page, shell completions or the JSON Schema
     #[command(hide = true)]
@@ -122,28 +122,28 @@ pub struct CommonArgs {
     /// Print one JSON document instead of text
     #[arg(long, default_value_t = false, help_heading = "Output")]
     pub json: bool,
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
     /// Print what would be done (bytes, writes, time, what is touched) and do nothing
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
-    /// Where results are kept
+    /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", help_heading = "Output")]
     pub db: PathBuf,
-    /// Keep no database
+    /// Do not store results
     #[arg(long, help_heading = "Output")]
     pub no_store: bool,
     /// A name for this run
     #[arg(long, alias = "name", value_name = "TEXT", help_heading = "Output")]
     pub label: Option<String>,
-    /// Seed of every random choice
+    /// Random seed
     #[arg(long, alias = "randseed", default_value_t = 42, help_heading = "Workload")]
     pub seed: u64,
-    /// What the hardware promises, such as 600MB/s: half of it is the half-power point
+    /// Nominal rate of the hardware (PAP), such as 600MB/s; half of it is the half-power point
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate, help_heading = "Workload")]
     pub pap: Option<f64>,
-    /// Memory pages behind the buffers
+    /// Page size of the buffers
     #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload",
           value_parser = experiment_parameters::buffer_pages)]
     pub buffer_pages: BufferPages,
@@ -153,8 +153,7 @@ pub struct CommonArgs {
           default_missing_value = "true", value_parser = experiment_parameters::boolean,
           default_value = "false")]
     pub allow_holes: bool,
-    /// Bytes that may be written to the drive in its life as rated, such as 600TB: --plan says
-    /// which share of them goes
+    /// Rated endurance of the drive, such as 600TB (TBW); --plan prints the share used
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Safety")]
     pub endurance: Option<u64>,
     /// Allow writing to this existing file (exact path; repeatable)
@@ -165,15 +164,15 @@ pub struct CommonArgs {
     pub destroy_data_on: Vec<String>,
 }
 
-/// Flags of `run` and `sweep`. Where `sweep` takes a list, `run` takes one value.
+/// Flags of `run` and `sweep`. `run` takes one value where `sweep` takes a list.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower run . --rw randread --bs 4k --iodepth 32 --runtime 10
   halfpower run big.dat --rw read --bs 1m --iodepth 8 --direct=0
   halfpower run . --rw write --bs 64k --size 1g --verify
-  halfpower run --ioengine null --bs 4k --iodepth 32     the instrument's own cost
+  halfpower run --ioengine null --bs 4k --iodepth 32     the overhead of halfpower itself
   halfpower run --ioengine delay --truth fixed=1ms --iodepth 4
-  halfpower run truth:fixed=1ms,rate=100MB/s --bs 64k    the same as a target; several are several
+  halfpower run truth:fixed=1ms,rate=100MB/s --bs 64k    a reference device as a target
   halfpower run /dev/sdb /dev/sdc --chunk 64k --bs 128k --iodepth 3    the two striped into one
   halfpower run /dev/nvme1n1 --rw randread --bs 4k --iodepth 64 --numjobs 4
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
@@ -183,47 +182,47 @@ pub struct CommonArgs {
 A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
 pub struct RunArgs {
-    /// File, block device or directory; several at once get all threads each, unless --chunk makes
-    /// one of them; or a simulated system: sim:SYSTEM,key=value,.. (halfpower simulate --list); or
-    /// reference devices: truth:KEY=VALUE,.. with the keys of --truth
+    /// File, block device or directory; simulated system sim:SYSTEM,key=value,.. (see halfpower
+    /// simulate --list); or reference device truth:KEY=VALUE,.. with the keys of --truth. Each of
+    /// several targets gets all threads, unless --chunk stripes them into one
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
-    /// fio's way to name a target
+    /// fio's flag for the target
     #[arg(long, hide = true)]
     pub filename: Option<PathBuf>,
-    /// What to measure and how.
+    /// Parameters of the experiment.
     #[command(flatten)]
     pub parameters: ParameterArgs,
-    /// See CommonArgs.
+    /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
     /// fio's flag; results are always reported together
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub group_reporting: Option<String>,
-    /// fio's flag; the random order of halfpower needs no map
+    /// fio's flag; halfpower needs no random map
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
-    /// Of a plan with a quick form: fewer points and shorter trials
+    /// For plan files with [quick]: fewer points and shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
-    /// Of a plan with figures: where the page goes
+    /// For plan files with figures: path of the HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
-    /// The flags that came from a plan file, to be kept with the results.
+    /// Flags from a plan file, stored with the results.
     #[arg(skip)]
     pub planned: Vec<String>,
-    /// The plan file with its text, where it is the plan of a study.
+    /// Path and text of the plan file, if it is the plan of a study.
     #[arg(skip)]
     pub study_plan: Option<(PathBuf, String)>,
 }
 
 impl RunArgs {
-    /// What is to be measured.
+    /// The experiment that the flags describe.
     ///
     /// # Errors
-    /// None for what clap let through.
+    /// Never for flags that clap accepted.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = self.common.experiment();
         self.parameters.given.apply(&mut experiment)?;
@@ -231,7 +230,7 @@ impl RunArgs {
         Ok(experiment)
     }
 
-    /// Refuses flags that only a plan file gives a meaning.
+    /// Refuses --quick and --html without a plan file that supports them.
     ///
     /// # Errors
     /// Usage.
@@ -240,9 +239,7 @@ impl RunArgs {
             return Ok(());
         }
         if self.quick {
-            return Err(Failure::usage(
-                "--quick takes the quick form of a plan file, and there is none; drop it",
-            ));
+            return Err(Failure::usage("--quick needs a plan file with [quick]; drop it"));
         }
         if self.html.is_some() {
             return Err(Failure::usage(
@@ -254,7 +251,7 @@ impl RunArgs {
 }
 
 impl CommonArgs {
-    /// An experiment that has nothing but what every verb says of it.
+    /// An experiment with only these flags set.
     pub fn experiment(&self) -> Experiment {
         Experiment {
             seed: self.seed,
@@ -266,13 +263,13 @@ impl CommonArgs {
         }
     }
 
-    /// What the user allowed to be written.
+    /// The user's permission to write.
     pub fn consent(&self) -> Consent {
         let (overwrite, destroy_data_on) = (self.overwrite.clone(), self.destroy_data_on.clone());
         Consent { overwrite, destroy_data_on }
     }
 
-    /// Where results are kept, under which name, and what the user says of the hardware.
+    /// Database, label, and the nominal rate of the hardware (PAP).
     pub fn run_options(&self) -> RunOptions {
         RunOptions {
             db: (!self.no_store).then(|| self.db.clone()),
@@ -291,13 +288,13 @@ impl CommonArgs {
   halfpower survey --app 8k,direct  what to change in a program that issues direct 8 KiB requests
   halfpower survey sim:nt4-ultrawide,disks=4,volume=stripe    a simulated system
 
-A survey of a directory lays a test file out in it and removes it afterwards. It writes
-halfpower.db and halfpower.html into the current directory.")]
+A survey of a directory lays out a test file there and removes it afterwards. It writes
+halfpower.db and halfpower.html to the current directory.")]
 pub struct SurveyArgs {
     /// Directory, file, block device or simulated system (sim:SYSTEM,key=value,..)
     #[arg(value_name = "TARGET", default_value = ".")]
     pub target: PathBuf,
-    /// Time to spend
+    /// Time limit of the survey
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, help_heading = "Time")]
     pub budget: Option<u64>,
     /// About 20 s: fewer points, wider intervals
@@ -306,22 +303,22 @@ pub struct SurveyArgs {
     /// About 10 min: more points, narrower intervals
     #[arg(long, conflicts_with = "budget", help_heading = "Time")]
     pub thorough: bool,
-    /// Size of the test file (default: the least of 1 GiB (4 GiB from a budget of 5 min on), a
-    /// tenth of the free space, half of --max-write and what a tenth of the budget can write)
+    /// Size of the test file (default: 1 GiB, or 4 GiB with a budget of 5 min or more; at most a
+    /// tenth of the free space, half of --max-write, and what a tenth of the budget can write)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// What your program issues today, to price advice against: its request size, whether direct,
-    /// its depth; such as 8k or 8k,direct,4 (default: buffered 64 KiB one at a time)
+    /// How your program does I/O today, as the baseline of the advice: request size, direct, depth;
+    /// such as 8k or 8k,direct,4 (default: buffered 64 KiB, depth 1)
     #[arg(long, value_name = "REQUESTS", value_parser = app::parse, help_heading = "Workload")]
     pub app: Option<App>,
-    /// Bytes to write at the most, test file included
+    /// Maximum bytes to write, including the test file
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "16g",
           help_heading = "Safety")]
     pub max_write: u64,
-    /// Where the page goes
+    /// Path of the HTML page
     #[arg(long, value_name = "FILE", default_value = "halfpower.html", help_heading = "Output")]
     pub html: PathBuf,
-    /// See CommonArgs.
+    /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -330,28 +327,29 @@ pub struct SurveyArgs {
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower soak -- dd if=big.dat of=/dev/null bs=1M
-  halfpower soak --settle 5 -- make          a steadier background
+  halfpower soak --settle 5 -- make          a longer baseline, for noisy machines
   halfpower soak --json -- sort big.txt > cost.json
 
-The lower bound is what the system charges to the command and all that it started. The upper
-bound is what idle-priority spinners lose meanwhile, less what they lose when nothing is run: it
-holds kernel threads, interrupts and whatever was left to other processes too. The report goes to
-stderr and the command's output through unchanged; with --json the document is on stdout and the
-command's output on stderr. Ends as the command does; 127 not found, 126 not executable.")]
+The lower bound is the CPU time that the system charges to the command and its children. The upper
+bound is the CPU time that idle-priority spinners lose while it runs, minus their loss before and
+after; it includes kernel threads, interrupts and work delegated to other processes. The report goes
+to stderr and the command's output is unchanged; with --json the document goes to stdout and the
+command's output to stderr. The exit code is that of the command; 127 not found, 126 not
+executable.")]
 pub struct SoakArgs {
     /// Print one JSON document; the command's output goes to stderr
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but the report, warnings and errors
+    /// Print only the report, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing
     #[arg(long)]
     pub plan: bool,
-    /// How long the background is watched before and after
+    /// Duration of the baseline measurement before and after the command
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1")]
     pub settle: u64,
-    /// No soaker: the lower bound only, on an undisturbed machine
+    /// Lower bound only, without the soaker's load on the machine
     #[arg(long)]
     pub unsoaked: bool,
     /// The command and its arguments
@@ -373,7 +371,7 @@ pub struct EnginesArgs {
 /// Flags of `target`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower target .              from the file system down to the bus
+  halfpower target .              all layers from the file system to the bus
   halfpower target /dev/nvme0n1
   halfpower target big.dat --json")]
 pub struct TargetArgs {
@@ -397,10 +395,10 @@ pub struct ReportArgs {
     /// Which survey: its number, the beginning of its uuid, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub run: String,
-    /// Where results are kept
+    /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// Where the page goes
+    /// Path of the HTML page
     #[arg(long, value_name = "FILE", default_value = "halfpower.html")]
     pub html: PathBuf,
     /// Print what would be done and do nothing
@@ -411,17 +409,17 @@ pub struct ReportArgs {
 /// Flags of `runs`.
 #[derive(Args, Debug, Clone)]
 pub struct RunsArgs {
-    /// What to do with them
+    /// The subcommand.
     #[command(subcommand)]
     pub verb: RunsVerb,
 }
 
-/// What to do with stored runs.
+/// Subcommands of `runs`.
 #[derive(Subcommand, Debug, Clone)]
 pub enum RunsVerb {
     /// List them, newest first
     List {
-        /// Where results are kept
+        /// Results database
         #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
         db: PathBuf,
         /// Print one JSON document instead of text
@@ -436,22 +434,22 @@ pub enum RunsVerb {
 /// Flags of `selftest`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower selftest                   truth, measured and error of each quantity, in a minute
-  halfpower selftest --device delay    without the kernel: only the generator and its statistics
+  halfpower selftest                   true value, measured value and error of each quantity, 1 min
+  halfpower selftest --device delay    without the kernel: only the load generator and statistics
 
-Exit codes: 0 all within their bars, 5 some are not.")]
+Exit codes: 0 all within their limits, 5 some are not.")]
 pub struct SelftestArgs {
-    /// Where the devices come from: fuse (the default, where it can be had) or delay
+    /// Kind of reference device: fuse (default where FUSE is available) or delay
     #[arg(long, value_name = "fuse|delay", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(["fuse", "delay"]).map(|word| source(&word)))]
     pub device: Option<Source>,
-    /// Only the quantities whose name holds this word, such as latency or cache
+    /// Only quantities whose name contains this word, such as latency or cache
     #[arg(long, value_name = "WORD")]
     pub only: Option<String>,
     /// Print one JSON document instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing
@@ -459,7 +457,7 @@ pub struct SelftestArgs {
     pub plan: bool,
 }
 
-/// A paper that can be run again.
+/// A paper that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PaperName {
     /// Riedel, van Ingen, Gray: A Performance Study of Sequential I/O on Windows NT 4.0 (1997)
@@ -471,25 +469,25 @@ pub enum PaperName {
 /// Flags of `reproduce`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower reproduce riedel97              every figure and table beside what was published
-  halfpower reproduce riedel97 --figure 6   one of them; tables are t1, t2 ...
-  halfpower reproduce chung2000 --claims    every number of the prose, and what came of it
+  halfpower reproduce riedel97              all figures and tables, simulated next to published
+  halfpower reproduce riedel97 --figure 6   one figure; tables are t1, t2 ...
+  halfpower reproduce chung2000 --claims    every number in the text, with its simulated value
 
-Cells are simulated, published and error. Nothing is measured: the machines are simulated.")]
+Cells show simulated, published and error. Nothing is measured: the machines are simulated.")]
 pub struct ReproduceArgs {
     /// The paper
     #[arg(value_name = "PAPER")]
     pub paper: PaperName,
-    /// Only this figure, such as 6, or table, such as t3
+    /// Only this figure (such as 6) or table (such as t3)
     #[arg(long, value_name = "N", conflicts_with = "claims")]
     pub figure: Option<String>,
-    /// Only the claims of the prose, all of them
+    /// Only the claims in the text of the paper
     #[arg(long)]
     pub claims: bool,
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// As without it: nothing is said but the result and errors
+    /// No effect: only the result and errors are printed anyway
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing
@@ -508,7 +506,7 @@ pub struct AssistArgs {
 /// Flags of `clean`.
 #[derive(Args, Debug, Clone)]
 pub struct CleanArgs {
-    /// Say what would be removed and remove nothing
+    /// Print what would be removed and remove nothing
     #[arg(long)]
     pub plan: bool,
 }
@@ -516,13 +514,13 @@ pub struct CleanArgs {
 /// Flags of `restore`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower restore --plan     what a killed run left changed
-  halfpower restore            put it back (root)
+  halfpower restore --plan     show what a killed run left changed
+  halfpower restore            restore it (root)
 
-A run puts back what --scheduler, --read-ahead and the other flags under Host changed, however it
-ends; only a kill leaves it to this verb. A value that somebody else has set since stays.")]
+Every run restores what --scheduler, --read-ahead and other flags under Host changed, unless it
+is killed; then use this command. Values that were changed again since then are left alone.")]
 pub struct RestoreArgs {
-    /// Say what would be put back and put nothing back
+    /// Print what would be restored and restore nothing
     #[arg(long)]
     pub plan: bool,
 }
@@ -537,8 +535,8 @@ pub struct GenerateArgs {
     pub plan: bool,
 }
 
-/// A wrong value of a flag in one line: "--bs 4x: '4x' is not a size; write 4k, ..". None for any
-/// other error.
+/// A one-line message for an invalid value: "--bs 4x: '4x' is not a size; write 4k, ..". None for
+/// other errors.
 pub fn wrong_value(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind)? {
         ContextValue::String(text) => Some(text.as_str()),
@@ -547,17 +545,17 @@ pub fn wrong_value(error: &clap::Error) -> Option<String> {
     let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
     let value = text(ContextKind::InvalidValue)?;
     let why = std::error::Error::source(error)?.to_string();
-    let remedy = if why.contains("; ") { "" } else { "; --help says what fits" };
+    let remedy = if why.contains("; ") { "" } else { "; see --help" };
     Some(format!("{flag} {value}: {why}{remedy}"))
 }
 
-/// One of the two words that clap lets through.
+/// Parses `fuse` or `delay`; clap accepts nothing else.
 fn source(word: &str) -> Source {
     if word == Source::Delay.name() { Source::Delay } else { Source::Fuse }
 }
 
-/// Accepts `--time_based` for `--time-based`: underscores in a flag's name become dashes, its
-/// value stays as it is, and nothing changes behind a bare `--`. SQLIO's flags get a name.
+/// Replaces underscores in flag names by dashes (`--time_based`); values, and arguments after `--`,
+/// are unchanged. SQLIO's flags become values of `--sqlio`.
 pub fn normalise(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut literal = false;
     let dashed = args.map(|arg| {

@@ -1,5 +1,5 @@
-//! The verbs, one file each: a verb resolves what was typed, calls the rooms that do the work, and
-//! prints what came of it. What two verbs share lives in a room of its own, not here.
+//! The commands, one file each. A command interprets its flags, calls the crates that do the work,
+//! and prints the result. Code that two commands share is in a crate, not here.
 
 pub mod assist;
 pub mod calibrate;

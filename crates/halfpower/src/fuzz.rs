@@ -1,8 +1,8 @@
-//! Every parser of outside input, each behind one function of bytes that panics when a promise is
-//! broken: for the fuzz targets in `fuzz/` and the test `mutations`, and for nobody else.
+//! Fuzz targets for all parsers of external input. Each target takes bytes and panics if an
+//! invariant is violated. Used by `fuzz/` and the test `mutations` only.
 //!
-//! No target changes anything outside the process, except `database`, which writes a file of its
-//! own into the temporary folder and removes it.
+//! Targets have no side effects, except `database`, which writes a file to the temporary folder
+//! and removes it.
 
 mod bytes;
 mod classic;
@@ -31,10 +31,10 @@ use crate::cli::{self, Cli, Verb};
 use crate::plan_file::PlanFile;
 use filecopy::checksum_file::{self, Sum};
 
-/// A fuzz target: any bytes may come, and it panics only where the program is wrong.
+/// A fuzz target: accepts any bytes and panics only on a bug.
 pub type Target = fn(&[u8]);
 
-/// All targets by name; the folders of `fuzz/` bear the same names.
+/// All targets by name; the folders of `fuzz/` have the same names.
 pub const TARGETS: &[(&str, Target)] = &[
     ("units", numbers),
     ("truth", known_truth),
@@ -56,15 +56,14 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// Runs one of [`TARGETS`].
 ///
 /// # Panics
-/// If a promise is broken, or there is no target of that name.
+/// If an invariant is violated, or there is no target of that name.
 pub fn run(name: &str, data: &[u8]) {
     let found = TARGETS.iter().find(|(known, _)| *known == name);
     found.expect("the name is one of the table").1(data);
 }
 
-/// Rules of `copy --include` and `--exclude`, one a line, and paths to hold against them, which
-/// begin with a colon. A rule decides alike for a path however often it is asked, and one that
-/// includes everything comes before all others.
+/// Rules of `copy --include` and `--exclude`, one per line, and paths to match, which begin with a
+/// colon. A filter is deterministic, and an initial rule that includes everything always wins.
 fn filters(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (paths, patterns): (Vec<&str>, Vec<&str>) =
@@ -84,7 +83,7 @@ fn filters(data: &[u8]) {
     }
 }
 
-/// The file in which `tune` keeps what it found: what is read is written as it was.
+/// The file in which `tune` saves its results: parsing and writing round-trip.
 fn tunings(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(tunings) = Tunings::read(&text) {
@@ -120,7 +119,7 @@ fn numbers(data: &[u8]) {
     }
 }
 
-/// What is printed of a value and is read back differs by its three digits only.
+/// A printed value that can be parsed again differs only by rounding to three digits.
 fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(back) = parse(printed) {
         let off = back.abs_diff(value) as f64;
@@ -128,15 +127,14 @@ fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, Strin
     }
 }
 
-/// A digit before the rest of the text makes the number larger, never smaller.
+/// A digit in front of the text never makes the number smaller.
 fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(larger) = parse(&format!("9{}", text.trim_start())) {
         assert!(larger >= value, "{text}: {value}, with a 9 before it: {larger}");
     }
 }
 
-/// A reference device and its faults: whatever can be typed answers every request, not before
-/// it came.
+/// A reference device and its faults: every request completes, not before its arrival.
 fn known_truth(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(truth) = truth::parse_truth(&text) {
@@ -157,7 +155,7 @@ fn known_truth(data: &[u8]) {
     }
 }
 
-/// A whole command line, its words one a line, up to workloads that fit their target or not.
+/// A whole command line, one word per line, up to checking the workloads against the target.
 fn command_line(data: &[u8]) {
     let words = data.split(|byte| *byte == b'\n').map(|word| OsString::from_vec(word.to_vec()));
     let words = cli::normalise(std::iter::once(OsString::from("halfpower")).chain(words));
@@ -177,7 +175,7 @@ fn command_line(data: &[u8]) {
     let job = match resolved {
         Ok(job) => job,
         Err(failure) => {
-            // A list of the words that fit, behind a colon, is a remedy too.
+            // A list of valid values after a colon is a remedy too.
             assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
             return;
         }
@@ -195,7 +193,7 @@ fn command_line(data: &[u8]) {
     }
 }
 
-/// A plan file: what is accepted can be typed, and consents to nothing.
+/// A plan file: accepted flags are valid on the command line and never permit writing.
 fn plan_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let plan = match PlanFile::parse(Path::new("plan.toml"), &text) {
@@ -219,14 +217,14 @@ fn plan_file(data: &[u8]) {
     }
 }
 
-/// An entry of the journal.
+/// A journal entry round-trips.
 fn journal_entry(data: &[u8]) {
     let Some(entry) = journal::parse(data) else { return };
     let text = serde_json::to_vec(&entry).expect("an entry that was read can be written");
     assert_eq!(journal::parse(&text), Some(entry));
 }
 
-/// A histogram from stored buckets: what is accepted keeps its promises and is stored alike.
+/// A histogram from stored buckets: if accepted, it is consistent and round-trips.
 fn histogram(data: &[u8]) {
     let mut bytes = Bytes(data);
     let exact = bytes.flag().then(|| Exact {
@@ -237,9 +235,10 @@ fn histogram(data: &[u8]) {
     });
     let mut buckets = Vec::new();
     while !bytes.is_empty() {
-        let low_ns = match bytes.flag() {
-            true => bytes.number(),
-            false => bucket_bounds(bytes.number() as usize % BUCKETS).map_or(0, |(low, _)| low),
+        let low_ns = if bytes.flag() {
+            bytes.number()
+        } else {
+            bucket_bounds(bytes.number() as usize % BUCKETS).map_or(0, |(low, _)| low)
         };
         buckets.push((low_ns, bytes.number()));
     }
@@ -254,7 +253,7 @@ fn histogram(data: &[u8]) {
     assert_eq!((twice.min(), twice.max()), (read.min(), read.max()));
 }
 
-/// Lines of checksums: what is read is written again as it was read.
+/// A checksum file round-trips.
 fn lines_of_sums(data: &[u8]) {
     match checksum_file::parse(data) {
         Ok(read) => {
@@ -268,7 +267,7 @@ fn lines_of_sums(data: &[u8]) {
     }
 }
 
-/// Texts of the kernel about mounts, memory, devices, CPUs and tracepoints.
+/// Kernel files about mounts, memory, devices, CPUs and tracepoints.
 fn host_texts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     ioengine::fuzz::texts(&text);

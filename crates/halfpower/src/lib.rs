@@ -1,8 +1,7 @@
-//! The program: parse what was typed, do the verb, say how it ended.
+//! The program `halfpower`: parses the command line, runs the command, returns the exit code.
 //!
-//! A library with one function, so that fuzz targets reach the parsers; `main.rs` calls it.
-//! This crate is the only one that prints. Verbs are in `command/`, one file each; everything
-//! that they share is in the modules listed here, in the order in which they may import.
+//! It is a library so that fuzz targets reach the parsers; `main.rs` only calls [`main`]. Commands
+//! are in `command/`, one file each. Modules are listed in dependency order.
 
 mod inputs;
 mod cli;
@@ -19,7 +18,7 @@ use cli::{Cli, Verb};
 use command::run::Form;
 use lab::failure::{Exit, Failure, Outcome};
 
-/// The program, from its command line to its exit code.
+/// Runs the program.
 pub fn main() -> ExitCode {
     let words = cli::normalise(std::env::args_os());
     let cli = match Cli::try_parse_from(&words) {
@@ -37,7 +36,7 @@ pub fn main() -> ExitCode {
         .and_then(|(cli, plan)| execute(&cli.verb).map_err(|failure| plan.place(failure)));
     match outcome {
         Ok(_) if lab::console::lost_data() => {
-            lab::console::error("the results could not be written to stdout; free space there");
+            lab::console::error("the results could not be written to stdout; free some space");
             Exit::Failed.into()
         }
         Ok(exit) => exit.into(),
@@ -48,7 +47,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What else to say of an error where the current directory is gone, which no other message names.
+/// Added to errors if the current directory was deleted, since their own text does not say so.
 fn deleted_folder() -> &'static str {
     match std::env::current_dir() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

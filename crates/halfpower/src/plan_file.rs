@@ -1,11 +1,11 @@
-//! A plan file: the flags of `sweep` as TOML, for a sweep that is made again and again.
+//! A plan file: the flags of `sweep` as TOML, for sweeps that are repeated.
 //!
-//! A key is a flag in either spelling, or `target`; a value is text, a number, true, false, or a
-//! list of them. The file becomes words that stand before those that were typed, so that typed
-//! flags win and clap says what they mean. Consent to write is not taken from a file.
+//! A key is a flag (with dashes or underscores) or `target`; a value is text, a number, true,
+//! false, or a list of these. The flags of the file are inserted before the flags of the command
+//! line, which therefore override them. Permission to write cannot be given in a file.
 //!
-//! A file that has parts, figures or a quick form (see [`STRUCTURE`]) is the plan of a study and
-//! read by `study::plan`.
+//! A file with parts, figures or quick flags (see [`STRUCTURE`]) is the plan of a study and parsed
+//! by `study::plan`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,17 +19,17 @@ use toml::{Spanned, Value};
 
 use crate::cli::{self, Cli, Verb};
 
-/// Keys that only the plan of a study has.
+/// Keys that make a file the plan of a study.
 const STRUCTURE: [&str; 8] =
     ["title", "asks", "study", "compares", "disks", "quick", "part", "figure"];
 
-/// What a plan file says; nothing where there is none.
+/// The contents of a plan file; empty without a file.
 #[derive(Debug, Default)]
 pub struct PlanFile {
     path: PathBuf,
     flags: Vec<Flag>,
     targets: Vec<PathBuf>,
-    /// The whole text, where it is the plan of a study.
+    /// The whole text, if it is the plan of a study.
     study: Option<String>,
 }
 
@@ -37,16 +37,16 @@ pub struct PlanFile {
 #[derive(Clone, Debug)]
 struct Flag {
     line: usize,
-    /// Its name, without dashes before it.
+    /// Its name without the leading dashes.
     name: String,
-    /// What it is set to, each value as it would be typed.
+    /// Its values, as on the command line.
     values: Vec<String>,
-    /// Whether it is typed without a value.
+    /// Whether it is a flag without a value.
     is_bare: bool,
 }
 
 impl Flag {
-    /// As it would be typed; none for a bare flag that is false.
+    /// The flag as on the command line; None for a flag without a value that is false.
     fn word(&self) -> Option<String> {
         if self.is_bare {
             (self.values == ["1"]).then(|| format!("--{}", self.name))
@@ -55,16 +55,17 @@ impl Flag {
         }
     }
 
-    /// The same flag with one of its values.
+    /// The same flag with a single value.
     fn with(&self, value: &str) -> Flag {
         Flag { values: vec![value.to_owned()], ..self.clone() }
     }
 }
 
-/// Parses again with the plan file that is among the targets of a sweep, if there is one.
+/// If one of the targets of `sweep` is a plan file, parses the command line again with the flags
+/// of the file.
 ///
 /// # Errors
-/// A plan file that cannot be read, or holds what is no flag of `sweep`; two of them.
+/// An unreadable plan file; an unknown flag; two plan files.
 pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     let Verb::Sweep(args) = &cli.verb else { return Ok((cli, PlanFile::default())) };
     let is_plan =
@@ -74,7 +75,7 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     if let Some(second) = plans.find(|other| **other != path) {
         let (first, second) = (path.display(), second.display());
         return Err(Failure::usage(format!(
-            "{first} and {second} are both plan files; give one at a time"
+            "{first} and {second} are both plan files; name only one"
         )));
     }
     let plan = PlanFile::read(&path)?;
@@ -98,10 +99,10 @@ impl PlanFile {
         PlanFile::parse(path, &read_plan(path)?)
     }
 
-    /// Reads the text of a plan file.
+    /// Parses the text of a plan file.
     ///
     /// # Errors
-    /// Usage, with the line; refused where it would consent to writing.
+    /// Usage, with the line; refused if the file gives permission to write.
     pub fn parse(path: &Path, text: &str) -> Outcome<PlanFile> {
         let table: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(|error| {
             let line = line_of(text, error.span().map_or(0, |span| span.start));
@@ -140,8 +141,8 @@ impl PlanFile {
             return Err(Failure::usage(format!("{key}: write true or false")));
         }
         let flag = Flag { line, name, values, is_bare };
-        // Each value by itself, so that the wrong one is named; then all of them, for a flag may
-        // take only one.
+        // Check each value separately to name the wrong one, then all together, because some flags
+        // accept only one value.
         let each = flag.values.iter().map(|value| flag.with(value));
         for word in each.chain([flag.clone()]).filter_map(|flag| flag.word()) {
             check(&word)?;
@@ -150,12 +151,12 @@ impl PlanFile {
         Ok(())
     }
 
-    /// The flags as they would be typed.
+    /// The flags as on the command line.
     pub fn words(&self) -> Vec<String> {
         self.flags.iter().filter_map(Flag::word).collect()
     }
 
-    /// A failure about a flag of the file, with the line where it stands.
+    /// Adds file and line to a failure about a flag of this file.
     pub fn place(&self, failure: Failure) -> Failure {
         let is_about = |flag: &&Flag| {
             let rest = failure.message.strip_prefix(&format!("--{} ", flag.name));
@@ -177,7 +178,7 @@ fn at(path: &Path, line: usize, message: impl AsRef<str>) -> Failure {
     Failure::usage(format!("{}:{line}: {}", path.display(), message.as_ref()))
 }
 
-/// The flag of `sweep` that a key names, and whether it takes no value.
+/// The flag of `sweep` for a key, and whether it is a flag without a value.
 fn flag_of(key: &str) -> Option<(String, bool)> {
     let key = key.replace('_', "-");
     let command = Cli::command();
@@ -186,7 +187,7 @@ fn flag_of(key: &str) -> Option<(String, bool)> {
         let aliases = argument.get_all_aliases().unwrap_or_default();
         argument.get_long() == Some(&key) || aliases.contains(&key.as_str())
     })?;
-    // Those that take 0 or 1 behind an equals sign say so.
+    // Switches such as --verify accept =0 and =1 and thus take a value.
     let takes_value = argument.get_num_args().is_some_and(|values| values.max_values() > 0);
     let is_bare = matches!(argument.get_action(), ArgAction::SetTrue) && !takes_value;
     Some((argument.get_long()?.to_owned(), is_bare))
@@ -203,13 +204,13 @@ fn unknown(key: &str) -> Failure {
     Failure::usage(format!("'{}' is no flag of sweep; {remedy}", key.escape_debug()))
 }
 
-/// Refuses a word that is no flag of `sweep` with its value.
+/// Checks that `sweep` accepts a flag with its value.
 fn check(word: &str) -> Outcome<()> {
     let checked = Cli::try_parse_from(["halfpower", "sweep", word]);
     checked.map(drop).map_err(|error| Failure::usage(first_line(&error)))
 }
 
-/// The cause in one line, with a remedy where clap has none.
+/// The first line of a clap error, with a remedy added if it has none.
 fn first_line(error: &clap::Error) -> String {
     if let Some(text) = cli::wrong_value(error) {
         return text;
@@ -217,7 +218,7 @@ fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
-    let remedy = if line.contains(';') { "" } else { "; halfpower sweep --help says what fits" };
+    let remedy = if line.contains(';') { "" } else { "; see halfpower sweep --help" };
     format!("{line}{remedy}")
 }
 

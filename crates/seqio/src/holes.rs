@@ -1,4 +1,5 @@
-//! Finds data and holes of a file as a stream reaches them (lseek(2), SEEK_DATA).
+//! Finds data and holes of a file as a stream reaches them, with SEEK_DATA and SEEK_HOLE of
+//! lseek(2).
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

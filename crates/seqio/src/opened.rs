@@ -1,4 +1,5 @@
-//! An open file, what is known about it, and a second descriptor with O_DIRECT.
+//! An open file: its size, its storage, how much of it is cached, and a second descriptor with
+//! O_DIRECT.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut};

@@ -1,4 +1,5 @@
-//! Options of readers and writers, and the plan derived from them for a file.
+//! Options of readers and writers, and the plan derived from them for a file: direct or buffered
+//! I/O, engine, request size and depth.
 
 use std::fmt;
 

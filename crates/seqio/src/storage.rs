@@ -1,4 +1,5 @@
-//! The kind of storage below a file, looked up once per file system and process.
+//! The kind of storage below a file, such as a disk or a network file system. It is looked up once
+//! per file system and process.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! The writer: blocks go to the storage in order while the program fills the next one.
+//! The writer: sends blocks to the storage in order, while the program fills the next one. `deep`
+//! keeps requests in flight; `plain` writes through the page cache.
 
 mod deep;
 mod plain;

@@ -1,8 +1,8 @@
-//! The studies that come with the program: what each is made of, and the list.
+//! The built-in studies: the `Study` type and the list of all studies.
 //!
-//! A study is one file in `catalogue/`: how it is measured where its plan does not say it all, and
-//! an analysis. Its plan is TOML, in `plans/` or in the file itself. Adding a study means its file
-//! and its two lines here.
+//! Each study is one file in `catalogue/`: its analysis and, if the plan is not enough, its own
+//! measurement. The plan is TOML, in `plans/` or in the file itself. To add a study, add its file
+//! and two lines here.
 
 use lab::failure::Outcome;
 
@@ -63,23 +63,23 @@ pub const ALL: &[&Study] = &[
 pub struct Study {
     /// Its name.
     pub name: &'static str,
-    /// Where the papers made it, and what they found.
+    /// Where the papers describe it, and what they found.
     pub papers: &'static str,
-    /// What it needs beyond a target; empty where nothing.
+    /// What it needs besides a target; may be empty.
     pub needs: &'static str,
-    /// Title, question, points and figures: its file in `plans/`, as a user would write it.
+    /// Its plan as TOML text: title, question, points and figures.
     pub plan: &'static str,
-    /// The claims of the papers that it tries.
+    /// Ids of the papers' claims that it tests.
     pub claims: &'static [&'static str],
-    /// The rules of advice that it prices.
+    /// Ids of the advice rules that it quantifies.
     pub rules: &'static [&'static str],
-    /// Measures; None where the plan says it all.
+    /// Its own measurement; None: the points of the plan are measured.
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
-    /// Says what it means.
+    /// Analyses the evidence.
     pub analyse: fn(&Evidence) -> Conclusion,
 }
 
-/// A study by its name.
+/// Finds a study by name.
 pub fn named(name: &str) -> Option<&'static Study> {
     ALL.iter().find(|study| study.name == name).copied()
 }

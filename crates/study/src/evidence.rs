@@ -1,4 +1,5 @@
-//! What a study measured, before anybody says what it means: cells, readings, what was left out.
+//! The raw results of a study, before analysis: measured points, other readings, and the parts
+//! that were left out.
 
 use std::collections::BTreeMap;
 
@@ -7,54 +8,54 @@ use lab::point::{Point, State, Summary};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Everything that the analysis of a study starts from.
+/// The input of a study's analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// The machine.
     pub host: Host,
-    /// The targets, in the order in which they were named.
+    /// The targets, in the order of the command line.
     pub targets: Vec<TargetFacts>,
     /// All points that were measured.
     pub cells: Vec<MeasuredPoint>,
-    /// Numbers that are no points.
+    /// Measured numbers that are not points.
     pub readings: Vec<Reading>,
     /// Parts of the plan that could not be measured.
     pub left_out: Vec<LeftOut>,
-    /// What the user says the hardware promises [bytes per second].
+    /// Nominal rate of the hardware as given by the user (`--pap`) [bytes per second].
     pub pap_bytes_per_s: Option<f64>,
-    /// What the user says of the targets.
+    /// Prices, power and capacities that the user gave.
     pub stated: Stated,
-    /// Why nothing was measured.
+    /// Why nothing was measured, if so.
     pub skipped: Option<Skipped>,
 }
 
-/// What only the user knows of a target.
+/// Facts about the targets that only the user can supply.
 #[derive(Clone, Debug, Default)]
 pub struct Stated {
-    /// Prices, one for each target, in any money.
+    /// Price of each target, in any currency.
     pub prices: Vec<f64>,
-    /// Electrical power, one for each target (watts).
+    /// Electrical power of each target (watts).
     pub power_watts: Vec<f64>,
-    /// Capacities, one for each target, where they are not what the system tells (bytes).
+    /// Capacity of each target, if it differs from what the system reports (bytes).
     pub capacities: Vec<u64>,
 }
 
-/// A point, and where in the plan it comes from.
+/// A measured point and its place in the plan.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
     /// The part of the plan.
     pub part: String,
     /// The target, or the first of several.
     pub target: String,
-    /// Its place among [`Evidence::targets`].
+    /// Index of the target in [`Evidence::targets`].
     pub target_index: usize,
     /// How many targets worked together.
     pub disks: u32,
-    /// What the flags are that are no axes of `sweep`.
+    /// Values of the flags that are not axes of `sweep`.
     pub given: BTreeMap<String, String>,
     /// The point with its trials.
     pub point: Point,
-    /// What its trials say together.
+    /// Statistics over its trials.
     pub summary: Summary,
 }
 
@@ -90,22 +91,22 @@ pub struct Skipped {
 }
 
 impl MeasuredPoint {
-    /// Bytes per second: the median.
+    /// Median rate [bytes per second].
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
     }
 
-    /// Requests per second: the median.
+    /// Median requests per second.
     pub fn requests_per_s(&self) -> f64 {
         self.summary.requests_per_s.value
     }
 
-    /// A quantile of the latency (ns).
+    /// A quantile of the latency (ns); None if latency was not measured.
     pub fn latency_ns(&self, quantile: f64) -> Option<f64> {
         self.summary.latency.quantile(quantile).map(|ns| ns as f64)
     }
 
-    /// CPU charged to the process, for each request (ns).
+    /// CPU time charged to the process per request (ns): the lower bound.
     pub fn cpu_ns(&self) -> Option<f64> {
         self.summary.cpu_lower_ns
     }
@@ -115,12 +116,13 @@ impl MeasuredPoint {
         self.point.key.request_bytes()
     }
 
-    /// Requests outstanding in each thread.
+    /// Queue depth per thread.
     pub fn depth(&self) -> u32 {
         self.point.key.depth()
     }
 
-    /// What a flag is for this point, as text; `part`, `target`, `disks` and `caching` too.
+    /// The value of a flag for this point, as text; also of `part`, `target`, `disks` and
+    /// `caching`. Empty if unknown.
     pub fn word(&self, flag: &str) -> String {
         let key = &self.point.key;
         match flag {
@@ -138,7 +140,7 @@ impl MeasuredPoint {
         }
     }
 
-    /// The same as a number: sizes in bytes.
+    /// The value of a flag as a number, sizes in bytes; None if it is not a number.
     pub fn number(&self, flag: &str) -> Option<f64> {
         match flag {
             "bs" => Some(self.point.key.request_bytes() as f64),
@@ -149,7 +151,7 @@ impl MeasuredPoint {
         }
     }
 
-    /// Whether a flag is what a word says; sizes in any spelling.
+    /// Whether a flag has this value. Sizes match in any spelling (64k = 65536).
     pub fn is(&self, flag: &str, word: &str) -> bool {
         match flag {
             "bs" => units::parse_size(word).is_ok_and(|bytes| bytes == self.bytes()),
@@ -157,8 +159,8 @@ impl MeasuredPoint {
         }
     }
 
-    /// Bytes of a device request in the direction of the workload, where the device counted (mean
-    /// over all trials).
+    /// Mean size of the requests that reached the device, in the direction of the workload (bytes);
+    /// None without device counters.
     pub fn device_request_bytes(&self) -> Option<f64> {
         let (reads, writes) =
             (self.point.key.read_percent() > 0, self.point.key.read_percent() < 100);
@@ -175,23 +177,23 @@ impl MeasuredPoint {
 }
 
 impl Evidence {
-    /// The usable points whose flags are these, in the order in which they were planned.
+    /// The usable points with these flag values, in the order of the plan.
     pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&MeasuredPoint> {
         let fits = |cell: &&MeasuredPoint| flags.iter().all(|(flag, word)| cell.is(flag, word));
         self.usable().filter(fits).collect()
     }
 
-    /// The first usable point whose flags are these.
+    /// The first usable point with these flag values.
     pub fn find(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
         self.all(flags).into_iter().next()
     }
 
-    /// The fastest usable point whose flags are these.
+    /// The fastest usable point with these flag values.
     pub fn fastest(&self, flags: &[(&str, &str)]) -> Option<&MeasuredPoint> {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// What was measured on one target alone, with its name.
+    /// The evidence of one target, with the target's name.
     pub fn of_target(&self, index: usize) -> (String, Evidence) {
         let mut cells: Vec<MeasuredPoint> =
             self.cells.iter().filter(|cell| cell.target_index == index).cloned().collect();
@@ -210,12 +212,12 @@ impl Evidence {
         (name, own)
     }
 
-    /// Points that did not measure the wrong thing.
+    /// All points except invalid ones.
     pub fn usable(&self) -> impl Iterator<Item = &MeasuredPoint> {
         self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)
     }
 
-    /// The readings of a quantity with these labels, in the order in which they were taken.
+    /// The readings of a quantity with these labels, in measurement order.
     pub fn read(&self, quantity: &str, labels: &[(&str, &str)]) -> Vec<&Reading> {
         let fits = |reading: &&Reading| {
             let has = |(name, word): &(&str, &str)| {
@@ -226,12 +228,12 @@ impl Evidence {
         self.readings.iter().filter(fits).collect()
     }
 
-    /// The first of them.
+    /// The value of the first reading of a quantity with these labels.
     pub fn value(&self, quantity: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.read(quantity, labels).first().map(|reading| reading.value)
     }
 
-    /// The readings of a quantity on a target by a label that is a number, in rising order.
+    /// The readings of a quantity on a target as (label, value), sorted by a numeric label.
     pub fn curve(&self, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
         let readings = self.read(quantity, &[("target", target)]);
         let point =
@@ -248,7 +250,7 @@ impl Evidence {
         self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
     }
 
-    /// The device beneath the first target, where the system tells.
+    /// The block device under the first target, if known.
     pub fn device(&self) -> Option<&DeviceFacts> {
         self.targets.first()?.device.as_ref()
     }
@@ -258,13 +260,13 @@ impl Evidence {
         self.targets.first().is_some_and(|target| target.simulated.is_some())
     }
 
-    /// Whether a point is of a simulated system.
+    /// Whether a point was measured on a simulated system.
     pub fn is_of_simulated(&self, cell: &MeasuredPoint) -> bool {
         let target = self.targets.get(cell.target_index);
         target.is_some_and(|target| target.simulated.is_some())
     }
 
-    /// The one device on which all of several targets lie.
+    /// The name of the device that all targets share, if there are several targets and they do.
     pub fn shared_device(&self) -> Option<&str> {
         let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
         let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;
@@ -279,7 +281,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A cell of a rate, with flags.
+    /// A point with the given rate and flags.
     pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
         let mut point = point(&[bytes_per_s]);
         let mut given = BTreeMap::new();
@@ -320,7 +322,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Evidence of such cells.
+    /// Evidence with these points.
     pub(crate) fn evidence(cells: Vec<MeasuredPoint>) -> Evidence {
         Evidence { cells, ..Evidence::default() }
     }

@@ -1,12 +1,11 @@
-//! Studies: the experiments of the papers, and those of users, on any target.
+//! Studies: experiments of the papers and of users, on any target.
 //!
-//! `plan` is what is to be measured, `target` where, `runner` measures it, `traced` does so while
-//! tracing the kernel, `ahead` finds how far a device reads ahead, `evidence` holds what was
-//! measured, `conclusion` what it means, `curve` compares points along a size, `stripe_load` says
-//! how random requests meet on several targets, `figure` draws, `extent` says what a plan costs
-//! before it is measured. The built-in studies are in `catalogue`, one file each; `general` has
-//! the conclusions that any points allow. `session` makes studies one after the other, `document`
-//! and `view` show them.
+//! `plan` says what to measure and `target` where. `runner` measures; `traced` measures with kernel
+//! tracing; `ahead` measures a device's read-ahead. `evidence` holds the results and `conclusion`
+//! their meaning. `curve` compares points along a size, `stripe_load` computes how random requests
+//! spread over several targets, `figure` draws charts, `extent` estimates the cost of a plan. The
+//! built-in studies are in `catalogue`, one file each; `general` analyses plans of users. `session`
+//! runs studies one after another; `document` and `view` present them.
 
 pub mod plan;
 pub mod evidence;

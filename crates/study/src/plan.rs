@@ -1,12 +1,12 @@
-//! The plan of a study: what is measured, as TOML. Built-in studies are written in it, and so are
-//! those of users (`halfpower sweep plan.toml`).
+//! The plan of a study as TOML: what to measure. Built-in studies and studies of users
+//! (`halfpower sweep plan.toml`) share this format.
 //!
-//! On top of the flags of `sweep`, which all points share, a plan has `title` and `asks`;
-//! `[quick]`, flags that take the place of others with `--quick`; any number of `[[part]]`s, each
-//! a name and flags of its own (and `quick` ones); `[[figure]]`s; `disks`, how many of the targets
-//! work together; `compares`, whether findings are about several targets together; and `study`,
-//! the built-in study that measures and draws the findings. A list of values is an axis, whatever
-//! the flag: the points are the product of all lists.
+//! Top-level keys are flags of `sweep` that apply to all points. Further keys are: `title` and
+//! `asks` (the question); `[quick]`, flags that replace others with `--quick`; `[[part]]`, each
+//! with a `name`, its own flags and its own `quick` flags; `[[figure]]`; `disks`, the number of
+//! targets that work together; `compares`, whether findings compare the targets; `study`, the
+//! built-in study that measures and analyses. Every list of values is an axis, and the points are
+//! the product of all lists.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// The parameter whose list is no axis here: where writes are not allowed, reads are measured all
-/// the same, so each direction has a group of its own.
+/// Each value of this parameter gets a group of its own: where writes are not allowed, reads are
+/// still measured.
 const DIRECTION: &str = "rw";
-/// Settings that no plan of a study sets.
+/// Flags that a plan may not set because they concern the whole run.
 const OF_THE_RUN: [&str; 12] = [
     "json",
     "quiet",
@@ -36,28 +36,28 @@ const OF_THE_RUN: [&str; 12] = [
     "html",
     "log",
 ];
-/// Groups of points of a plan at the most.
+/// Maximum number of groups in a plan.
 const GROUPS_MAX: usize = 1_000;
 
-/// The plan of a study: what is measured, as TOML.
+/// The plan of a study: what to measure.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What it is called.
+    /// Its title.
     pub title: String,
     /// The question it answers.
     pub asks: String,
-    /// The built-in study that draws the findings.
+    /// The built-in study that measures and analyses, if any.
     pub study: Option<String>,
-    /// Whether the findings are about several targets together, and not about each.
+    /// Whether findings compare all targets instead of describing each.
     pub compares: bool,
-    /// Where it takes place, unless other targets are typed.
+    /// Default targets; targets on the command line override them.
     pub targets: Vec<PathBuf>,
-    /// What is drawn.
+    /// The charts to draw.
     pub figures: Vec<FigurePlan>,
     parts: Vec<Part>,
 }
 
-/// Points with flags in common.
+/// Points that share flags.
 #[derive(Clone, Debug, Default)]
 struct Part {
     name: String,
@@ -66,28 +66,28 @@ struct Part {
     disks: Vec<u32>,
 }
 
-/// What a chart shows.
+/// Description of one chart.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FigurePlan {
     /// Its heading.
     pub title: String,
-    /// A flag, `part`, `disks` or `target`.
+    /// The x axis: a flag, `part`, `disks` or `target`.
     pub x: String,
-    /// One of [`super::figure::METRICS`].
+    /// The y axis: one of [`super::figure::METRICS`].
     pub y: String,
-    /// How the y axis runs: each factor of ten takes the same room.
+    /// Whether the y axis is logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// Settings that tell one line from another.
+    /// Flags that distinguish the lines.
     #[serde(default)]
     pub by: Vec<String>,
-    /// Only points with these values of flags.
+    /// Filter: only points with these flag values.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, Words>,
 }
 
-/// A word or several.
+/// One accepted value, or a list of them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Words {
@@ -98,7 +98,7 @@ pub enum Words {
 }
 
 impl Words {
-    /// Whether one of them is what is asked for.
+    /// Whether the test accepts one of the values.
     pub fn any(&self, is_it: impl Fn(&str) -> bool) -> bool {
         match self {
             Words::One(one) => is_it(one),
@@ -107,35 +107,35 @@ impl Words {
     }
 }
 
-/// Points that need the same targets opened in the same way.
+/// Points whose targets are opened in the same way.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     /// The part they belong to.
     pub part: String,
-    /// How many targets work together; None: each by itself.
+    /// Number of targets that work together; None: each target is measured separately.
     pub disks: Option<u32>,
-    /// What is measured on each target.
+    /// The experiment without targets.
     pub experiment: Experiment,
-    /// As it would be typed.
+    /// Its flags as on the command line.
     pub words: Vec<String>,
-    /// The parameters that are no axes of a sweep, as they were set, and what else tells the points
-    /// of this group from others.
+    /// Values of the parameters that are not axes of `sweep`, and other labels that distinguish the
+    /// points of this group.
     pub given: BTreeMap<String, String>,
-    /// What is changed in a simulated system for these points, such as "file_at=0.5".
+    /// Changes to a simulated system for these points, such as "file_at=0.5".
     pub changes: Option<String>,
 }
 
 impl Plan {
-    /// Reads a plan.
+    /// Parses a plan.
     ///
     /// # Errors
-    /// Usage, naming what is wrong and where.
+    /// Usage, with the line and the cause.
     pub fn parse(text: &str) -> Outcome<Plan> {
         let table: Table = toml::from_str(text).map_err(|error| {
             let line = settings::line_of(text, error.span().map_or(0, |span| span.start));
             let message = error.message().replace('\n', " ");
             Failure::usage(format!(
-                "line {line}: {message}; write a plan as halfpower study depth --show does"
+                "line {line}: {message}; halfpower study depth --show prints an example"
             ))
         })?;
         let lines = Lines::of(text);
@@ -154,7 +154,7 @@ impl Plan {
                 }
                 of_the_run if OF_THE_RUN.contains(&of_the_run.replace('_', "-").as_str()) => {
                     return Err(Failure::usage(format!(
-                        "{key} is about the whole run; type --{}",
+                        "{key} applies to the whole run; type --{}",
                         key.replace('_', "-")
                     )));
                 }
@@ -171,13 +171,12 @@ impl Plan {
         }
         base.flags = lines.flags("", "", &flags)?;
         base.quick = quick;
-        plan.parts = match parts.is_empty() {
-            true => vec![base],
-            false => {
-                let parts = parts.into_iter().enumerate();
-                let part = |(number, table)| base.with(table, &lines, &format!(".part.{number}"));
-                parts.map(part).collect::<Outcome<Vec<Part>>>()?
-            }
+        plan.parts = if parts.is_empty() {
+            vec![base]
+        } else {
+            let parts = parts.into_iter().enumerate();
+            let part = |(number, table)| base.with(table, &lines, &format!(".part.{number}"));
+            parts.map(part).collect::<Outcome<Vec<Part>>>()?
         };
         Ok(plan)
     }
@@ -187,17 +186,15 @@ impl Plan {
         self.parts.iter().map(|part| part.name.as_str())
     }
 
-    /// All groups of points; typed flags win over those of the plan.
+    /// All groups of points. Flags from the command line override those of the plan.
     ///
     /// # Errors
-    /// Usage, when there are more than anybody can measure.
+    /// Usage, if there are more than 1000 groups.
     pub fn groups(&self, quick: bool, typed: &Settings) -> Outcome<Vec<Group>> {
         let mut groups = Vec::new();
         for part in &self.parts {
-            let flags = match quick {
-                true => part.flags.overridden_by(&part.quick),
-                false => part.flags.clone(),
-            };
+            let flags =
+                if quick { part.flags.overridden_by(&part.quick) } else { part.flags.clone() };
             groups.extend(part.groups(&flags.overridden_by(typed))?);
             if groups.len() > GROUPS_MAX {
                 return Err(Failure::usage(format!(
@@ -210,7 +207,7 @@ impl Plan {
 }
 
 impl Part {
-    /// This part as a beginning, changed by a table.
+    /// A copy of this part, overridden by the keys of a `[[part]]` table.
     fn with(&self, mut table: Table, lines: &Lines, path: &str) -> Outcome<Part> {
         let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
         let name = name.ok_or_else(|| {
@@ -227,7 +224,7 @@ impl Part {
         let own = lines.flags(path, &lead, &table)?;
         Ok(Part {
             flags: self.flags.overridden_by(&own),
-            // What a part sets for itself holds for the quick form too, unless that says more.
+            // A part's own flags override the common quick flags, but not its own quick flags.
             quick: self.quick.without(&own).overridden_by(&quick),
             disks: disks.unwrap_or_else(|| self.disks.clone()),
             name,
@@ -246,7 +243,7 @@ impl Part {
         let with_disks = |disks| Group { disks, ..group.clone() };
         let mut groups: Vec<Group> = counts.into_iter().map(with_disks).collect();
         for setting in others {
-            // No more than are needed to see that they are too many.
+            // Stop once there are too many groups; the caller then fails.
             let each = groups.into_iter().take(GROUPS_MAX + 1);
             let each = each.map(|group| group.with_each(setting));
             groups = each.collect::<Outcome<Vec<_>>>()?.concat();
@@ -263,14 +260,14 @@ impl Group {
         Ok(())
     }
 
-    /// This group with something that tells its points from others.
+    /// This group with an additional label.
     #[must_use]
     pub fn note(mut self, name: &str, value: impl Into<String>) -> Group {
         self.given.insert(name.to_owned(), value.into());
         self
     }
 
-    /// This group with each value of one more parameter.
+    /// One copy of this group for each value of the parameter.
     fn with_each(&self, setting: &Setting) -> Outcome<Vec<Group>> {
         let with = |value: &String| {
             let mut group = self.clone().note(setting.parameter.name, value);
@@ -281,8 +278,7 @@ impl Group {
     }
 }
 
-/// The lines of a plan, by the path of what stands there: "bs", "part.2.quick.bs", each with a full
-/// stop before it.
+/// Line numbers of the keys of a plan, by path: ".bs", ".part.2.quick.bs".
 struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
@@ -313,12 +309,12 @@ impl Lines {
         }
     }
 
-    /// "line 7: " for what stands at a path; nothing where that is unknown.
+    /// "line 7: " for the key at a path; empty if unknown.
     fn before(&self, path: &str) -> String {
         self.0.get(path).map(|line| format!("line {line}: ")).unwrap_or_default()
     }
 
-    /// The flags of a table at a path; a failure names the line, and begins with `lead`.
+    /// The flags of the table at a path. An error starts with the line, then `lead`.
     fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Settings> {
         let mut flags = Settings::default();
         for (key, value) in table {

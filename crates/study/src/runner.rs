@@ -1,5 +1,5 @@
-//! What a study measures with: the points of its plan on the targets, interleaved as far as they
-//! want the same settings of the device beneath, and room for readings of its own.
+//! Runs the plan of a study on its targets. Trials of all points are interleaved, except that
+//! points which need different settings of the host (such as the scheduler) run one after another.
 
 use std::path::PathBuf;
 
@@ -20,37 +20,36 @@ use crate::evidence::{Evidence, LeftOut, MeasuredPoint, Skipped};
 use crate::plan::{Group, Plan};
 use crate::target::StudyTarget;
 
-/// A trial of a simulated system that time ends is at least so long (ns).
+/// Minimum length of a time-limited trial of a simulated system (ns).
 const SIMULATED_NS: u64 = 2_000_000_000;
 
-/// What a study measures with: the points of its plan on the targets, interleaved as far as they
-/// want the same settings of the device beneath, and room for readings of its own.
+/// Runs the plan of a study on its targets and collects the evidence.
 pub struct StudyRunner<'a> {
     /// The laboratory.
     pub lab: &'a Lab,
-    /// The targets, in the order in which they were named.
+    /// The targets, in the order of the command line.
     pub study_targets: &'a [StudyTarget],
-    /// What is to be measured.
+    /// The plan to run.
     pub plan: &'a Plan,
-    /// Fewer points and shorter trials.
+    /// Whether to measure fewer points in shorter trials.
     pub quick: bool,
-    /// The drive's own write cache may be switched and put back.
+    /// Whether the study may switch the drive's write cache; it restores the setting afterwards.
     pub toggle_write_cache: bool,
-    /// Seed, permissions and memory pages, which hold for all points.
+    /// Seed, permissions and buffer pages of all points.
     pub base: &'a Experiment,
-    /// Settings that were typed and win over those of the plan.
+    /// Settings from the command line; they override the plan.
     pub typed: &'a Settings,
-    /// The size of test files that was typed (bytes): files that grow end there too.
+    /// Test file size from the command line (bytes); it also limits files that grow.
     pub size: Option<u64>,
-    /// Where finished trials go.
+    /// Stores finished trials.
     pub recorder: &'a mut Recorder,
-    /// What was found so far.
+    /// What has been measured so far.
     pub evidence: Evidence,
-    /// How the program would end for the first part that was left out.
+    /// Exit code of the first part that was left out.
     pub refused: Option<Exit>,
 }
 
-/// A group of points whose targets are open.
+/// A group of points with its targets open.
 pub struct Ready {
     group: Group,
     first: usize,
@@ -60,12 +59,12 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// The part to which what is measured from now on belongs.
+    /// Sets the part to which the points measured from now on belong.
     pub fn call(&mut self, part: &str) {
         self.group.part = part.to_owned();
     }
 
-    /// The part to which it belongs.
+    /// The part of the plan to which the points belong.
     pub fn part(&self) -> &str {
         &self.group.part
     }
@@ -75,41 +74,42 @@ impl Ready {
         self.disks
     }
 
-    /// What a flag is that is no axis of `sweep`; empty where it was not set.
+    /// The value of a flag that is not an axis of `sweep`; empty if it is not set.
     pub fn given(&self, flag: &str) -> &str {
         self.group.given.get(flag).map_or("", String::as_str)
     }
 
-    /// What must be alike for trials to be interleaved: the world, and settings of the device.
+    /// What must be equal for trials to be interleaved: simulated or real, host settings, and the
+    /// targets to which those settings apply.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
-        // Without settings it is all one which target is measured when.
+        // Without host settings, trials on different targets can be interleaved.
         let targets = if host.is_empty() { &[] } else { self.job.targets.paths() };
         (self.job.targets.simulated().is_some(), host, targets.to_vec())
     }
 
-    /// Its points as they are measured, for trials in a way of their own.
+    /// The settings of all points, for studies that run their own trials.
     pub fn settings(&self) -> Vec<Setting<'_>> {
         self.job.axes.iter().map(|axes| self.bench.setting(&self.job, axes)).collect()
     }
 
-    /// The place of its target, or of the first of several, among those of the rig.
+    /// Index of its (first) target in [`StudyRunner::study_targets`].
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// How often each of them is measured.
+    /// Trials per point.
     pub fn trials(&self) -> u32 {
         self.job.trials
     }
 }
 
 impl StudyRunner<'_> {
-    /// Measures all points of the plan: on each target by itself, or on as many together as the
-    /// plan says. What does not fit a target is left out with the reason.
+    /// Measures all points of the plan: on each target separately, or on several targets together
+    /// where the plan sets `disks`. A part that does not fit a target is left out, with the reason.
     ///
     /// # Errors
-    /// When a request fails, or the user stopped it.
+    /// When a request fails, or the user interrupts.
     pub fn measure(&mut self) -> Outcome<()> {
         self.measure_groups(&self.groups()?)
     }
@@ -117,12 +117,12 @@ impl StudyRunner<'_> {
     /// The groups of the plan.
     ///
     /// # Errors
-    /// Usage, when there are too many.
+    /// Usage, if there are too many groups.
     pub fn groups(&self) -> Outcome<Vec<Group>> {
         self.plan.groups(self.quick, self.typed)
     }
 
-    /// Measures the points of some parts of the plan.
+    /// Measures the parts of the plan whose names `wanted` accepts.
     ///
     /// # Errors
     /// As for [`StudyRunner::measure`].
@@ -132,18 +132,18 @@ impl StudyRunner<'_> {
         self.measure_groups(&groups)
     }
 
-    /// Measures some groups, as [`StudyRunner::measure`] does those of the plan.
+    /// Measures the given groups like [`StudyRunner::measure`].
     ///
     /// # Errors
-    /// See there.
+    /// When a request fails, or the user interrupts.
     pub fn measure_groups(&mut self, groups: &[Group]) -> Outcome<()> {
         self.measure_groups_on(groups, self.study_targets)
     }
 
-    /// The same on some of the targets.
+    /// Measures the given groups on the given targets.
     ///
     /// # Errors
-    /// See there.
+    /// When a request fails, or the user interrupts.
     pub fn measure_groups_on(
         &mut self,
         groups: &[Group],
@@ -152,10 +152,11 @@ impl StudyRunner<'_> {
         self.measure_groups_by(groups, study_targets, &Self::run)
     }
 
-    /// The same in a way of its own, which takes the place of [`StudyRunner::run`].
+    /// Measures the given groups on the given targets, with `run` in place of
+    /// [`StudyRunner::run`].
     ///
     /// # Errors
-    /// See there.
+    /// When a request fails, or the user interrupts.
     pub fn measure_groups_by(
         &mut self,
         groups: &[Group],
@@ -175,7 +176,7 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Measures groups that want the same of the device beneath, which is put back afterwards.
+    /// Measures groups that need the same host settings, and restores the settings afterwards.
     fn run_changed(
         &mut self,
         mut ready: Vec<Ready>,
@@ -185,7 +186,7 @@ impl StudyRunner<'_> {
         match Changed::apply(job.targets.paths(), &job.host) {
             Ok(None) => run(self, &ready)?,
             Ok(Some(changed)) => {
-                // An open file keeps the read-ahead with which it was opened.
+                // An open file keeps its read-ahead, so reopen to apply the new setting.
                 for one in &mut ready {
                     one.bench = Bench::ready(&one.job, self.lab)?;
                 }
@@ -199,10 +200,10 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Opens the targets of a group, or leaves it out.
+    /// Opens the targets of a group. A group whose targets cannot be opened is left out.
     ///
     /// # Errors
-    /// When the user stopped it.
+    /// When the user interrupts.
     pub fn prepare(
         &mut self,
         group: &Group,
@@ -212,22 +213,22 @@ impl StudyRunner<'_> {
         let sets: Vec<&[StudyTarget]> = match group.disks {
             None => study_targets.iter().map(std::slice::from_ref).collect(),
             Some(_) if study_targets.iter().all(StudyTarget::is_simulated) => {
-                // Its disks are its own: several of them are imagined, none is borrowed.
+                // A simulated system has disks of its own, so one target is enough.
                 let first = &study_targets[0].name;
                 if let Some(other) =
                     study_targets.iter().find(|study_target| study_target.name != *first)
                 {
                     let (first, other) = (first.display(), other.name.display());
                     let reason = format!(
-                        "disks of {first} do not work with those of {other}; it is measured \
-                         alone: make a study of each"
+                        "simulated disks of {first} and {other} cannot be combined; only \
+                        {first} was measured: study each separately"
                     );
                     self.leave_out(&group.part, &reason);
                 }
                 vec![&study_targets[..1]]
             }
             Some(_) if study_targets.iter().any(StudyTarget::is_simulated) => {
-                let reason = "simulated and real targets do not work together; name one kind";
+                let reason = "simulated and real targets cannot be combined; name one kind";
                 self.leave_out(&group.part, reason);
                 return Ok(());
             }
@@ -236,7 +237,7 @@ impl StudyRunner<'_> {
                 None => {
                     let count = study_targets.len();
                     let reason = format!(
-                        "it needs {disks} targets and has {count}; name them one behind the other"
+                        "needs {disks} targets, got {count}; list them all on the command line"
                     );
                     self.leave_out(&group.part, &reason);
                     return Ok(());
@@ -256,10 +257,10 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Opens targets for a group, to be measured in a way of its own.
+    /// Opens the targets of a group, for studies that run their own trials.
     ///
     /// # Errors
-    /// When the flags do not go together, or do not fit the targets.
+    /// When flags contradict each other or do not fit the targets.
     pub fn bench(&mut self, group: &Group, set: &[StudyTarget]) -> Outcome<(Job, Bench)> {
         let mut job = Job::resolve(&self.experiment(group, set)?, true)?;
         self.keep_what_fits(&group.part, &mut job)?;
@@ -275,11 +276,11 @@ impl StudyRunner<'_> {
         Ok(Ready { group: group.clone(), first: first.unwrap_or(0), disks, job, bench })
     }
 
-    /// Leaves out the points that do not fit the targets: a size that they refuse, writes that
-    /// nobody allowed.
+    /// Leaves out points that do not fit the targets, such as unsupported request sizes and writes
+    /// without permission.
     ///
     /// # Errors
-    /// When none fits.
+    /// When no point fits.
     fn keep_what_fits(&mut self, part: &str, job: &mut Job) -> Outcome<()> {
         let Err(first) = bench::preparation(job) else { return Ok(()) };
         let (mut fitting, mut others) = (Vec::new(), Vec::new());
@@ -299,24 +300,24 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// What is measured of a group on some targets.
+    /// The experiment that measures a group on the given targets.
     ///
     /// # Errors
-    /// Usage, when its parameters do not go together.
+    /// Usage, if parameters contradict each other.
     pub fn experiment(&self, group: &Group, set: &[StudyTarget]) -> Outcome<Experiment> {
         let mut experiment = self.with_base(group);
         let simulated = set.iter().any(StudyTarget::is_simulated);
-        // A simulated system tells both bounds of its CPU cost without one.
+        // A simulated system reports both bounds of the CPU cost without a soaker.
         experiment.soaker &= !simulated;
         if simulated && experiment.engine_kinds == [Some(EngineKind::Sync)] {
-            // There one request at a time is the same, however it is issued.
+            // In the simulator all engines behave the same with one request at a time.
             experiment.engine_kinds = vec![None];
         }
         for study_target in set {
             self.add_target(group, study_target, &mut experiment)?;
         }
         if simulated {
-            // Virtual time costs nothing, and disks of the papers need seconds to get going.
+            // Virtual time is free, and the papers' disks need seconds to reach a steady state.
             experiment.runtime_ns = experiment.runtime_ns.map(|ns| ns.max(SIMULATED_NS));
         }
         let bytes: Option<Vec<u64>> = set.iter().map(StudyTarget::bytes).collect();
@@ -324,11 +325,11 @@ impl StudyRunner<'_> {
         let room = if experiment.allocation.grows() { self.size } else { most };
         let offset = experiment.offset_bytes;
         if let (Some(size), Some(most)) = (experiment.size_bytes, room) {
-            // A plan asks for more than a small target has; a part of it will do.
+            // If the plan asks for more than the target holds, use what the target holds.
             experiment.size_bytes = Some(size.min(most.saturating_sub(offset)));
         }
         if experiment.size_bytes.is_none() && !experiment.time_based {
-            // Once through all of it at the most: a second pass may be a pass over some cache.
+            // At most one pass over the target: a second pass might be served from a cache.
             experiment.size_bytes = match most {
                 Some(bytes) => Some(bytes.saturating_sub(offset)),
                 None => simulated_bytes(&experiment),
@@ -337,7 +338,7 @@ impl StudyRunner<'_> {
         Ok(experiment)
     }
 
-    /// The experiment of a group, with what holds for all points unless the plan sets it.
+    /// The experiment of a group, with defaults from `base` for what the plan does not set.
     fn with_base(&self, group: &Group) -> Experiment {
         let own = &group.experiment;
         let sets_pages = group.given.contains_key("buffer-pages");
@@ -360,14 +361,14 @@ impl StudyRunner<'_> {
         let grows = experiment.allocation != Allocation::Existing;
         if grows && study_target.folder().is_none() && study_target.is_real() {
             return Err(Failure::usage(format!(
-                "--allocation {} cuts the file that other parts measure; name a directory",
+                "--allocation {} truncates the file that other parts measure; name a directory",
                 experiment.allocation.name()
             )));
         }
         let folder = study_target.folder().filter(|_| grows);
         let mut target = folder.unwrap_or(study_target.path()).to_path_buf();
         if folder.is_none() && study_target.folder().is_some() {
-            // Our own test file, so there is nothing to ask.
+            // This is our own test file, so no permission is needed.
             experiment.consent.overwrite.push(study_target.path().to_path_buf());
         }
         if study_target.is_simulated() {
@@ -380,10 +381,10 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Measures groups whose targets are open, all interleaved.
+    /// Measures opened groups, with all trials interleaved.
     ///
     /// # Errors
-    /// When a request fails, or the user stopped it.
+    /// When a request fails, or the user interrupts.
     pub fn run(&mut self, ready: &[Ready]) -> Outcome<()> {
         let mut settings: Vec<Setting<'_>> = Vec::new();
         let mut owners = Vec::new();
@@ -403,10 +404,11 @@ impl StudyRunner<'_> {
         measured
     }
 
-    /// One trial of a workload of its own on an open target.
+    /// Runs one trial of the given workload on an open target.
     ///
     /// # Errors
-    /// When it does not fit or fails, measured the wrong thing, or the user stopped it.
+    /// When the workload does not fit, a request fails, the result is invalid, or the user
+    /// interrupts.
     pub fn trial(&self, job: &Job, bench: &Bench, workload: Workload) -> Outcome<Trial> {
         let setting = Setting { workload, ..bench.setting(job, &job.axes[0]) };
         setting.place.check_fit(&setting.workload)?;
@@ -420,14 +422,13 @@ impl StudyRunner<'_> {
         if trial.verdict.state == State::Invalid {
             let reasons = trial.verdict.reasons.join("; ");
             return Err(Failure::failed(format!(
-                "it would measure the wrong thing: {reasons}; name a file that is written whole, \
-                 or the device"
+                "the result is invalid: {reasons}; name a fully written file or the device"
             )));
         }
         Ok(trial)
     }
 
-    /// Adds a point of a group that was measured, with what tells it from others of the group.
+    /// Adds a measured point to the evidence. `notes` distinguish it from others of the group.
     pub fn add(&mut self, owner: &Ready, notes: &[(&str, &str)], point: Point) {
         if let Some(simulated) = owner.bench.facts().into_iter().find(|f| f.simulated.is_some())
             && let Some(target) = self.evidence.targets.get_mut(owner.first)
@@ -452,7 +453,7 @@ impl StudyRunner<'_> {
         });
     }
 
-    /// Leaves a part out, once for each reason.
+    /// Records that a part was left out. The same reason is recorded only once per part.
     pub fn leave_out(&mut self, part: &str, reason: &str) {
         let left_out = LeftOut { part: part.to_owned(), reason: reason.to_owned() };
         if !self.evidence.left_out.contains(&left_out) {
@@ -460,13 +461,13 @@ impl StudyRunner<'_> {
         }
     }
 
-    /// Gives the study up.
+    /// Records that the study was skipped.
     pub fn skip(&mut self, reason: impl Into<String>, remedy: impl Into<String>) {
         self.evidence.skipped = Some(Skipped { reason: reason.into(), remedy: remedy.into() });
     }
 }
 
-/// The size of the file of a simulated system, behind the offset (bytes).
+/// File size of a simulated system, less the offset (bytes).
 fn simulated_bytes(experiment: &Experiment) -> Option<u64> {
     let job = Job::resolve(experiment, true).ok()?;
     Some(job.targets.simulated()?.system.setup.file_size.saturating_sub(experiment.offset_bytes))

@@ -1,4 +1,5 @@
-//! Studies on targets, one after the other: measured, analysed, kept.
+//! Runs studies on targets, one after another: measures, analyses and stores each of them.
+//! [`Session`] holds what they share, [`StudyResult`] is the outcome of one.
 
 use lab::experiment::Experiment;
 use lab::experiment::settings::Settings;
@@ -21,31 +22,31 @@ use crate::plan::Plan;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// What all studies of a session have in common.
+/// Options and targets that all studies of one command share.
 pub struct Session<'a> {
     /// The laboratory.
     pub lab: &'a Lab,
     /// The machine.
     pub host: Host,
-    /// The targets, ready.
+    /// The targets, ready to be measured.
     pub study_targets: Vec<StudyTarget>,
-    /// Fewer points and shorter trials.
+    /// Whether to measure fewer points in shorter trials.
     pub quick: bool,
-    /// The drive's own write cache may be switched and put back.
+    /// Whether a study may switch the drive's write cache; it restores the setting afterwards.
     pub toggle_write_cache: bool,
-    /// What the user says of the targets.
+    /// Prices, power and capacities that the user gave.
     pub stated: Stated,
-    /// Where results are kept, under which name, and what the user says of the hardware.
+    /// Database, label, and the nominal rate of the hardware (PAP).
     pub options: RunOptions,
-    /// Seed, permissions and memory pages, which hold for all points.
+    /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
-    /// Settings that were typed and win over those of plans.
+    /// Settings from the command line; they override the plans.
     pub typed: Settings,
-    /// The size of test files that was typed (bytes).
+    /// Test file size from the command line (bytes).
     pub size: Option<u64>,
 }
 
-/// What the database keeps of a study beside its points.
+/// What the database stores of a study besides its points.
 #[derive(Debug, Serialize)]
 struct KeptFindings<'a> {
     findings: Vec<FindingDocument>,
@@ -53,7 +54,7 @@ struct KeptFindings<'a> {
     left_out: &'a [LeftOut],
 }
 
-/// A study that was made.
+/// The outcome of a study.
 #[derive(Debug)]
 pub struct StudyResult {
     /// Its name.
@@ -64,20 +65,20 @@ pub struct StudyResult {
     pub papers: &'static str,
     /// What was measured.
     pub evidence: Evidence,
-    /// What it means.
+    /// The findings, claims and advice drawn from the evidence.
     pub conclusion: Conclusion,
-    /// The charts of the plan, and those of the analysis.
+    /// The charts of the plan, then those of the analysis.
     pub charts: Vec<Chart>,
-    /// Why it failed, where it did.
+    /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// Whether it was stopped before its end.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
-    /// How the program ends for it, where nothing could be measured.
+    /// The program's exit code, if nothing could be measured.
     pub refused: Option<Exit>,
 }
 
 impl StudyResult {
-    /// Whether every point of it measured the wrong thing.
+    /// Whether points were measured and all of them are invalid.
     pub fn is_invalid(&self) -> bool {
         let cells = &self.evidence.cells;
         !cells.is_empty() && cells.iter().all(|cell| cell.summary.verdict.state == State::Invalid)
@@ -85,11 +86,11 @@ impl StudyResult {
 }
 
 impl Session<'_> {
-    /// Makes a study with a plan; its own, or one of the user that asks for its analysis.
+    /// Runs a study with its own plan, or with a user's plan that names the study.
     ///
     /// # Errors
-    /// Only for an order to stop before anything was measured: a study that fails says so in its
-    /// result, so that others can go on.
+    /// Interrupted, if nothing was measured by then; database errors. A failed study is reported
+    /// in [`StudyResult::failure`], so that the next one can run.
     pub fn make(
         &self,
         name: &str,
@@ -189,9 +190,10 @@ impl Session<'_> {
             if interrupted {
                 conclusion.claims.clear();
             }
-            let why = match interrupted {
-                true => "the study was interrupted".to_owned(),
-                false => why_not(&evidence),
+            let why = if interrupted {
+                "the study was interrupted".to_owned()
+            } else {
+                why_not(&evidence)
             };
             conclusion.complete(study.claims, &why);
         }
@@ -214,7 +216,7 @@ impl Session<'_> {
     }
 }
 
-/// What the evidence means: of each target by itself, unless the study compares them.
+/// Analyses each target separately, or all together if the plan compares them.
 fn analyse(study: Option<&'static Study>, plan: &Plan, evidence: &Evidence) -> Conclusion {
     let analyse = study.map_or(general::analyse as fn(&Evidence) -> _, |study| study.analyse);
     if plan.compares || evidence.targets.len() < 2 {
@@ -227,7 +229,7 @@ fn analyse(study: Option<&'static Study>, plan: &Plan, evidence: &Evidence) -> C
     Conclusion::of_each((0..evidence.targets.len()).map(of_target).collect())
 }
 
-/// Why nothing was measured, where nothing was.
+/// Why nothing was measured; None if something was.
 fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
     if !evidence.cells.is_empty() || !evidence.readings.is_empty() {
         return None;
@@ -240,7 +242,7 @@ fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
     Some(Skipped { reason, remedy })
 }
 
-/// Why a claim that needed something else was not tried.
+/// Why a claim was not tested.
 fn why_not(evidence: &Evidence) -> String {
     if let Some(Skipped { reason, remedy }) = &evidence.skipped {
         return format!("the study was skipped: {reason}; {remedy}");

@@ -1,4 +1,5 @@
-//! Where a study takes place: a target as it was named, made ready once for all studies.
+//! The targets of studies: a directory with a test file, an existing file or device, a simulated
+//! system or a reference device. Each is prepared once for all studies.
 
 use std::path::{Path, PathBuf};
 
@@ -14,41 +15,41 @@ use lab::target::TargetSpec;
 use lab::trials::Lab;
 use lab::truth;
 
-/// The longest that laying out a test file of the default size may take (ns).
+/// Time limit for writing a test file of the default size (ns).
 const LAYOUT_NS: u64 = 15_000_000_000;
 
-/// Where a study takes place: a target as it was named, made ready once for all studies.
+/// A target of a study, prepared once for all studies.
 #[derive(Debug)]
 pub struct StudyTarget {
-    /// As it was named.
+    /// As given on the command line.
     pub name: PathBuf,
     /// What it is.
     pub kind: Kind,
 }
 
-/// What a target is to a study.
+/// The kind of a study's target.
 #[derive(Debug)]
 pub enum Kind {
-    /// A directory with a test file, laid out whole; further ones can be made.
+    /// A directory with a fully written test file; more files can be created in it.
     Directory {
         /// The test file.
         scratch: Scratch,
-        /// Its size.
+        /// Its size (bytes).
         bytes: u64,
     },
-    /// A file or device that was there before.
+    /// An existing file or device.
     Existing,
     /// A simulated system.
     Simulated,
     /// A reference device in this process.
     Reference {
-        /// The device at rest, to be looked at.
+        /// The idle device, for reading its properties.
         device: Box<HostTarget>,
     },
 }
 
 impl StudyTarget {
-    /// Refuses what cannot be a target, without making anything.
+    /// Checks that `name` can be a target, without creating anything.
     ///
     /// # Errors
     /// Usage or refused, with the remedy.
@@ -63,11 +64,11 @@ impl StudyTarget {
         }
     }
 
-    /// Makes a target ready; in a directory lays out a test file of `size`, or of as much as
-    /// fits and can be written in a few seconds.
+    /// Prepares a target. In a directory it writes a test file of `size` bytes; without a size, the
+    /// default size up to `most` bytes, cut short at what 15 s can write.
     ///
     /// # Errors
-    /// What cannot be a target; no room; interrupted.
+    /// Not a target; not enough space; interrupted.
     pub fn ready(
         name: &Path,
         size: Option<u64>,
@@ -93,7 +94,7 @@ impl StudyTarget {
         Ok(StudyTarget { name: name.to_path_buf(), kind })
     }
 
-    /// The file or device that is measured; the name of what is no file.
+    /// The path of the measured file or device; for other targets, the name.
     pub fn path(&self) -> &Path {
         match &self.kind {
             Kind::Directory { scratch, .. } => scratch.path(),
@@ -101,12 +102,12 @@ impl StudyTarget {
         }
     }
 
-    /// The directory in which further files can be made.
+    /// The directory in which more files can be created, if the target is one.
     pub fn folder(&self) -> Option<&Path> {
         matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
     }
 
-    /// Whether it is a file or device that the kernel knows.
+    /// Whether it is a file or device of this host.
     pub fn is_real(&self) -> bool {
         matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
     }
@@ -116,7 +117,7 @@ impl StudyTarget {
         matches!(self.kind, Kind::Simulated)
     }
 
-    /// How much of it there is to read (bytes); None for a simulated system.
+    /// Size (bytes); None for a simulated system.
     pub fn bytes(&self) -> Option<u64> {
         match &self.kind {
             Kind::Reference { device } => Some(device.size_bytes()),
@@ -126,22 +127,21 @@ impl StudyTarget {
         }
     }
 
-    /// Opened to be looked at.
+    /// Opens it read-only, to inspect it.
     ///
     /// # Errors
-    /// As for opening; a simulated system has nothing to open.
+    /// I/O errors; usage for a simulated system or reference device, which cannot be opened.
     pub fn open(&self) -> Outcome<HostTarget> {
         match self.kind {
             Kind::Simulated | Kind::Reference { .. } => {
                 let name = self.name.display();
-                Err(Failure::usage(format!("{name} is no file of this host; name one")))
+                Err(Failure::usage(format!("{name} is not a file of this host; name a file")))
             }
             _ => Ok(HostTarget::open(self.path(), false, Caching::Buffered)?),
         }
     }
 
-    /// What is known of it, under the name that was given; nothing of a simulated system before
-    /// it runs.
+    /// Its properties, under its canonical name. A simulated system has none before it runs.
     pub fn facts(&self) -> TargetFacts {
         let name = self.name.canonicalize().unwrap_or_else(|_| self.name.clone());
         let facts = match &self.kind {

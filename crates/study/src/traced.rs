@@ -1,5 +1,5 @@
-//! Trials that the kernel's own tracepoints watch: where the time of each request went, and what it
-//! cost to watch.
+//! Trials traced with kernel tracepoints: where the time of each request goes, and the overhead of
+//! tracing itself.
 
 use ioengine::extents::DiskExtents;
 use ioengine::{EngineKind, Op};
@@ -13,12 +13,12 @@ use lab::trials::{Lab, Place, Setting};
 use crate::evidence::Evidence;
 use crate::runner::{Ready, StudyRunner};
 
-/// Requests of a trial that are logged at the most, over all threads.
+/// Maximum number of logged requests per trial, over all threads.
 const LOGGED_MAX: usize = 1 << 20;
-/// The names of the load's threads.
+/// Name pattern of the worker threads.
 const THREADS: &str = "worker-*";
 
-/// Where the targets of a setting lie on their disks.
+/// The disk extents of the targets of a setting, for attributing traced requests.
 #[derive(Debug)]
 pub struct Watch {
     places: Vec<DiskExtents>,
@@ -26,34 +26,34 @@ pub struct Watch {
     threads: usize,
 }
 
-/// What a trace told of a trial.
+/// The result of tracing one trial.
 #[derive(Debug, Default)]
 pub struct TraceSummary {
-    /// Where the time of the requests to each target went.
+    /// Time per phase of the requests, for each target.
     pub phases: Vec<Phases>,
-    /// Events that were lost, in the traces of all disks.
+    /// Lost trace events, over all disks.
     pub lost: u64,
-    /// Requests for which the log of the load had no room; none of them was looked for.
+    /// Requests that did not fit the log of the workload and are missing from the analysis.
     pub not_logged: u64,
 }
 
 impl Watch {
-    /// Whether anything can be traced here.
+    /// Checks that tracing works on this host.
     ///
     /// # Errors
-    /// What is missing, with its remedy.
+    /// What is missing, with the remedy.
     pub fn check() -> Result<(), Declined> {
-        // A disk that there is not: nothing happens to it.
+        // Device 0:0 does not exist, so the trace stays empty.
         Tracer::start(&TraceSpec::new((0, 0), true, Some(THREADS))).map(drop)
     }
 
-    /// Finds the disks of a setting, and has its requests logged.
+    /// Finds the disks of a setting and enables its request log.
     ///
     /// # Errors
-    /// Where a target lies on no disk of its own; with what to take instead.
+    /// When a target cannot be mapped to a disk, with an alternative.
     pub fn over(setting: &mut Setting<'_>) -> Outcome<Watch> {
         let Place::Host(targets) = &setting.place else {
-            return Err(Failure::usage("a simulated system has no kernel that could be traced"));
+            return Err(Failure::usage("a simulated system has no kernel to trace"));
         };
         let places = targets.iter().map(|target| Ok(target.extents()?));
         let places = places.collect::<Outcome<Vec<DiskExtents>>>()?;
@@ -66,10 +66,10 @@ impl Watch {
         Ok(Watch { places, uring, threads })
     }
 
-    /// Makes one trial under the eyes of the kernel.
+    /// Runs one traced trial.
     ///
     /// # Errors
-    /// As for a trial; where a trace cannot be made.
+    /// When the trial fails, or tracing does not work.
     pub fn trial(&self, lab: &Lab, setting: &Setting<'_>) -> Outcome<(Trial, TraceSummary)> {
         let declined = |declined: Declined| Failure::failed(declined.to_string());
         let disks = self.disks();
@@ -98,7 +98,7 @@ impl Watch {
         Ok((trial, seen))
     }
 
-    /// The disks beneath all targets, each once.
+    /// The disks under all targets, without duplicates.
     fn disks(&self) -> Vec<(u32, u32)> {
         let mut disks: Vec<(u32, u32)> = self.places.iter().map(|place| place.disk).collect();
         disks.sort_unstable();
@@ -106,7 +106,7 @@ impl Watch {
         disks
     }
 
-    /// The requests of a trial to one of the targets, whose workers follow one another.
+    /// The requests of a trial to one target. Workers are numbered target by target.
     fn requests(
         &self,
         trial: &Trial,
@@ -126,18 +126,18 @@ impl Watch {
     }
 }
 
-/// The place of a target in the words of the trace.
+/// The extents of a target in the trace's format.
 fn in_trace(place: &DiskExtents) -> Vec<Extent> {
     let extents = place.extents.iter();
     extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
 }
 
-/// Measures all points of some groups as often traced as not, by turns, so that the cost of tracing
-/// shows; the points have "yes" or "no" as `traced`. `tell` is called when a traced one is the
-/// newest of the evidence. What cannot be traced is left out.
+/// Measures all points of the groups, alternating between traced and untraced trials to show the
+/// overhead of tracing. Points carry `traced` = "yes" or "no". `tell` is called right after a
+/// traced point was added to the evidence. Points that cannot be traced are left out.
 ///
 /// # Errors
-/// When a request fails, or a trace cannot be made.
+/// When a request fails, or tracing does not work.
 pub fn by_turns(
     runner: &mut StudyRunner<'_>,
     ready: &[Ready],
@@ -157,13 +157,14 @@ pub fn by_turns(
     Ok(())
 }
 
-/// A point that is measured traced and not.
+/// A point that is measured both untraced and traced.
 struct Pair<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
     watch: Watch,
-    /// Untraced, and traced; with their numbers in the database.
+    /// Untraced, then traced.
     points: [Point; 2],
+    /// Their numbers in the database.
     numbers: [usize; 2],
     seen: Vec<TraceSummary>,
 }
@@ -184,18 +185,17 @@ impl<'a> Pair<'a> {
 
     fn measure(&mut self, runner: &mut StudyRunner<'_>, round: u32, traced: bool) -> Outcome<()> {
         self.setting.workload.seed = rounds::seed_of(runner.base.seed, round);
-        let trial = match traced {
-            false => runner.lab.trial(&self.setting, &mut |_| {})?,
-            true => {
-                let (trial, seen) = self.watch.trial(runner.lab, &self.setting)?;
-                self.seen.push(seen);
-                trial
-            }
+        let trial = if traced {
+            let (trial, seen) = self.watch.trial(runner.lab, &self.setting)?;
+            self.seen.push(seen);
+            trial
+        } else {
+            runner.lab.trial(&self.setting, &mut |_| {})?
         };
         let point = &mut self.points[usize::from(traced)];
         rounds::fail_on_errors(&trial, &point.key.describe())?;
         if trial.requests() > 0 {
-            // The log has been read by now, and is too much to hold for all trials at once.
+            // The log has been evaluated; drop it to save memory.
             let mut trial = Trial { ordinal: round, ..trial };
             trial.live_mut().log = Vec::new();
             runner.recorder.add_trial(self.numbers[usize::from(traced)], &trial)?;
@@ -215,7 +215,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// All trials, round by round, now one first and now the other.
+/// Runs all trials, round by round, alternating which of the pair comes first.
 fn measure(runner: &mut StudyRunner<'_>, pairs: &mut [Pair<'_>]) -> Outcome<()> {
     let rounds = pairs.iter().map(|pair| pair.owner.trials()).max().unwrap_or(0);
     let all = f64::from(rounds) * pairs.len() as f64 * 2.0;

@@ -1,7 +1,8 @@
-//! Measures the spots of a survey within its budget of time and bytes written.
+//! Measures the grid points of a survey within its budget of time and bytes written.
 //!
-//! Rounds over the first grid come first, each in a random order, so that no spot is tied to a
-//! moment; then trials go where they are needed most. Every finished trial is kept at once.
+//! It starts with rounds over the initial grid, each in random order, so that drift does not bias
+//! single points. Further trials go to the points with the widest intervals and to new points near
+//! the best. Every finished trial is stored at once.
 
 use ioengine::target::Coverage;
 use ioengine::{BufferPages, Caching, Clock, EngineKind, HostTarget, Target, TargetKind};
@@ -22,26 +23,26 @@ use crate::grid::{self, Budget, GridPoint, Limits};
 use crate::schedule::{self, Measured};
 use crate::visits::{self, SecondVisit, Visits};
 
-/// Trials chosen at a time, in random order, once the first grid is done.
+/// Trials per batch, in random order, after the initial grid.
 const BATCH: usize = 12;
-/// In the end so many trials are made of each spot on which conclusions rest, by turns ...
+/// Final rounds over the grid points on which conclusions depend.
 const LAST_ROUNDS: u64 = 8;
-/// ... which may take this share of the time.
+/// Maximum share of the time for the final rounds.
 const LAST_ROUNDS_SHARE: f64 = 0.45;
-/// A spot between measured ones gets so many trials at once.
-const NEW_SPOT_TRIALS: usize = 3;
-/// A single trial writes at least this much where the budget allows it (bytes).
+/// Initial trials of a grid point that is added between measured ones.
+const NEW_POINT_TRIALS: usize = 3;
+/// Minimum size of a write trial, if the budget allows it (bytes).
 const WRITE_MIN: u64 = 16 << 20;
-/// A buffered write trial writes at the most so much: the flush is part of it (bytes).
+/// Maximum size of a buffered write trial, whose flush is part of the trial (bytes).
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
-/// The share of a trial's length that a buffered write may plan to take at the rate seen so far.
+/// Planned duration of a buffered write at the rate seen so far, in trial lengths.
 const FLUSH_SHARE: f64 = 2.0;
-/// A soaked trial is at least this long: the soaker is calibrated to a few percent only (ns).
+/// Minimum length of a soaked trial, since the soaker is accurate to a few percent only (ns).
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
-/// Time kept back for the analysis and the page (ns).
+/// Time reserved for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
 
-/// What tells whether a second visit of the same blocks is faster.
+/// The workload that tests whether rereading the same blocks is faster.
 const VISIT: GridPoint = GridPoint {
     write: false,
     pattern: Pattern::Sequential,
@@ -56,30 +57,30 @@ const VISIT: GridPoint = GridPoint {
 pub enum Modes {
     /// A file or device of this host.
     Host {
-        /// Through the page cache.
+        /// Opened for buffered I/O.
         buffered: Box<HostTarget>,
-        /// Past it, where that is offered.
+        /// Opened with O_DIRECT, if the file system supports it.
         direct: Option<Box<HostTarget>>,
     },
     /// A simulated system.
     Simulated {
-        /// Through its file-system cache.
+        /// Through the simulated file-system cache.
         buffered: Box<SimulatedTarget>,
-        /// Past it.
+        /// Bypassing the simulated file-system cache.
         direct: Box<SimulatedTarget>,
     },
 }
 
-/// What a survey is of.
+/// The target of a survey, opened, with its limits.
 #[derive(Debug)]
 pub struct Subject {
     /// The target.
     pub modes: Modes,
-    /// Region to work on (bytes).
+    /// Size of the measured region, from offset 0 (bytes).
     pub region_bytes: u64,
-    /// What the target allows.
+    /// Limits on request size, bytes in flight, direct I/O and writes.
     pub limits: Limits,
-    /// Holes and unwritten blocks, where the system tells.
+    /// Holes and unwritten blocks, if the file system reports them.
     pub coverage: Option<Coverage>,
 }
 
@@ -87,20 +88,20 @@ pub struct Subject {
 pub struct Survey<'a> {
     lab: &'a Lab,
     subject: &'a Subject,
-    effort: Budget,
+    budget: Budget,
     recorder: &'a mut Recorder,
     pages: BufferPages,
     allow_holes: bool,
     seed: u64,
     stream: Stream,
-    /// How requests are issued past the page cache, chosen once: to ask what the kernel offers
-    /// takes a ring, which the kernel takes down in its own time.
+    /// The engine for direct I/O. It is chosen once, because probing creates an io_uring ring that
+    /// the kernel tears down asynchronously.
     engine_kind: EngineKind,
     deadline_ns: u64,
     write_left: u64,
     write_rate: f64,
     soak: bool,
-    spots: Vec<GridPoint>,
+    grid_points: Vec<GridPoint>,
     points: Vec<Point>,
     planned_writes: u64,
     visits: Visits,
@@ -110,62 +111,63 @@ pub struct Survey<'a> {
 /// What a survey measured.
 #[derive(Debug)]
 pub struct Surveyed {
-    /// In the order in which they were planned.
+    /// All points, in the order in which they were added.
     pub points: Vec<Point>,
-    /// What is left of the bytes that may be written.
+    /// Bytes that could still have been written.
     pub write_left: u64,
-    /// How much sequential trials went over.
+    /// Which parts of the region sequential trials covered.
     pub visits: Visits,
-    /// Whether the device answers faster what it has just answered.
+    /// Rates of first and second reads of the same blocks, if measured.
     pub second_visit: Option<SecondVisit>,
 }
 
-/// What bounds a survey.
+/// Limits and options of a survey.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// When it must be over [ns of the clock].
+    /// End of the survey [ns of the clock].
     pub deadline_ns: u64,
-    /// Bytes that may still be written; u64::MAX where nothing is written in earnest.
+    /// Bytes that may still be written; u64::MAX for a simulated system.
     pub write_left: u64,
-    /// The rate at which writing is known to go [bytes per second].
+    /// Initial estimate of the write rate [bytes per second].
     pub write_rate: f64,
-    /// Whether a soaker is ready.
+    /// Whether the soaker is ready.
     pub soak: bool,
-    /// Every random choice comes from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Holes are meant.
+    /// Whether holes are measured without calling the result invalid.
     pub allow_holes: bool,
-    /// Pages behind the buffers.
+    /// Page size of the buffers.
     pub pages: BufferPages,
 }
 
 impl<'a> Survey<'a> {
-    /// A survey of a subject.
+    /// Prepares a survey.
     pub fn new(
         lab: &'a Lab,
         subject: &'a Subject,
-        effort: Budget,
+        budget: Budget,
         bounds: &Bounds,
         recorder: &'a mut Recorder,
     ) -> Survey<'a> {
         Survey {
             lab,
             subject,
-            effort,
+            budget,
             recorder,
             pages: bounds.pages,
             allow_holes: bounds.allow_holes,
             seed: bounds.seed,
             stream: Stream::new(bounds.seed),
-            engine_kind: match subject.is_simulated() {
-                true => EngineKind::IoUring,
-                false => EngineKind::best(true),
+            engine_kind: if subject.is_simulated() {
+                EngineKind::IoUring
+            } else {
+                EngineKind::best(true)
             },
             deadline_ns: bounds.deadline_ns.saturating_sub(RESERVE_NS),
             write_left: bounds.write_left,
             write_rate: bounds.write_rate,
             soak: bounds.soak,
-            spots: Vec::new(),
+            grid_points: Vec::new(),
             points: Vec::new(),
             planned_writes: 0,
             visits: Visits::default(),
@@ -173,10 +175,10 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Measures until the budget ends or everything is settled.
+    /// Measures until the budget is used up or all intervals are narrow enough.
     ///
     /// # Errors
-    /// When a request fails or an I/O engine cannot go on.
+    /// When a request or an I/O engine fails.
     pub fn run(mut self) -> Outcome<Surveyed> {
         self.measure()?;
         let Survey { points, write_left, visits, second_visit, .. } = self;
@@ -185,29 +187,30 @@ impl<'a> Survey<'a> {
 
     fn measure(&mut self) -> Outcome<()> {
         let is_simulated = self.subject.is_simulated();
-        for spot in grid::first(&self.effort, &self.subject.limits) {
-            // Simulated memory has no pages to choose.
-            if !is_simulated || spot.pages == BufferPages::Huge {
-                self.add(spot)?;
+        for grid_point in grid::first(&self.budget, &self.subject.limits) {
+            // Simulated memory has no page sizes.
+            if !is_simulated || grid_point.pages == BufferPages::Huge {
+                self.add(grid_point)?;
             }
         }
-        let writes = self.spots.iter().filter(|spot| spot.write).count() as u64;
-        self.planned_writes = writes * u64::from(self.effort.rounds + 1);
+        let writes = self.grid_points.iter().filter(|grid_point| grid_point.write).count() as u64;
+        self.planned_writes = writes * u64::from(self.budget.rounds + 1);
         let total_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
-        // Virtual work is over when all is settled, long before the budget.
-        let mut progress = match is_simulated {
-            true => self.lab.console.open_progress(),
-            false => self.lab.console.progress(total_ns),
+        // A simulated survey usually converges long before its budget.
+        let mut progress = if is_simulated {
+            self.lab.console.open_progress()
+        } else {
+            self.lab.console.progress(total_ns)
         };
         self.visit_twice()?;
-        for round in 0..self.effort.rounds {
+        for round in 0..self.budget.rounds {
             let mut order: Vec<(usize, bool)> =
-                (0..self.spots.len()).map(|index| (index, false)).collect();
+                (0..self.grid_points.len()).map(|index| (index, false)).collect();
             if self.soak && round > 0 {
-                let soaked = |(index, spot): (usize, &GridPoint)| {
-                    grid::is_soaked(spot).then_some((index, true))
+                let soaked = |(index, grid_point): (usize, &GridPoint)| {
+                    grid::is_soaked(grid_point).then_some((index, true))
                 };
-                order.extend(self.spots.iter().enumerate().filter_map(soaked));
+                order.extend(self.grid_points.iter().enumerate().filter_map(soaked));
             }
             self.shuffle(&mut order);
             if !self.batch(&order, &mut progress)? {
@@ -219,7 +222,7 @@ impl<'a> Survey<'a> {
         self.deadline_ns = end_ns.saturating_sub(self.last_rounds_ns(total_ns));
         while let Some(order) = self.next_batch()? {
             let made = self.trials();
-            // A batch without a trial would be offered again for ever.
+            // A batch without any trial would be repeated for ever.
             if !self.batch(&order, &mut progress)? || self.trials() == made {
                 break;
             }
@@ -231,7 +234,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Visits fresh blocks, and the same again at once: whether the device has a cache.
+    /// Reads fresh blocks twice in a row, to detect a device cache.
     fn visit_twice(&mut self) -> Outcome<()> {
         if self.subject.is_simulated() || !self.subject.limits.direct {
             return Ok(());
@@ -252,7 +255,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Where the region was used up, visits what was visited longest ago.
+    /// If the whole region was read, reads the blocks that were read longest ago.
     fn visit_late(&mut self) -> Outcome<()> {
         let is_used_up = self.visits.all_bytes() > self.subject.region_bytes;
         let Some(mut seen) = self.second_visit.take() else { return Ok(()) };
@@ -269,29 +272,30 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// One trial that is no point: its rate [bytes per second] and its bytes.
+    /// Runs a trial that is not stored. Returns its rate [bytes per second] and its bytes.
     fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, u64)> {
         let mut setting = self.setting(&VISIT, false);
         setting.workload.start_bytes = start % self.region(&VISIT).max(1);
         if let Some(bytes) = bytes {
             setting.workload.limit_bytes = Some(bytes.max(VISIT.request_bytes.into()));
-            // The same blocks, however slowly they come.
-            setting.workload.limit_ns = Some(4 * self.effort.trial_ns);
+            // Read all of the same blocks, even if they are slower this time.
+            setting.workload.limit_ns = Some(4 * self.budget.trial_ns);
         }
         let trial = self.lab.trial(&setting, &mut |_| {})?;
         Ok((trial.bytes_per_s(), trial.bytes()))
     }
 
-    /// How long the last rounds will take (ns), of `total_ns` for the whole survey.
+    /// Time to reserve for the final rounds (ns), of `total_ns` for the whole survey.
     fn last_rounds_ns(&self, total_ns: u64) -> u64 {
         let left_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
         let trial_ns = total_ns.saturating_sub(left_ns) / (self.trials() as u64).max(1);
         let measured = self.measured();
-        let spots = schedule::quoted(&measured, self.peaks(&measured)).len() as u64;
-        (spots * LAST_ROUNDS * trial_ns).min((total_ns as f64 * LAST_ROUNDS_SHARE) as u64)
+        let grid_points = schedule::quoted(&measured, self.peaks(&measured)).len() as u64;
+        (grid_points * LAST_ROUNDS * trial_ns).min((total_ns as f64 * LAST_ROUNDS_SHARE) as u64)
     }
 
-    /// What the conclusions rest on, by turns. Virtual time has no noise to be rid of.
+    /// Final rounds over the points on which conclusions depend. Simulated points have no noise and
+    /// need none.
     fn last_rounds(&mut self, progress: &mut lab::console::Progress) -> Outcome<()> {
         if self.subject.is_simulated() {
             return Ok(());
@@ -299,9 +303,10 @@ impl<'a> Survey<'a> {
         for _ in 0..LAST_ROUNDS {
             let measured = self.measured();
             let quoted = schedule::quoted(&measured, self.peaks(&measured)).into_iter();
-            let able = quoted.filter(|index| self.may_go_on(&self.spots[*index]));
+            let able = quoted.filter(|index| self.may_go_on(&self.grid_points[*index]));
             let mut order: Vec<(usize, bool)> = able.map(|index| (index, false)).collect();
-            let writes = order.iter().filter(|(index, _)| self.spots[*index].write).count() as u64;
+            let writes =
+                order.iter().filter(|(index, _)| self.grid_points[*index].write).count() as u64;
             self.planned_writes = writes * LAST_ROUNDS;
             self.shuffle(&mut order);
             if !self.batch(&order, progress)? {
@@ -311,16 +316,16 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Trials made so far.
+    /// Number of trials so far.
     fn trials(&self) -> usize {
         self.points.iter().map(|point| point.trials.len()).sum()
     }
 
-    /// Adds a spot; gives back its place among them.
-    fn add(&mut self, spot: GridPoint) -> Outcome<usize> {
-        let index = self.spots.len();
-        let key = self.setting(&spot, false).key();
-        self.spots.push(spot);
+    /// Adds a grid point and returns its index.
+    fn add(&mut self, grid_point: GridPoint) -> Outcome<usize> {
+        let index = self.grid_points.len();
+        let key = self.setting(&grid_point, false).key();
+        self.grid_points.push(grid_point);
         self.points.push(Point { key: key.clone(), trials: Vec::new() });
         self.recorder.add_point(&key)?;
         Ok(index)
@@ -332,22 +337,23 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// What to measure next; None when all is settled.
+    /// The next trials as (index, soaked); None when no point needs more.
     fn next_batch(&mut self) -> Outcome<Option<Vec<(usize, bool)>>> {
         let measured = self.measured();
         let peaks = self.peaks(&measured);
         let fresh = schedule::new_spots(&measured, peaks, &self.subject.limits);
         let mut order = Vec::new();
-        for spot in fresh.into_iter().filter(|spot| self.may_go_on(spot)).collect::<Vec<_>>() {
-            let index = self.add(spot)?;
-            order.extend([(index, false); NEW_SPOT_TRIALS]);
+        for grid_point in fresh.into_iter().filter(|new| self.may_go_on(new)).collect::<Vec<_>>() {
+            let index = self.add(grid_point)?;
+            order.extend([(index, false); NEW_POINT_TRIALS]);
         }
         if order.len() < BATCH {
             let needy = schedule::neediest(&measured, peaks, measured.len()).into_iter();
-            let able = needy.filter(|index| self.may_go_on(&self.spots[*index]));
+            let able = needy.filter(|index| self.may_go_on(&self.grid_points[*index]));
             order.extend(able.take(BATCH - order.len()).map(|index| (index, false)));
         }
-        self.planned_writes = order.iter().filter(|(i, _)| self.spots[*i].write).count() as u64;
+        self.planned_writes =
+            order.iter().filter(|(i, _)| self.grid_points[*i].write).count() as u64;
         self.shuffle(&mut order);
         Ok((!order.is_empty()).then_some(order))
     }
@@ -357,11 +363,13 @@ impl<'a> Survey<'a> {
             let plain = point.trials.iter().filter(|trial| !trial.soaked);
             plain.map(Trial::bytes_per_s).collect()
         };
-        let pairs = self.spots.iter().zip(&self.points);
-        pairs.map(|(spot, point)| Measured { spot: *spot, rates: rates(point) }).collect()
+        let pairs = self.grid_points.iter().zip(&self.points);
+        pairs
+            .map(|(grid_point, point)| Measured { spot: *grid_point, rates: rates(point) })
+            .collect()
     }
 
-    /// The highest rates seen, of reads and of writes.
+    /// The highest median rates of reads and of writes [bytes per second].
     fn peaks(&self, measured: &[Measured]) -> [f64; 2] {
         [false, true].map(|write| {
             let same = measured.iter().filter(|m| m.spot.write == write);
@@ -370,7 +378,7 @@ impl<'a> Survey<'a> {
         })
     }
 
-    /// Makes the trials of one order; false when the budget is over.
+    /// Runs trials in the given order. Returns false when time is up or the user interrupts.
     fn batch(
         &mut self,
         order: &[(usize, bool)],
@@ -380,20 +388,20 @@ impl<'a> Survey<'a> {
             if self.lab.interrupt.is_set() || self.lab.clock.now_ns() >= self.deadline_ns {
                 return Ok(false);
             }
-            let spot = self.spots[index];
+            let grid_point = self.grid_points[index];
             let label = self.points[index].key.describe();
-            let mut setting = self.setting(&spot, soaked);
-            // Each trial of each point has an order of its own, so that no cache learns one.
+            let mut setting = self.setting(&grid_point, soaked);
+            // Each trial has its own seed, so that no cache can adapt to a repeated order.
             let made = self.points[index].trials.len() as u64;
             let of_point = workload::random::mix(self.seed, index as u64);
             setting.workload.seed = workload::random::mix(of_point, made);
-            let start = self.visits.start(spot.request_bytes.into());
-            let goes_on = spot.pattern == Pattern::Sequential && !self.subject.is_simulated();
+            let start = self.visits.start(grid_point.request_bytes.into());
+            let goes_on = grid_point.pattern == Pattern::Sequential && !self.subject.is_simulated();
             if goes_on {
-                setting.workload.start_bytes = start % self.region(&spot).max(1);
+                setting.workload.start_bytes = start % self.region(&grid_point).max(1);
             }
-            if spot.write {
-                let Some(bytes) = self.write_share(&spot) else { continue };
+            if grid_point.write {
+                let Some(bytes) = self.write_share(&grid_point) else { continue };
                 let limit = setting.workload.limit_bytes.unwrap_or(u64::MAX);
                 setting.workload.limit_bytes = Some(limit.min(bytes));
             }
@@ -405,10 +413,10 @@ impl<'a> Survey<'a> {
                 return Ok(false);
             }
             if goes_on {
-                let buffered = !spot.caching.is_direct();
-                self.visits.went(start, trial.bytes(), spot.write, buffered);
+                let buffered = !grid_point.caching.is_direct();
+                self.visits.went(start, trial.bytes(), grid_point.write, buffered);
             }
-            self.account(&spot, &trial);
+            self.account(&grid_point, &trial);
             trial.ordinal = self.points[index].trials.len() as u32;
             self.recorder.add_trial(index, &trial)?;
             self.points[index].trials.push(trial);
@@ -416,62 +424,66 @@ impl<'a> Survey<'a> {
         Ok(true)
     }
 
-    fn account(&mut self, spot: &GridPoint, trial: &Trial) {
-        if spot.write {
+    fn account(&mut self, grid_point: &GridPoint, trial: &Trial) {
+        if grid_point.write {
             self.write_left = self.write_left.saturating_sub(trial.bytes());
             self.planned_writes = self.planned_writes.saturating_sub(1);
-            if spot.caching == Caching::Buffered && trial.bytes() > 0 {
-                // Slow flushes must not eat the budget: remember the slowest rate seen.
+            if grid_point.caching == Caching::Buffered && trial.bytes() > 0 {
+                // Keep the slowest rate, so that slow flushes do not use up the budget.
                 self.write_rate = self.write_rate.min(trial.bytes_per_s().max(1e6));
             }
         }
     }
 
-    /// Whether another trial may be made: one that writes needs a request of what is left.
-    fn may_go_on(&self, spot: &GridPoint) -> bool {
-        !spot.write || u64::from(spot.request_bytes) <= self.write_left
+    /// Whether another trial is allowed: a write trial needs room for at least one request.
+    fn may_go_on(&self, grid_point: &GridPoint) -> bool {
+        !grid_point.write || u64::from(grid_point.request_bytes) <= self.write_left
     }
 
-    /// Bytes that the next write trial may write: its share of what is left. None when even one
-    /// request is too much.
-    fn write_share(&self, spot: &GridPoint) -> Option<u64> {
-        let request = u64::from(spot.request_bytes);
+    /// Bytes that the next write trial may write: its share of the remaining budget; None if less
+    /// than one request.
+    fn write_share(&self, grid_point: &GridPoint) -> Option<u64> {
+        let request = u64::from(grid_point.request_bytes);
         let share = self.write_left / (self.planned_writes + 1);
-        let wanted = share.max(WRITE_MIN).max(4 * request * u64::from(spot.depth));
+        let wanted = share.max(WRITE_MIN).max(4 * request * u64::from(grid_point.depth));
         let mut bytes = wanted.min(self.write_left);
-        if spot.caching == Caching::Buffered {
-            let flushed = self.write_rate * self.effort.trial_ns as f64 / 1e9 * FLUSH_SHARE;
+        if grid_point.caching == Caching::Buffered {
+            let flushed = self.write_rate * self.budget.trial_ns as f64 / 1e9 * FLUSH_SHARE;
             bytes = bytes.min(BUFFERED_WRITE_MAX).min((flushed as u64).max(request));
         }
         let whole = bytes / request * request;
         (whole > 0).then_some(whole)
     }
 
-    fn setting(&self, spot: &GridPoint, soaked: bool) -> Setting<'a> {
+    fn setting(&self, grid_point: &GridPoint, soaked: bool) -> Setting<'a> {
         let subject: &'a Subject = self.subject;
-        let place = subject.place(spot.caching.is_direct());
+        let place = subject.place(grid_point.caching.is_direct());
         let buffered = !place.caching().is_direct();
-        let region = self.region(spot);
-        let read = !spot.write;
+        let region = self.region(grid_point);
+        let read = !grid_point.write;
         let workload = Workload {
-            // A program that uses the page cache reads and writes one block at a time.
+            // Programs that use the page cache issue one request at a time.
             engine_kind: if buffered { EngineKind::Sync } else { self.engine_kind },
-            pattern: spot.pattern,
-            read_percent: if spot.write { 0 } else { 100 },
-            request_bytes: spot.request_bytes,
-            depth: spot.depth,
+            pattern: grid_point.pattern,
+            read_percent: if grid_point.write { 0 } else { 100 },
+            request_bytes: grid_point.request_bytes,
+            depth: grid_point.depth,
             region_bytes: region,
             limit_ns: Some(if soaked {
-                self.effort.trial_ns.max(SOAKED_TRIAL_NS)
+                self.budget.trial_ns.max(SOAKED_TRIAL_NS)
             } else {
-                self.effort.trial_ns
+                self.budget.trial_ns
             }),
             // A second pass over a file in the page cache would measure memory.
             limit_bytes: (buffered && read).then_some(region),
-            flush_at_end: buffered && spot.write,
+            flush_at_end: buffered && grid_point.write,
             seed: self.seed,
-            pages: if spot.pages == BufferPages::Small { spot.pages } else { self.pages },
-            interval_ns: self.effort.trial_ns / 20,
+            pages: if grid_point.pages == BufferPages::Small {
+                grid_point.pages
+            } else {
+                self.pages
+            },
+            interval_ns: self.budget.trial_ns / 20,
             ..Workload::default()
         };
         Setting {
@@ -479,23 +491,23 @@ impl<'a> Survey<'a> {
             allow_holes: self.allow_holes,
             coverage: subject.coverage.filter(|_| read),
             soaked: soaked && self.soak,
-            tail: Tail { trials: self.effort.rounds, ..Tail::default() },
+            tail: Tail { trials: self.budget.rounds, ..Tail::default() },
             ..Setting::at(place, workload)
         }
     }
 
-    /// Random requests go over everything, sequential ones too; whole requests only.
-    fn region(&self, spot: &GridPoint) -> u64 {
-        let request = u64::from(spot.request_bytes);
+    /// The region in whole requests (bytes).
+    fn region(&self, grid_point: &GridPoint) -> u64 {
+        let request = u64::from(grid_point.request_bytes);
         self.subject.region_bytes / request * request
     }
 }
 
 impl Subject {
-    /// Opens a file or device in both modes.
+    /// Opens a file or device for buffered and, if supported, direct I/O.
     ///
     /// # Errors
-    /// As for opening.
+    /// I/O errors; usage for a target below 1 MiB.
     pub fn open(path: &std::path::Path, write: bool, region: Option<u64>) -> Outcome<Subject> {
         let buffered = HostTarget::open(path, write, Caching::Buffered)?;
         let direct = ioengine::host::offers_direct(path)
@@ -505,7 +517,7 @@ impl Subject {
         let region_bytes = region.unwrap_or(whole).min(whole);
         if region_bytes < 1 << 20 {
             return Err(Failure::usage(format!(
-                "{} holds {}, too little for a survey; use a target of at least 1 MiB",
+                "{} has only {}; a survey needs a target of at least 1 MiB",
                 path.display(),
                 units::size(region_bytes)
             )));
@@ -541,12 +553,12 @@ impl Subject {
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
-    /// Whether time is virtual.
+    /// Whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.modes, Modes::Simulated { .. })
     }
 
-    /// The target in a mode: direct where that is wanted and offered.
+    /// The target for direct I/O if wanted and supported, else for buffered I/O.
     fn place(&self, wants_direct: bool) -> Place<'_> {
         match &self.modes {
             Modes::Host { buffered, direct } => {
@@ -558,7 +570,7 @@ impl Subject {
         }
     }
 
-    /// All that is open of it on this host.
+    /// All open handles on this host.
     pub fn opened(&self) -> impl Iterator<Item = &HostTarget> {
         let (buffered, direct) = match &self.modes {
             Modes::Host { buffered, direct } => (Some(buffered.as_ref()), direct.as_deref()),
@@ -567,7 +579,7 @@ impl Subject {
         direct.into_iter().chain(buffered)
     }
 
-    /// The target in its better mode, for the record.
+    /// Properties of the target, of the direct handle if there is one.
     pub fn facts(&self) -> TargetFacts {
         match self.place(true) {
             Place::Host(targets) => TargetFacts::of(targets[0]),
@@ -576,7 +588,11 @@ impl Subject {
     }
 }
 
-/// The instrument's own cost: a request on the null I/O engine with full statistics (ns).
+/// CPU overhead of halfpower itself per request, measured on the null I/O engine with full
+/// statistics (ns); None if the measurement is not valid.
+///
+/// # Errors
+/// When the trial fails.
 pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     let null = HostTarget::null(1 << 30);
     let workload = Workload {
@@ -594,24 +610,24 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
 }
 
-/// What all buffers in flight may take on this host (bytes): less where memory is limited.
+/// Maximum size of all buffers in flight on this host (bytes); a memory limit lowers it.
 pub fn in_flight_bytes_max() -> u64 {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
     grid::IN_FLIGHT_BYTES_MAX.min(limit)
 }
 
-/// Says that memory was limited, if it was.
+/// A note on a memory limit that reduced the bytes in flight, if any.
 fn narrowed(limits: &Limits) -> Option<String> {
     let limit = memory_limit::narrowest()?;
     let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
     is_less.then(|| {
         let most = units::size(limits.in_flight_bytes_max);
-        format!("more than {most} in flight: {} allows no more; raise it", limit.what)
+        format!("more than {most} in flight: limited by {}; raise it", limit.what)
     })
 }
 
-/// What a survey notes about how it was done.
-pub fn notes(lab: &Lab, subject: &Subject, effort: &Budget, pap: Option<f64>) -> Facts {
+/// The conditions of a survey: target, region, PAP, and what is missing on this host.
+pub fn notes(lab: &Lab, subject: &Subject, budget: &Budget, pap: Option<f64>) -> Facts {
     let mut missing = if subject.is_simulated() { Vec::new() } else { lab.missing() };
     missing.extend(narrowed(&subject.limits));
     Facts {
@@ -619,7 +635,7 @@ pub fn notes(lab: &Lab, subject: &Subject, effort: &Budget, pap: Option<f64>) ->
         missing,
         direct: subject.limits.direct,
         region_bytes: subject.region_bytes,
-        app: effort.app,
+        app: budget.app,
         ..Facts::default()
     }
 }

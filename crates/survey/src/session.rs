@@ -1,6 +1,5 @@
-//! A survey from its options to its exit code: checks everything that can be wrong, lays out the
-//! test file, measures the grid points, and turns the evidence into words, a page and database
-//! rows.
+//! Runs a survey from options to exit code: checks the options, writes the test file, measures the
+//! grid points, and produces text, page and database rows.
 
 use std::path::{Path, PathBuf};
 
@@ -34,46 +33,46 @@ use lab::target::TargetSpec;
 use lab::trials::Lab;
 use results::{RunKind, RunState};
 
-/// What a survey takes for buffers and results at the least (bytes).
+/// Minimum memory of a survey for buffers and results (bytes).
 const MEMORY_LEAST_BYTES: u64 = 32 << 20;
-/// The rate of writes where nothing has been written yet, for bounding the first ones
+/// Assumed write rate before anything was written; limits the first write trials
 /// [bytes per second].
 const SLOW_DISK: f64 = 100e6;
-/// What a test file may take of the budget, as a share.
+/// Maximum share of the budget for writing the test file.
 const LAYOUT_SHARE: f64 = 0.1;
 
-/// What is asked of a survey.
+/// Options of a survey.
 #[derive(Clone, Debug)]
 pub struct SurveyOptions {
     /// Directory, file, block device or simulated system.
     pub target: PathBuf,
-    /// The time to spend, and what to spend it on.
+    /// Time limit, and number and length of trials.
     pub budget: Budget,
-    /// Size of the test file, or of the part of the target to work on (bytes).
+    /// Size of the test file, or of the measured region of an existing target (bytes).
     pub size: Option<u64>,
-    /// Bytes to write at the most, test file included.
+    /// Maximum bytes to write, including the test file.
     pub max_write: u64,
-    /// Where the page goes.
+    /// Path of the HTML page.
     pub html: PathBuf,
     /// Print one JSON document instead of text.
     pub json: bool,
-    /// Say nothing but warnings and errors.
+    /// Print only warnings and errors.
     pub quiet: bool,
-    /// Print what would be done, and do nothing.
+    /// Print what would be done and do nothing.
     pub plan: bool,
-    /// Seed, permissions and memory pages.
+    /// Seed, permissions and buffer pages.
     pub base: Experiment,
-    /// Where results are kept, under which name, and what the user says of the hardware.
+    /// Database, label, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
 }
 
 /// The target of a survey.
 enum SurveyTarget {
-    /// A test file is laid out there.
+    /// A directory: a test file is created in it.
     Directory(PathBuf),
-    /// It is there already.
+    /// An existing file or device.
     Existing(PathBuf),
-    /// Nothing of this host is touched.
+    /// A simulated system; nothing on this host is touched.
     Simulated(Box<SimulatedTarget>),
 }
 
@@ -100,7 +99,7 @@ impl SurveyTarget {
         }
     }
 
-    /// The target in both caching modes; of a directory, its test file at `path`.
+    /// Opens the target; for a directory, the test file at `path`.
     fn open(&self, path: &Path, write: bool, size: Option<u64>) -> Outcome<Subject> {
         match self {
             SurveyTarget::Simulated(system) => Ok(Subject::simulated(system, size)),
@@ -109,29 +108,29 @@ impl SurveyTarget {
     }
 }
 
-/// The name of the database, where there is one.
+/// The path of the database, unless `--no-store`.
 fn db_name(options: &SurveyOptions) -> Option<String> {
     options.run.db.as_ref().map(|db| db.display().to_string())
 }
 
-/// Measures, analyses, writes and prints.
+/// Runs a survey: measures, analyses, writes and prints.
 ///
 /// # Errors
-/// Usage, refused, or what the target, the page or the database would not do.
+/// Usage, refused, or I/O errors of the target, the page or the database.
 pub fn execute(options: &SurveyOptions) -> Outcome {
     let console = Console::new(options.quiet);
-    let mut effort = options.budget;
-    if effort.budget_ns < 5_000_000_000 {
+    let mut budget = options.budget;
+    if budget.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
     let survey_target = SurveyTarget::of(options)?;
     if matches!(survey_target, SurveyTarget::Simulated(_)) {
-        effort = effort.in_virtual_time();
+        budget = budget.in_virtual_time();
     }
     let pages = options.base.buffer_pages;
-    let size = size_of(&survey_target, options, &effort)?;
+    let size = size_of(&survey_target, options, &budget)?;
     if options.plan {
-        return plan(options, &survey_target, size, &effort);
+        return plan(options, &survey_target, size, &budget);
     }
     settings::warn_of_left_behind(&console);
     check_size(&survey_target, size, options)?;
@@ -143,8 +142,8 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     if let Some(what) = permit.as_ref().and_then(|permit| permit.destroys.as_ref()) {
         console.warn(format!("destroying {what}"));
     }
-    announce(&console, options, &survey_target, size, &effort);
-    let (scratch, laid_out) = lay_out(&lab, &survey_target, size, options, &effort)?.unzip();
+    announce(&console, options, &survey_target, size, &budget);
+    let (scratch, laid_out) = lay_out(&lab, &survey_target, size, options, &budget)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(options.target.as_path(), Scratch::path);
     let subject = survey_target.open(path, write, size)?;
@@ -153,13 +152,13 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     let target = TargetFacts { name: name_of(&options.target), ..subject.facts() };
     let mut recorder = Recorder::open(db)?;
     begin(&mut recorder, options, &host, &target)?;
-    let mut facts = measure::notes(&lab, &subject, &effort, options.run.pap_bytes_per_s);
+    let mut facts = measure::notes(&lab, &subject, &budget, options.run.pap_bytes_per_s);
     facts.not_written = not_written;
     facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
     let written = laid_out.map_or(0, |laid_out| laid_out.bytes);
     let prepared = prepare(&lab, &subject, &mut facts);
     let bounds = Bounds {
-        deadline_ns: start_ns + effort.budget_ns,
+        deadline_ns: start_ns + budget.budget_ns,
         write_left: write_left(options, &subject, written),
         write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
         soak: facts.soaker_declined.is_none() && !subject.is_simulated(),
@@ -167,7 +166,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
         allow_holes: options.base.allow_holes,
         pages,
     };
-    let survey = Survey::new(&lab, &subject, effort, &bounds, &mut recorder);
+    let survey = Survey::new(&lab, &subject, budget, &bounds, &mut recorder);
     let measured = prepared.and_then(|()| survey.run());
     let Surveyed { points, write_left, visits, second_visit } = match measured {
         Ok(measured) => measured,
@@ -189,17 +188,17 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     conclude(options, &console, recorder, &evidence)
 }
 
-/// The CPU quota of the control group (CPUs), if it held the program back.
+/// The CPU quota of the control group (CPUs), if it throttled the program.
 fn quota_felt(lab: &Lab, elapsed_ns: u64) -> Option<f64> {
     let throttled = lab.throttled()?;
     throttled.felt_share(elapsed_ns).map(|_| throttled.cpus)
 }
 
-/// Refuses to begin what a limit on memory would end without a word.
+/// Fails early if a memory limit is so low that the kernel would kill the survey.
 fn check_memory() -> Outcome<()> {
     match memory_limit::narrowest() {
         Some(limit) if limit.bytes < MEMORY_LEAST_BYTES => Err(Failure::failed(format!(
-            "{} leaves {} for buffers and results, and a survey takes {}; raise it",
+            "{} leaves {} for buffers and results, but a survey needs {}; raise it",
             limit.what,
             units::size(limit.bytes),
             units::size(MEMORY_LEAST_BYTES)
@@ -208,15 +207,15 @@ fn check_memory() -> Outcome<()> {
     }
 }
 
-/// Refuses too little memory, and a page or a database that could not be written, or would be each
-/// other; where the database goes.
+/// Checks that memory suffices and that page and database are different, writable files. Returns
+/// the path of the database.
 fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     check_memory()?;
     page::check(&options.html)?;
     let db = options.run.db.as_deref();
     if let Some(db) = db.filter(|db| page::is_beside(&options.html, db)) {
         return Err(Failure::usage(format!(
-            "--html {} and --db {} are in each other's way; give them different names",
+            "--html {} and --db {} would overwrite each other; give them different names",
             options.html.display(),
             db.display()
         )));
@@ -225,7 +224,7 @@ fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     Ok(db)
 }
 
-/// What was opened again may be something else by now, so it is checked again.
+/// Checks again after opening: the path may have been replaced meanwhile.
 fn check_again(
     subject: &Subject,
     scratch: Option<&Scratch>,
@@ -238,7 +237,7 @@ fn check_again(
     Ok(())
 }
 
-/// Analysis, database, page and words.
+/// Analyses the evidence, then writes database, page and text.
 fn conclude(
     options: &SurveyOptions,
     console: &Console,
@@ -250,7 +249,7 @@ fn conclude(
     let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
     let findings_json = serde_json::to_string(&evidence.facts).ok();
     recorder.judge(0, &evidence.points);
-    // The page is worth having even if the database is full, and the words even without the page.
+    // Write the page even if the database fails, and print the text even if the page fails.
     let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
     let page = if insight.seen.is_empty() {
         Ok(())
@@ -283,11 +282,11 @@ fn conclude(
     }
 }
 
-/// The test file's size, or the part of an existing target to work on (None: all of it).
+/// Size of the test file, or of the measured region of an existing target (None: all of it).
 fn size_of(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,
-    effort: &Budget,
+    budget: &Budget,
 ) -> Outcome<Option<u64>> {
     let SurveyTarget::Directory(folder) = survey_target else { return Ok(options.size) };
     folder.read_dir().map_err(|e| {
@@ -303,7 +302,7 @@ fn size_of(
         }
         return Ok(Some(size));
     }
-    let most = if effort.budget_ns >= 300_000_000_000 { 4 << 30 } else { 1 << 30 };
+    let most = if budget.budget_ns >= 300_000_000_000 { 4 << 30 } else { 1 << 30 };
     let free = ioengine::host::free_bytes_at(folder)?;
     let size: u64 = most.min(free / 10).min(options.max_write / 2);
     Ok(Some((size >> 20 << 20).max(1 << 20)))
@@ -313,7 +312,7 @@ fn plan(
     options: &SurveyOptions,
     survey_target: &SurveyTarget,
     size: Option<u64>,
-    effort: &Budget,
+    budget: &Budget,
 ) -> Outcome {
     match survey_target {
         SurveyTarget::Directory(folder) => {
@@ -321,7 +320,7 @@ fn plan(
             check_size(survey_target, size, options)?;
             let (size, folder) = (units::size(bytes), folder.display());
             console::data(&format!(
-                "lay out a test file of {size} in {folder}, and remove it after"
+                "lay out a test file of {size} in {folder}, and remove it afterwards"
             ));
         }
         SurveyTarget::Existing(path) => {
@@ -350,17 +349,18 @@ fn plan(
         write: true,
     };
     page::check(&options.html)?;
-    let spots = grid::first(effort, &limits).len();
-    let trials = format!("measure up to {spots} workloads, {} times or more each", effort.rounds);
+    let workloads = grid::first(budget, &limits).len();
+    let trials =
+        format!("measure up to {workloads} workloads, {} times or more each", budget.rounds);
     if let SurveyTarget::Simulated(_) = survey_target {
-        let (each, most) = (units::time(effort.trial_ns as f64), effort.budget_ns as f64);
+        let (each, most) = (units::time(budget.trial_ns as f64), budget.budget_ns as f64);
         let most = units::time(most);
         console::data(&format!(
-            "{trials}, {each} of virtual time a trial; ends when all is settled, after {most} here \
-             at the latest"
+            "{trials}, {each} of virtual time per trial; ends when results are stable, at \
+             the latest after {most} of real time"
         ));
     } else {
-        console::data(&format!("{trials}, in {} in all", units::time(effort.budget_ns as f64)));
+        console::data(&format!("{trials}, in {} in all", units::time(budget.budget_ns as f64)));
         let share = units::share_of_endurance(options.max_write, options.base.endurance_bytes);
         console::data(&format!("write at most {} in all{share}", units::size(options.max_write)));
     }
@@ -375,9 +375,9 @@ fn announce(
     options: &SurveyOptions,
     survey_target: &SurveyTarget,
     size: Option<u64>,
-    effort: &Budget,
+    budget: &Budget,
 ) {
-    let seconds = effort.budget_ns / 1_000_000_000;
+    let seconds = budget.budget_ns / 1_000_000_000;
     let target = options.target.display();
     if let SurveyTarget::Simulated(system) = survey_target {
         let title = &system.system.title;
@@ -394,7 +394,7 @@ fn announce(
     console.say(format!("survey of {target}, about {seconds} s: {what}"));
 }
 
-/// Refuses a test file that has no room or would write too much.
+/// Refuses a test file that does not fit or exceeds --max-write.
 fn check_size(
     survey_target: &SurveyTarget,
     size: Option<u64>,
@@ -413,33 +413,30 @@ fn check_size(
     scratch::check_room(folder, bytes)
 }
 
-/// Makes the test file; one of the default size takes a tenth of the budget at the most.
+/// Writes the test file. Without --size, writing stops after a tenth of the budget.
 fn lay_out(
     lab: &Lab,
     survey_target: &SurveyTarget,
     size: Option<u64>,
     options: &SurveyOptions,
-    effort: &Budget,
+    budget: &Budget,
 ) -> Outcome<Option<(Scratch, LaidOut)>> {
     let (SurveyTarget::Directory(folder), Some(bytes)) = (survey_target, size) else {
         return Ok(None);
     };
     let scratch = Scratch::make(folder, bytes)?;
-    let limit_ns = (effort.budget_ns as f64 * LAYOUT_SHARE) as u64;
+    let limit_ns = (budget.budget_ns as f64 * LAYOUT_SHARE) as u64;
     let limit_ns = options.size.is_none().then_some(limit_ns);
     let laid_out = scratch.lay_out(lab, bytes, options.base.seed, limit_ns)?;
     Ok(Some((scratch, laid_out)))
 }
 
-/// Bytes that may be written once the test file is laid out; a simulated system writes none.
+/// Bytes that may still be written after the test file; unlimited for a simulated system.
 fn write_left(options: &SurveyOptions, subject: &Subject, written: u64) -> u64 {
-    match subject.is_simulated() {
-        true => u64::MAX,
-        false => options.max_write.saturating_sub(written),
-    }
+    if subject.is_simulated() { u64::MAX } else { options.max_write.saturating_sub(written) }
 }
 
-/// Whether writes are measured, and if not why.
+/// Whether writes are measured, if not why, and the permit.
 fn may_write(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,
@@ -462,7 +459,7 @@ fn may_write(
     }
 }
 
-/// The target's full path, so that a result says what it is of wherever it is read.
+/// The absolute path of the target, so that results identify it everywhere.
 fn name_of(target: &Path) -> String {
     target.canonicalize().unwrap_or_else(|_| target.to_path_buf()).display().to_string()
 }
@@ -486,7 +483,7 @@ fn begin(
     })
 }
 
-/// Everything that is measured once: memory, the instrument's floor, the soaker's calibration.
+/// One-time measurements: soaker calibration, memory bandwidth, and halfpower's own overhead.
 fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
     if subject.is_simulated() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! What can be typed behind `classic`: the papers' tools by name, each with flags of its own.
+//! Flags of `classic`: the papers' tools, each with its own flags.
 //!
-//! SQLIO's flags are a letter with the value right behind it, which is no manner of clap's: each
-//! gets the hidden name `--sqlio` before anything is parsed, so that it may stand in any order with
-//! flags of halfpower. What they mean is decided in `classic::flags`.
+//! SQLIO's flags are a letter directly followed by the value, which clap does not support. Before
+//! parsing, each becomes a value of the hidden flag `--sqlio`, so that they can be mixed with flags
+//! of halfpower. `papers::classic::flags` interprets them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::cli::{CommonArgs, SoakArgs};
   halfpower classic memspeed --quick
   halfpower classic cacheflush big.dat
 
-docs/from-sqlio.md has every flag of SQLIO beside that of halfpower, and its trace line.")]
+docs/from-sqlio.md lists every SQLIO flag with its halfpower equivalent, and the trace format.")]
 pub struct ClassicArgs {
     /// Which tool
     #[command(subcommand)]
@@ -28,63 +28,64 @@ pub struct ClassicArgs {
 /// The tools.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Tool {
-    /// A workload by SQLIO's flags, with its text and its trace line of 14 fields
+    /// Measure a workload given by SQLIO's flags, with SQLIO's output and trace line of 14 fields
     Sqlio(Box<SqlioArgs>),
-    /// Memory bandwidth by the names of the papers' tests
+    /// Measure memory bandwidth with the papers' tests
     Memspeed(MemspeedArgs),
-    /// Rereads of one block and sequential reads by size: what a device answers from its cache
+    /// Measure the device cache: rereads of one block, and sequential reads, by request size
     Diskcache(Box<DiskcacheArgs>),
-    /// Take a file out of the page cache and prove it
+    /// Drop a file from the page cache and verify that it is gone
     Cacheflush(CacheflushArgs),
-    /// Both bounds of the CPU that a command costs: the verb soak
+    /// Report lower and upper bounds of a command's CPU cost (same as halfpower soak)
     Soaker(SoakArgs),
-    /// The command lines of a whole set of tests, to be run or changed
+    /// Print the command lines of a set of tests
     Cmdgen(CmdgenArgs),
 }
 
 /// Flags of `classic sqlio`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = "SQLIO's flags, each a letter with its value right behind it:
+#[command(after_help = "SQLIO's flags, each a letter directly followed by its value:
   -kR, -kW            read (default) or write
   -s30                seconds to run
   -b2                 block size in KiB
-  -f64                stripe: go on so many blocks further after each; -frandom, -fsequential
+  -f64                stripe: stride between blocks, in blocks; or -frandom, -fsequential
   -i64                rows of the stripe: f x i x b KiB are touched; only with -fN
   -o8                 requests outstanding in each thread on each file (default: synchronous)
   -t1                 threads
-  -BN                 caching: Y all, H past the file cache, S write-through, N both (default)
-  -S0                 begin so many blocks into the file
+  -BN                 caching: Y all, H no file cache, S write-through, N both (default)
+  -S0                 first block in the file
   -LS, -LP            print latencies (there is one timer here)
   -p0, -aR0x3         pin threads to a CPU, or to those of a mask in turn
   -Fparam.txt         lines: FILE THREADS [MASK [MB]]
-Refused with what to do instead: -d, -R, -m, -a without R, -U, -v, -64, -D, I and i behind a value.
+Not supported (the error names the alternative): -d, -R, -m, -a without R, -U, -v, -64, -D, and I or
+i after a value.
 
 Examples:
   halfpower classic sqlio -kR -s10 -frandom -o8 -b8 -BH -LS big.dat
   halfpower classic sqlio -kW -s10 -fsequential -o4 -b64 -BH big.dat --overwrite big.dat
   halfpower classic sqlio -fsequential -b64 . --csv trace.csv --note 'this laptop'
   halfpower classic sqlio -fsequential -b64 -o4 -BH sim:nt4-ultrawide
-  halfpower classic sqlio -Fparam.txt -frandom -b8 -o4 --plan      the line of halfpower run
+  halfpower classic sqlio -Fparam.txt -frandom -b8 -o4 --plan      print the halfpower run command
 
-Files are not made and not extended: name one that exists, or a directory, which gets a test file
-that is removed afterwards. The trace line goes to stdout, or to the file of --csv.")]
+Files are not created or extended: name an existing file, or a directory, which gets a test file
+that is removed afterwards. The trace line goes to stdout, or to the --csv file.")]
 pub struct SqlioArgs {
-    /// What was typed with one dash; see `name_flags`.
+    /// Arguments with a single dash; [`name_flags`] puts them here.
     #[arg(long = "sqlio", hide = true, value_name = "FLAG")]
     pub flags: Vec<String>,
     /// Files, devices, directories, sim:SYSTEM or truth:KEY=VALUE,.. (default: testfile.dat)
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Add the trace line to this file, which is new or a trace written before
+    /// Append the trace line to this file (a new file or an earlier trace)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
     /// The comment of the trace line, without commas
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
-    /// How often to measure; each trial has a trace line of its own
+    /// Number of trials; each gets its own trace line
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
-    /// See CommonArgs.
+    /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -92,9 +93,9 @@ pub struct SqlioArgs {
 /// Flags of `classic memspeed`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower classic memspeed             the rows of Table 2, and again on all CPUs
-  halfpower classic memspeed --size 10m  as much as the papers moved: it fits caches of today
-  halfpower memory                       the same kernels with all caches and sizes
+  halfpower classic memspeed             the rows of Table 2 on one CPU and on all CPUs
+  halfpower classic memspeed --size 10m  the papers' size, which fits into the caches of today
+  halfpower memory                       the same kernels at all cache levels and sizes
 
 The arrays are far larger than all caches unless --size says otherwise. MBps are 2^20 bytes per
 second, bytes counted once.")]
@@ -102,16 +103,16 @@ pub struct MemspeedArgs {
     /// Fewer and shorter samples
     #[arg(long)]
     pub quick: bool,
-    /// Bytes of each test, both arrays of the copy together
+    /// Working set of each test; for the copy, both arrays together
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
-    /// Where a file without a name is laid out beside the temporary file in memory
+    /// Directory for an unnamed test file, in addition to the temporary file in memory
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but the result, warnings and errors
+    /// Print only the result, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing
@@ -125,9 +126,9 @@ pub struct MemspeedArgs {
   halfpower classic diskcache /dev/sdb --quick    reads only
   halfpower classic diskcache .                   a test file here, removed afterwards
   halfpower classic diskcache sim:nt4-ultrawide   the papers' machine
-  halfpower study device-cache /dev/sdb           the study behind it, with its findings
+  halfpower study device-cache /dev/sdb           the underlying study, with its findings
 
-Columns as in Table 3 of the study of 1997: the same block again and again, and blocks in order.")]
+Columns as in Table 3 of the 1997 paper: repeated reads of one block, and sequential reads.")]
 pub struct DiskcacheArgs {
     /// File, block device, directory, sim:SYSTEM or truth:KEY=VALUE,..
     #[arg(value_name = "TARGET")]
@@ -138,7 +139,7 @@ pub struct DiskcacheArgs {
     /// Size of the test file in a directory
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// See CommonArgs.
+    /// Flags of every verb that measures.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -146,11 +147,11 @@ pub struct DiskcacheArgs {
 /// Flags of `classic cacheflush`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower classic cacheflush big.dat        how much of it was in the page cache, and is now
+  halfpower classic cacheflush big.dat        print how much was cached before and after
   halfpower classic cacheflush big.dat && cp big.dat /tmp     a cold read by any program
-  halfpower classic cacheflush                what the papers' cacheflush was for")]
+  halfpower classic cacheflush                explain the papers' cacheflush")]
 pub struct CacheflushArgs {
-    /// File or block device; without one, what it is for
+    /// File or block device (default: print an explanation)
     #[arg(value_name = "TARGET")]
     pub target: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -161,12 +162,12 @@ pub struct CacheflushArgs {
     pub plan: bool,
 }
 
-/// How the tests of `cmdgen` are written.
+/// Output format of `cmdgen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Style {
-    /// Lines of halfpower run.
+    /// Commands of `halfpower run`.
     Run,
-    /// Lines of halfpower classic sqlio, with one trace file.
+    /// Commands of `halfpower classic sqlio`, with one trace file.
     Sqlio,
     /// A plan file for halfpower sweep.
     Toml,
@@ -182,10 +183,10 @@ pub enum Style {
   halfpower classic cmdgen sim:nt4-ultrawide --bs 4k,64k --iodepth 0,8 --rw read
 
 The papers named a series by the generation of its hardware and software (old-old, old-new,
-new-new: their Table 1); --note names yours. Lines that write to what exists lack --overwrite or
---destroy-data-on, which nobody but you can add.")]
+new-new: their Table 1); --note names yours. Commands that write to existing files or devices lack
+--overwrite or --destroy-data-on; add them yourself.")]
 pub struct CmdgenArgs {
-    /// What is measured
+    /// Files, devices, directories or simulated systems
     #[arg(value_name = "TARGET", required = true)]
     pub targets: Vec<PathBuf>,
     /// Request sizes
@@ -209,13 +210,13 @@ pub struct CmdgenArgs {
     /// Seconds of each test
     #[arg(long, value_name = "SECONDS", default_value = "30", help_heading = "Time")]
     pub runtime: String,
-    /// How often to measure each
+    /// Trials per test
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
-    /// The name of the series; each test adds its caching mode and whether it is synchronous
+    /// Name of the series; each test appends its caching mode and whether it is synchronous
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
-    /// How the tests are written
+    /// Output format
     #[arg(long = "as", value_name = "STYLE", default_value = "run", help_heading = "Output")]
     pub style: Style,
     /// Print what would be done and do nothing
@@ -223,8 +224,8 @@ pub struct CmdgenArgs {
     pub plan: bool,
 }
 
-/// Behind `classic sqlio`, words with one dash are SQLIO's: `-kR` becomes `--sqlio=-kR`, `-s 30`
-/// becomes `--sqlio=-s30`. Help and quiet stay what they are elsewhere.
+/// After `classic sqlio`, arguments with a single dash are SQLIO's: `-kR` becomes `--sqlio=-kR`,
+/// and `-s 30` becomes `--sqlio=-s30`. `-h` and `-q` keep their usual meaning.
 pub fn name_flags(words: Vec<OsString>) -> Vec<OsString> {
     let is = |at: usize, word: &str| words.get(at).is_some_and(|found| found == word);
     if !is(1, "classic") || !is(2, "sqlio") {

@@ -1,4 +1,5 @@
-//! What can be typed after `halfpower cat` and `halfpower checksum`: files, and how to read them.
+//! Flags of `cat` and `checksum`, the commands that only read files. Both accept `-` and standard
+//! input.
 
 use std::path::PathBuf;
 
@@ -11,18 +12,18 @@ use clap::Args;
   halfpower cat --direct /dev/nvme0n1 | zstd > disk.zst
   halfpower cat part.* - < last > whole
 
-Large files that are not in the page cache are read past it, several requests ahead (halfpower tune
-finds how many); small ones and those that are there already are read through it. What was not in
-the page cache before is not there afterwards, unless --cached is given. Pipes, devices and files of
-/proc are read as they come. A file that cannot be read is named, and the others follow.")]
+Large uncached files are read with direct I/O and several requests in flight (see halfpower tune);
+small or cached files are read through the page cache. Files that were not cached before are not
+cached afterwards, unless --cached is given. Pipes, character devices and files in /proc are read
+sequentially. A file that cannot be read is reported, and the others are still read.")]
 pub struct CatArgs {
-    /// What to read, in this order; - is standard input, as is nothing at all
+    /// Files to read, in this order (default, and -: standard input)
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Past the page cache wherever the file system can, also small files and those that are there
+    /// Use direct I/O where the file system supports it, even for small or cached files
     #[arg(long)]
     pub direct: bool,
-    /// Through the page cache, in which the files stay
+    /// Use the page cache and leave the files there
     #[arg(long, conflicts_with = "direct")]
     pub cached: bool,
     /// Say nothing but warnings and errors
@@ -41,22 +42,22 @@ pub struct CatArgs {
   halfpower checksum --check SUMS --quiet
   halfpower cat /dev/sdb | halfpower checksum
 
-A line is that of b3sum: 64 digits of BLAKE3, two blanks, the name; each can check the other's. In
-names a backslash and line breaks are written \\\\, \\n and \\r, behind a backslash before the line.
-The files in a directory come in the order of their names, folders among them; symbolic links in it
-are not followed, and what is no file is left out. --check exits with 4 if a file differs, with 1 if
-one cannot be read.")]
+The output format is that of b3sum: 64 hexadecimal digits, two spaces, the name; each program can
+check the other's files. If a name contains a backslash or line break, these are written \\\\, \\n
+and \\r, and the line starts with a backslash. Directories are read recursively, sorted by name;
+symbolic links in them are not followed, and special files are skipped. Exit code of --check: 4 if a
+file differs, 1 if a file cannot be read.")]
 pub struct ChecksumArgs {
-    /// Files and directories; - is standard input, as is nothing at all
+    /// Files and directories (default, and -: standard input)
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Compare the files that are named in SUMS with their lines there; - is standard input
+    /// Check the files listed in SUMS; - is standard input
     #[arg(long, value_name = "SUMS", conflicts_with = "files")]
     pub check: Option<PathBuf>,
     /// Print one JSON document instead of lines
     #[arg(long)]
     pub json: bool,
-    /// No progress; with --check nothing of files that are as they should be
+    /// Print no progress, and with --check only files that differ or cannot be read
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be read and read nothing

@@ -1,4 +1,5 @@
-//! What can be typed after `halfpower memory`: kernels, sizes, threads, pages.
+//! Flags of `memory`: kernels, working sets, threads, page size, and the directory for the
+//! page-cache tests.
 
 use std::path::PathBuf;
 
@@ -11,13 +12,12 @@ use clap::Args;
   halfpower memory --quick               about 3 s
   halfpower memory --kernel copy,nt-copy --size 256m --threads 1,2,4
   halfpower memory --kernel load --size 4k..256m
-  halfpower memory --kernel triad --size 192m --buffer-pages system      as a program gets it
+  halfpower memory --kernel triad --size 192m --buffer-pages system      with default pages
 
-Kernels: load, touch-read, store, touch-write, nt-store, memset, copy, nt-copy, triad. A size is
-that of all arrays of a thread together, so copy moves half of it to the other half. Rates count
-bytes once, as each kernel is usually quoted: a copy its bytes, the triad 24 for an element, a touch
-the line that it moves; --json has the traffic too. Each thread has arrays of its own. With --kernel
-or --size only the table is measured.")]
+Kernels: load, touch-read, store, touch-write, nt-store, memset, copy, nt-copy, triad. A size covers
+all arrays of a thread, so copy moves one half to the other. Rates count bytes as usually quoted:
+the copied bytes for copy, 24 per element for triad, the cache line for a touch; --json adds the
+memory traffic. Each thread has its own arrays. --kernel and --size measure only the table.")]
 pub struct MemoryArgs {
     /// Fewer and shorter samples, about 3 s
     #[arg(long, help_heading = "Time")]
@@ -25,32 +25,32 @@ pub struct MemoryArgs {
     /// Only these kernels
     #[arg(long, value_name = "NAME,..", help_heading = "Workload")]
     pub kernel: Option<String>,
-    /// Working sets of a thread, such as 16k,256m or 4k..256m [default: half of each cache, and
-    /// one far larger than all]
+    /// Working sets per thread, such as 16k,256m or 4k..256m [default: half of each cache, and
+    /// one far larger than all caches]
     #[arg(long, value_name = "SIZE,..", help_heading = "Workload")]
     pub size: Option<String>,
-    /// Threads at once [default: 1, and one for each CPU]
+    /// Numbers of threads [default: 1, and one per CPU]
     #[arg(long, value_name = "N,..", help_heading = "Workload")]
     pub threads: Option<String>,
-    /// Memory pages behind the arrays; system: what a program gets that asks for nothing
+    /// Page size of the arrays; system: the default of the system
     #[arg(long, value_name = "huge|4k|system", default_value = "huge",
           value_parser = ["huge", "4k", "system"], help_heading = "Workload")]
     pub buffer_pages: String,
-    /// Begin arrays so far past the start of a page: a multiple of 8 bytes below 4k. What passes
-    /// the caches begins at the line before
+    /// Offset of the arrays from the start of a page: a multiple of 8 bytes below 4k. Non-temporal
+    /// accesses start at the cache line before
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
           help_heading = "Workload")]
     pub offset: u64,
-    /// Pin threads to these CPUs in turn: 0,2 or 0-3 [default: all of this process]
+    /// Pin threads to these CPUs in turn: 0,2 or 0-3 [default: all CPUs of this process]
     #[arg(long, value_name = "LIST", help_heading = "Workload")]
     pub cpus_allowed: Option<String>,
-    /// Where a file without a name is laid out, to be read from the page cache
+    /// Directory for an unnamed test file, which is read from the page cache
     #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Workload")]
     pub dir: PathBuf,
     /// Print one JSON document instead of text
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Say nothing but the result, warnings and errors
+    /// Print only the result, warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
     /// Print what would be done and do nothing

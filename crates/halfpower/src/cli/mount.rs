@@ -1,4 +1,5 @@
-//! What can be typed after `halfpower mount`: a device or a system, a folder, how time passes.
+//! Flags of `mount`: the reference device or simulated system, the mount point, and the speed of
+//! simulated time.
 
 use std::path::PathBuf;
 
@@ -14,19 +15,19 @@ use lab::truth;
   fio --name=check --filename=/tmp/slow/device --rw=randread --bs=4k --direct=1 --runtime=5
   kill %1
 
-  halfpower mount sim:nt4-ultrawide /tmp/slow             a disk of 1997 and its host
+  halfpower mount sim:nt4-ultrawide /tmp/slow             a disk and host of 1997
   halfpower mount sim:nt4-ultrawide,disks=2,volume=stripe /tmp/slow --speed 10
   halfpower mount sim:nt4-ultrawide /tmp/slow --set drive.rotation=5400
 
-The file DIR/device keeps what is written for as long as it is mounted, in memory. Requests of up
-to 1 MiB are served as one; larger ones come in parts. Each read and write of a program takes the
-device's time, also without O_DIRECT; only what a program maps into memory, or a file system on a
-loop device on the file, goes through this machine's page cache. A flush takes no time.
+The file DIR/device stores written data in memory while it is mounted. Requests of up to 1 MiB are
+served whole; larger ones are split. Every read and write takes the device's time, even without
+O_DIRECT; only mmap, and file systems on a loop device, use this machine's page cache. A flush takes
+no time.
 
-A simulated system's time holds the CPU time of its own host. What the way through this machine
-costs is measured at the start and credited to each request; no request can be faster than that.
-Give the server real-time priority on a busy machine: chrt --fifo 10 halfpower mount ...
-Ctrl-C unmounts; what a killed server leaves mounted, halfpower clean takes away.")]
+Times of a simulated system include the CPU time of its host. The overhead of this machine (FUSE) is
+measured at the start and subtracted from each request; no request can be faster than that overhead.
+On a busy machine, give the server real-time priority: chrt --fifo 10 halfpower mount ...
+Ctrl-C unmounts. If the server was killed, halfpower clean unmounts.")]
 pub struct MountArgs {
     /// sim:SYSTEM[,KEY=VALUE,..], or truth:KEY=VALUE,.. with the keys of run --truth
     #[arg(value_name = "SYSTEM")]
@@ -37,28 +38,28 @@ pub struct MountArgs {
     /// Size of the file [default: the system's file size; 1g for truth:]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
-    /// Change a value of the simulated system; may be repeated
+    /// Change a value of the simulated system (repeatable)
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// How much faster than the clock simulated time passes [default: 1]
+    /// Simulated seconds per real second [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     pub speed: Option<f64>,
-    /// What to credit to each request for its way through this machine [default: as measured]
+    /// Overhead of this machine that is subtracted from each request [default: as measured]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub path_cost: Option<u64>,
-    /// Seed of every random choice of a simulated system
+    /// Random seed of a simulated system
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// Faults that requests suffer, as in run --inject (not twice and late)
+    /// Faults to inject, as in run --inject (except twice and late)
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
-    /// End when standard input does
+    /// Exit at the end of standard input
     #[arg(long, hide = true)]
     pub until_eof: bool,
     /// Remove the folder at the end
     #[arg(long, hide = true)]
     pub remove_folder: bool,
-    /// Say nothing but the name of the file, warnings and errors
+    /// Print only the name of the file, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing
@@ -66,8 +67,8 @@ pub struct MountArgs {
     pub plan: bool,
 }
 
-/// A speed of simulated time.
+/// Parses the value of `--speed`.
 fn parse_speed(text: &str) -> Result<f64, String> {
     let speed: Option<f64> = text.parse().ok().filter(|s| (0.001..=1000.0).contains(s));
-    speed.ok_or_else(|| "a speed is a number from 0.001 to 1000".to_owned())
+    speed.ok_or_else(|| "the speed must be a number from 0.001 to 1000".to_owned())
 }

@@ -1,4 +1,5 @@
-//! The parameters of an experiment as flags of `run`, `sweep` and `simulate`, from one table.
+//! The parameters of an experiment as flags of `run`, `sweep` and `simulate`. All flags come from
+//! the table [`PARAMETERS`].
 
 use std::ffi::OsStr;
 
@@ -9,14 +10,14 @@ use lab::experiment::Experiment;
 use lab::experiment::parameters::{PARAMETERS, Parameter};
 use lab::experiment::settings::{Setting, Settings};
 
-/// The parameters that were typed.
+/// The parameters given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct ParameterArgs {
-    /// Those that were typed; all others have their defaults.
+    /// The given parameters; all others have their defaults.
     pub given: Settings,
 }
 
-/// Parameters that are declared here, and not with the flags of every verb.
+/// Parameters that are declared here and not in `CommonArgs`.
 fn declared() -> impl Iterator<Item = &'static Parameter> {
     PARAMETERS.iter().filter(|parameter| !parameter.is_common)
 }
@@ -70,7 +71,7 @@ fn argument(parameter: &'static Parameter) -> Arg {
     }
 }
 
-/// Keeps the text of a value that the parameter understands, and offers its choices.
+/// A parser that accepts valid values of a parameter, keeps their text, and lists the choices.
 #[derive(Clone)]
 struct Checked(&'static Parameter);
 

@@ -1,4 +1,5 @@
-//! What can be typed after `halfpower tune`: a target, and what may be done to it.
+//! Flags of `tune`: the target, permission to write to it, and whether the result is saved for
+//! other programs.
 
 use std::path::PathBuf;
 
@@ -8,15 +9,15 @@ use clap::Args;
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower tune                       the storage of this directory, for reads and writes
-  halfpower tune /data --plan          say what would be read and written, and do nothing
+  halfpower tune /data --plan          print what would be read and written, and do nothing
   halfpower tune /dev/nvme1n1          a device, for reads only
-  halfpower tune . --no-store --json   every setting that was measured; nothing is kept
+  halfpower tune . --no-store --json   print all measured settings; save nothing
 
-Finds the request size and depth that read and write in sequence within 3% of the best rate at the
-least cost: memory (request size x depth) first, then CPU. It measures for less than 5 s, direct, in
-rounds that visit all settings still worth it in random order, and compares medians. What was found
-is kept for the device in $XDG_STATE_HOME/halfpower/tune.toml (by default ~/.local/state/..), where
-cat, checksum, copy and every program that uses seqio look for it.
+Finds the cheapest request size and depth for sequential direct I/O within 3% of the best rate:
+least memory (request size x depth), then least CPU. It measures for less than 5 s, in rounds over
+all promising settings in random order, and compares medians. The result is saved for the device in
+$XDG_STATE_HOME/halfpower/tune.toml (default ~/.local/state/..), and used by cat, checksum, copy and
+every program that uses seqio.
 
 A directory gets a test file, which is removed afterwards. A file or device is only read, unless
 --overwrite or --destroy-data-on names it.")]
@@ -27,7 +28,7 @@ pub struct TuneArgs {
     /// Size of the test file, 64m or more [default: 512m, or a tenth of the free space]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
-    /// Seed of the order of settings and of what is written
+    /// Random seed of the order of settings and of the data
     #[arg(long, alias = "randseed", default_value_t = 42)]
     pub seed: u64,
     /// Allow writing to this existing file (exact path; repeatable)
@@ -36,13 +37,13 @@ pub struct TuneArgs {
     /// Allow destroying the data on this device (by-id name, serial or kernel path)
     #[arg(long, value_name = "ID", help_heading = "Safety")]
     pub destroy_data_on: Vec<String>,
-    /// Measure and keep nothing
+    /// Do not save the result
     #[arg(long, help_heading = "Output")]
     pub no_store: bool,
     /// Print one JSON document instead of text
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Say nothing but the result, warnings and errors
+    /// Print only the result, warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
     /// Print what would be done (bytes, writes, time, what is touched) and do nothing

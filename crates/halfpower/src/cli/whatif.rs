@@ -1,4 +1,5 @@
-//! What can be typed after `halfpower whatif`: a system and its load, and what changes in either.
+//! Flags of `whatif`: a simulated system and its load, and the changes to either whose effect is
+//! predicted.
 
 use clap::Args;
 
@@ -9,15 +10,15 @@ use clap::Args;
   halfpower whatif ./disk.toml --rw randread --bs 4k --iodepth 1 --iodepth-to 32
   halfpower whatif nvme-gen4 --set drive.units=64 --price 300 --price-to 450
 
-Before and after, by closed-form bounds and by simulation; what limits; how the throughput answers
-to each parameter of the system; and which of those that matter on either side are only assumed.
-Buffered writes are over when they are flushed, as with run. Files that are not bound into a volume
-get the load each.")]
+Prints throughput before and after, from closed-form bounds and from simulation; the bottleneck; the
+sensitivity to each parameter of the system; and which of the important parameters are only assumed.
+Buffered writes include the flush, as with run. Without a volume, each disk's file gets the whole
+load.")]
 pub struct WhatifArgs {
-    /// A system that comes with the program, or a system file
+    /// Built-in system, or a system file
     #[arg(value_name = "SYSTEM")]
     pub system: String,
-    /// The system as it is, where it is not as its file says (as --set)
+    /// Values of the current system that differ from its file (syntax of --set)
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Before")]
     pub given: Vec<String>,
@@ -49,31 +50,31 @@ pub struct WhatifArgs {
     /// Region of the file to work on (default: all of it)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Before")]
     pub size: Option<u64>,
-    /// What the system costs
+    /// Price of the system
     #[arg(long, value_name = "PRICE", value_parser = parse_price, help_heading = "Before")]
     pub price: Option<f64>,
     /// Change values of the system, such as disks=4, write_cache=on or drive.rotation=5400
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Change")]
     pub set: Vec<String>,
-    /// Changes the depth
+    /// New depth
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub iodepth_to: Option<u32>,
-    /// Changes the request size
+    /// New request size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
     pub bs_to: Option<u64>,
-    /// What the changed system costs (default: as before)
+    /// Price of the changed system (default: unchanged)
     #[arg(long, value_name = "PRICE", value_parser = parse_price, requires = "price",
           help_heading = "Change")]
     pub price_to: Option<f64>,
-    /// Seed of every random choice
+    /// Random seed
     #[arg(long, alias = "randseed", default_value_t = 42)]
     pub seed: u64,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but the result, warnings and errors
+    /// Print only the result, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing

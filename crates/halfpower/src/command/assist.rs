@@ -1,5 +1,5 @@
-//! `halfpower assist` (hidden): burns CPU for each byte on standard input; the part of the
-//! self-test's spinning device that is charged to another process.
+//! `halfpower assist` (hidden): burns CPU for each byte on standard input. The self-test uses it to
+//! create CPU cost that is charged to another process.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use lab::failure::{Exit, Outcome};
 
 use crate::cli::AssistArgs;
 
-/// Works until standard input ends.
+/// Runs until the end of standard input.
 pub fn execute(args: &AssistArgs) -> Outcome {
     let (mut input, mut bytes) = (std::io::stdin().lock(), [0_u8; 4096]);
     while let Ok(count @ 1..) = input.read(&mut bytes) {

@@ -1,4 +1,5 @@
-//! `halfpower classic`: the papers' tools by name, each a door to what does its work here.
+//! `halfpower classic`: the papers' tools. Each is a front end to the code that does the same work
+//! in halfpower.
 
 mod cacheflush;
 mod cmdgen;

@@ -1,4 +1,5 @@
-//! `halfpower reproduce`: a paper's figures and claims from the simulator, beside the published.
+//! `halfpower reproduce`: simulates the figures and claims of a paper and prints them next to the
+//! published values.
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
@@ -10,7 +11,7 @@ use papers::reproduce::{figures, layout, reproduce};
 
 use crate::cli::{PaperName, ReproduceArgs};
 
-/// Runs a paper again and prints it.
+/// Reproduces a paper and prints the result.
 pub fn execute(args: &ReproduceArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();
@@ -31,7 +32,7 @@ pub fn execute(args: &ReproduceArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// The figure of a number, or all of them.
+/// The figure with this key, or all figures.
 fn wanted(paper: Paper, key: Option<&str>) -> Outcome<Vec<Figure>> {
     let mut all = figures(paper);
     let Some(key) = key else { return Ok(all) };

@@ -1,4 +1,5 @@
-//! `halfpower run` and `halfpower sweep`: one workload, or the product of lists of them.
+//! `halfpower run` and `halfpower sweep`: measure one workload, or all combinations of lists of
+//! parameters. `simulate` uses the same code.
 
 use std::sync::Arc;
 
@@ -24,35 +25,34 @@ use workload::{Workload, Written, content};
 
 use crate::cli::RunArgs;
 
-/// What is made of a job: how it is resolved, printed and kept.
+/// The command for which a job is resolved, printed and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One workload.
     Run,
-    /// The product of lists.
+    /// All combinations of lists.
     Sweep,
-    /// The same in a simulated system, with where the time went.
+    /// All combinations in a simulated system, with its resource usage.
     Simulate,
 }
 
-/// What was measured, for those who show it in their own way.
+/// The measured points, for callers with their own output format.
 pub struct Measured<'a> {
     /// The targets.
     pub facts: &'a [TargetFacts],
-    /// The points, those without trials among them.
+    /// All points, including those without trials.
     pub points: &'a [Point],
 }
 
-/// Shows what was measured.
+/// Prints measured points.
 pub type Show<'a> = &'a dyn Fn(&Measured<'_>) -> Outcome<()>;
 
-/// Measures and prints, with the host's settings as wanted.
+/// Measures and prints.
 pub fn execute(args: &RunArgs, form: Form) -> Outcome {
     conduct(args, form, None)
 }
 
-/// Measures one workload and has it shown by somebody else; with `--json` the document is printed
-/// too.
+/// Measures one workload and prints it with `show`; with `--json` also prints the document.
 pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
     conduct(args, Form::Run, Some(show))
 }
@@ -68,7 +68,7 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
         return print_plan(&job, args.common.endurance);
     }
     settings::warn_of_left_behind(&console);
-    // What can be wrong is found out before anything is created.
+    // Report all usage errors before anything is created.
     let preparation = bench::preparation(&job)?;
     let db = (!args.common.no_store).then_some(args.common.db.as_path());
     let interrupt = Interrupt::install();
@@ -101,7 +101,7 @@ fn measure_and_print(
     let mut settings: Vec<Setting<'_>> =
         job.axes.iter().map(|axes| bench.setting(job, axes)).collect();
     let written = job.verify.then(|| note_writes(&mut settings)).flatten();
-    // A workload that does not fit is an error before anything is kept or measured.
+    // Report workloads that do not fit before anything is stored or measured.
     for setting in &settings {
         setting.place.check_fit(&setting.workload)?;
     }
@@ -113,7 +113,7 @@ fn measure_and_print(
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
     let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
     if let Err(failure) = measured {
-        // A database that fails too must not hide why the run did, nor say it twice.
+        // A database error must not hide the first failure, and is not reported twice.
         match recorder.finish(RunState::Failed, None, None) {
             Err(also) if also.message != failure.message => lab.console.warn(&also.message),
             _ => {}
@@ -142,7 +142,7 @@ fn measure_and_print(
     exit_of(lab, &points)
 }
 
-/// Lets verified writes note what they have written; None where nothing is written.
+/// Makes verified writes record what they wrote; None if nothing is written.
 fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
     let workload = &settings.iter().find(|setting| setting.workload.writes())?.workload;
     let block_bytes = content::block_bytes(workload.request_bytes)? as u64;
@@ -154,12 +154,12 @@ fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
     Some(written)
 }
 
-/// A log that lacks requests is not taken for a whole one.
+/// Warns that the request log is incomplete.
 fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
     if let Some(log) = job.log.as_ref().filter(|_| lost > 0) {
         console.warn(format!(
-            "{} lacks {} requests, the last of their trials, for which there was no memory; use a \
-             shorter --runtime or a smaller --size",
+            "{} is incomplete: the last {} requests did not fit in memory; use a shorter --runtime \
+            or a smaller --size",
             log.display(),
             units::count(lost as f64)
         ));
@@ -187,7 +187,7 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
         if share > 0.0 && (workload.limit_bytes.is_none() || warms_up) {
             at_least = "at least ";
         }
-        // Every target gets all of the workload.
+        // Each target gets the whole workload.
         let targets = job.targets.count() as u64;
         let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
         writes = writes.saturating_add(written.saturating_mul(trials * targets));
@@ -204,21 +204,20 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
         console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
     }
     let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
-    let time = match endless {
-        true if job.targets.simulated().is_some() => {
-            "the virtual time that it takes to move those bytes".to_owned()
-        }
-        true => "as long as it takes to move those bytes".to_owned(),
-        false if job.base.steady.is_some() => {
-            format!("{seconds} s of {spent}, and up to 10 min before each trial to become steady")
-        }
-        false => format!("{seconds} s of {spent}"),
+    let time = if endless && job.targets.simulated().is_some() {
+        "the virtual time needed to move those bytes".to_owned()
+    } else if endless {
+        "as long as it takes to move those bytes".to_owned()
+    } else if job.base.steady.is_some() {
+        format!("{seconds} s of {spent}, and up to 10 min before each trial to reach steady state")
+    } else {
+        format!("{seconds} s of {spent}")
     };
     console::data(&format!("takes {time}; nothing was done"));
     Ok(Exit::Ok)
 }
 
-/// The first line: what is about to be measured, with every default spelt out.
+/// Prints what is about to be measured, with all defaults.
 fn announce(
     console: &Console,
     job: &Job,
@@ -284,7 +283,7 @@ fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
     made.iter().map(HostSettingDocument::of).collect()
 }
 
-/// After verified writes: every block that was written, and no other, is read back and checked.
+/// After verified writes, reads back and checks every written block, and no other.
 fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Outcome<()> {
     let end = written.end_of_last_block();
     let whole = end > 0 && job.targets.does_io() && !lab.interrupt.is_set();
@@ -320,12 +319,11 @@ fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Out
     })?;
     progress.finish();
     fail_on_errors(&trial, "reading back")?;
-    lab.console.say(format!("verified {}: every block is whole", units::size(trial.bytes())));
+    lab.console.say(format!("verified {}: every block is correct", units::size(trial.bytes())));
     Ok(())
 }
 
-/// What was written could not be read back whole: every point that wrote says so, in the
-/// document and in the database.
+/// Marks every point that wrote as invalid, because verification failed.
 fn distrust(points: &mut [Point], why: &str) {
     let wrote = points.iter_mut().filter(|point| point.key.read_percent() < 100);
     for trial in wrote.filter_map(|point| point.trials.last_mut()) {
@@ -394,7 +392,7 @@ fn print(
     });
 }
 
-/// The one line of a point.
+/// The output line of a point.
 fn line(point: &Point, pap: Option<f64>, percentiles: &[f64]) -> String {
     let summary = point.summary();
     let percentile = |p: &f64| {

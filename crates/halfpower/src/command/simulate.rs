@@ -1,5 +1,5 @@
-//! `halfpower simulate`: what a workload would give in a simulated system, and what would limit it;
-//! the systems that there are, and their files.
+//! `halfpower simulate`: predicts the rate and the bottleneck of a workload on a simulated system;
+//! also lists the built-in systems and prints their files.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ pub fn execute(args: &SimulateArgs) -> Outcome {
     run::execute(&run, Form::Simulate)
 }
 
-/// The target that the flags name: that of `run`.
+/// The target for `run`, from `--system` and `--set`.
 fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
     let named = args.run.targets.iter().chain(&args.run.filename);
     let named: Vec<String> = named.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -54,7 +54,7 @@ fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
         }
         (_, [name, ..]) => {
             return Err(Failure::usage(format!(
-                "{name} has no place in a simulated system; name the system alone, with --system"
+                "simulate takes no target such as {name}; name only a system, with --system"
             )));
         }
     };
@@ -63,15 +63,14 @@ fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
     Ok(format!("{PREFIX}{}", parts.join(",")).into())
 }
 
-/// Prints the file of a system with its changes; it has the source of every value.
+/// Prints the file of a system, with the given changes and the source of every value.
 fn show(system: &str, changes: &[String]) -> Outcome {
-    let text = match changes.is_empty() && !system.contains(',') {
-        true => simulated_target::file_of(system.strip_prefix(PREFIX).unwrap_or(system))?,
-        false => {
-            let description = simulated_target::parse(system, changes)?;
-            description.system()?;
-            description.text()
-        }
+    let text = if changes.is_empty() && !system.contains(',') {
+        simulated_target::file_of(system.strip_prefix(PREFIX).unwrap_or(system))?
+    } else {
+        let description = simulated_target::parse(system, changes)?;
+        description.system()?;
+        description.text()
     };
     console::data(text.trim_end());
     Ok(Exit::Ok)

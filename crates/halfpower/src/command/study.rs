@@ -1,5 +1,5 @@
-//! `halfpower study`, and `sweep` of a plan that is more than flags: makes studies on targets and
-//! shows them.
+//! `halfpower study`, and `halfpower sweep` with the plan of a study: runs studies on targets and
+//! prints the results.
 
 use std::path::{Path, PathBuf};
 
@@ -30,18 +30,19 @@ use survey::findings;
 use crate::cli::study::StudyArgs;
 use crate::cli::{CommonArgs, RunArgs};
 
-/// Size of a test file where none is given (bytes), and with --quick.
+/// Default size of a test file (bytes).
 const FILE_BYTES: u64 = 1 << 30;
+/// Default size of a test file with --quick (bytes).
 const QUICK_FILE_BYTES: u64 = 512 << 20;
 
-/// A study that was asked for.
+/// A requested study.
 struct Asked {
     name: String,
     study: Option<&'static Study>,
     plan: Plan,
 }
 
-/// Where, and how what came of it is shown.
+/// Targets, options and output of all requested studies.
 struct Form<'a> {
     targets: Vec<PathBuf>,
     size: Option<u64>,
@@ -53,7 +54,7 @@ struct Form<'a> {
     common: &'a CommonArgs,
 }
 
-/// Makes the studies that were named.
+/// Runs the named studies.
 pub fn execute(args: &StudyArgs) -> Outcome {
     if args.list {
         return list(args.common.json);
@@ -83,7 +84,7 @@ pub fn execute(args: &StudyArgs) -> Outcome {
     conduct(asked, &form)
 }
 
-/// Makes the study of a plan file.
+/// Runs the study of a plan file.
 pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     let asked = asked_in(path, text)?;
     let experiment = args.experiment()?;
@@ -93,7 +94,7 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     }
     if targets.is_empty() {
         return Err(Failure::usage(
-            "no target; name one behind the plan, or in it: target = \"/data\"",
+            "no target; name one after the plan file, or in it: target = \"/data\"",
         ));
     }
     let form = Form {
@@ -126,7 +127,7 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let most = if form.quick { QUICK_FILE_BYTES } else { FILE_BYTES };
     let consent = common.consent();
-    // What names no target is refused before time is spent on another.
+    // Check all targets before any time is spent.
     form.targets.iter().try_for_each(|name| StudyTarget::check(name, &consent))?;
     let ready =
         |name: &PathBuf| StudyTarget::ready(name, form.size, (most, common.seed), &consent, &lab);
@@ -148,7 +149,7 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
             break;
         }
         let made = match session.make(&name, study, plan) {
-            // What was made before is worth having.
+            // Keep the studies that are complete.
             Err(failure) if failure.exit == Exit::Interrupted && !all.is_empty() => break,
             made => made?,
         };
@@ -164,7 +165,7 @@ fn conduct(asked: Vec<Asked>, form: &Form<'_>) -> Outcome {
     Ok(exit)
 }
 
-/// The last line names what made the exit code, which may stand far above by now.
+/// Prints the reason for the exit code last, because its first mention may be far above.
 fn say_why(exit: Exit, all: &[StudyResult]) {
     let names = |is: fn(&StudyResult) -> bool| -> String {
         let named: Vec<&str> =
@@ -181,7 +182,7 @@ fn say_why(exit: Exit, all: &[StudyResult]) {
         }
         Exit::Invalid => {
             let names = names(StudyResult::is_invalid);
-            console::error(&format!("measured the wrong thing: {names}; see the reasons there"));
+            console::error(&format!("invalid results: {names}; the reasons are above"));
         }
         _ => {}
     }
@@ -198,7 +199,7 @@ fn exit_of(interrupted: bool, all: &[StudyResult]) -> Exit {
     }
 }
 
-/// The page, and the document where it was asked for.
+/// Writes the page, and prints the document with `--json`.
 fn show(
     form: &Form<'_>,
     console: &Console,
@@ -228,7 +229,7 @@ fn show(
     page
 }
 
-/// The studies that names mean: built-in ones, and plan files.
+/// The studies for a comma-separated list of names and plan files.
 fn asked(names: &str) -> Outcome<Vec<Asked>> {
     let built_in = |study: &'static Study| {
         Ok(Asked {
@@ -267,7 +268,7 @@ fn asked_in(path: &Path, text: &str) -> Outcome<Asked> {
 fn unknown(name: &str) -> Failure {
     let names: Vec<&str> = catalogue::ALL.iter().map(|study| study.name).collect();
     let names = names.join(", ");
-    Failure::usage(format!("no study is called '{name}'; one of all, {names}, or a plan.toml"))
+    Failure::usage(format!("unknown study '{name}'; use all, {names}, or a plan.toml"))
 }
 
 fn stated(args: &StudyArgs) -> Outcome<Stated> {
@@ -285,7 +286,7 @@ fn stated(args: &StudyArgs) -> Outcome<Stated> {
     })
 }
 
-/// The settings of plans that were typed.
+/// The flags that override the plans.
 fn typed(args: &StudyArgs) -> Outcome<Settings> {
     if args.trials == Some(0) {
         return Err(Failure::usage("--trials 0 measures nothing; use 1 or more"));
@@ -338,12 +339,12 @@ fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
     for target in &form.targets {
         StudyTarget::check(target, &form.common.consent())?;
         let name = target.display();
-        console::data(&match target.is_dir() {
-            true => format!("lay out a test file of at most {size} in {name}, removed afterwards"),
-            false if !TargetSpec::of(target)?.is_on_host() => {
-                format!("imagine {name}; nothing is touched")
-            }
-            false => format!("read {name}, and write to it only where a flag names it"),
+        console::data(&if target.is_dir() {
+            format!("lay out a test file of at most {size} in {name}, and remove it afterwards")
+        } else if TargetSpec::of(target)?.is_on_host() {
+            format!("read {name}; write to it only if --overwrite or --destroy-data-on names it")
+        } else {
+            format!("simulate {name}; nothing is touched")
         });
     }
     for one in asked {
@@ -354,7 +355,7 @@ fn print_plan(asked: &[Asked], form: &Form<'_>) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// What is measured of one study, and what that costs.
+/// Prints the points of one study and what they cost.
 fn print_points(one: &Asked, form: &Form<'_>, file_bytes: u64) -> Outcome<()> {
     let (mut sum, mut lines) = (Extent::default(), Vec::new());
     for group in one.plan.groups(form.quick, &form.typed)? {
@@ -368,10 +369,8 @@ fn print_points(one: &Asked, form: &Form<'_>, file_bytes: u64) -> Outcome<()> {
             Err(failure) => lines.push(format!("{points}: left out: {}", failure.message)),
         }
     }
-    let more = match one.study.is_none_or(|study| study.measure.is_none()) {
-        true => "",
-        false => "; and trials that it chooses as it goes",
-    };
+    let has_own = one.study.is_some_and(|study| study.measure.is_some());
+    let more = if has_own { "; plus trials that are chosen during the study" } else { "" };
     console::data(&format!("{}: {}{more}", one.name, sum.words()));
     lines.iter().for_each(|line| console::data(line));
     Ok(())

@@ -1,5 +1,5 @@
-//! `halfpower survey`: the options of a survey from its flags. What a survey does is in the crate
-//! `survey`.
+//! `halfpower survey`: converts the flags to the options of a survey. The survey itself is in the
+//! crate `survey`.
 
 use lab::failure::{Failure, Outcome};
 use survey::grid::Budget;
@@ -7,7 +7,7 @@ use survey::session::{self, SurveyOptions};
 
 use crate::cli::SurveyArgs;
 
-/// Measures, analyses, writes and prints.
+/// Runs a survey.
 pub fn execute(args: &SurveyArgs) -> Outcome {
     let budget = Budget::of(args.quick, args.thorough, args.budget).for_app(args.app);
     if budget.budget_ns < 5_000_000_000 {

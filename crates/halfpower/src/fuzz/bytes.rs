@@ -1,35 +1,35 @@
-//! What a fuzz target reads its input with: numbers, flags and texts out of any bytes, so that
-//! every input means something and a small change of it changes little.
+//! Decodes fuzz input into numbers, flags and texts. Every input is valid, and a small change of
+//! the input changes few values.
 
-/// Bytes taken one by one; zeros when there are no more.
+/// The remaining input; zeros follow its end.
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl Bytes<'_> {
-    /// Whether all have been taken.
+    /// Whether the input is used up.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next one.
+    /// The next byte.
     pub fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else { return 0 };
         self.0 = rest;
         *first
     }
 
-    /// Yes or no.
+    /// The next flag.
     pub fn flag(&mut self) -> bool {
         self.byte() % 2 == 1
     }
 
-    /// A number of 63 bits, the small ones as likely as the large ones.
+    /// A number of up to 63 bits; all magnitudes are equally likely.
     pub fn number(&mut self) -> u64 {
         let length = usize::from(self.byte() % 9);
         let value = (0..length).fold(0, |value, _| value << 8 | u64::from(self.byte()));
         value & i64::MAX as u64
     }
 
-    /// A text of at most so many bytes, behind its length.
+    /// A text with a length prefix, of limited length (bytes).
     pub fn text(&mut self, most: usize) -> String {
         let length = usize::from(self.byte()) << 8 | usize::from(self.byte());
         let (text, rest) = self.0.split_at(length.min(most).min(self.0.len()));

@@ -1,4 +1,5 @@
-//! SQLIO's flags and its parameter file: whatever is typed is a line of `run` or one of reasons.
+//! Fuzz target for SQLIO's flags and its parameter file: any input yields a `run` command or an
+//! error with a remedy.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use papers::classic::sqlio::translate;
 
 use crate::cli::{Cli, Verb};
 
-/// Words one a line; behind an empty line the parameter file.
+/// One argument per line; after an empty line, the parameter file.
 pub fn sqlio(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (words, file) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -37,7 +38,7 @@ pub fn sqlio(data: &[u8]) {
     }
 }
 
-/// A reason comes with a remedy.
+/// Checks that an error has a remedy.
 fn check(failure: &Failure) {
     assert!(failure.message.contains([';', ':']), "no remedy: {failure}");
 }

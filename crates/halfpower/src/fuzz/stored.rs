@@ -1,5 +1,5 @@
-//! Fuzz targets of what a database gives back: a survey with any numbers in it, analysed and shown,
-//! and the file itself, damaged or made up.
+//! Fuzz targets for stored results: a survey with arbitrary numbers that is analysed and shown, and
+//! a damaged or arbitrary database file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use workload::{Arrival, Pattern, Workload};
 use super::bytes::Bytes;
 use crate::command::report;
 
-/// A stored survey with any numbers and texts, analysed and shown.
+/// Analyses and shows a stored survey with arbitrary numbers and texts.
 pub fn survey(data: &[u8]) {
     let mut bytes = Bytes(data);
     let facts = bytes.text(512);
@@ -42,7 +42,7 @@ pub fn survey(data: &[u8]) {
     show(&evidence);
 }
 
-/// Everything that is made of evidence: none of it may panic, nor draw what is no number.
+/// Produces all output from the evidence. Nothing may panic or draw NaN.
 fn show(evidence: &Evidence) {
     let insight = Insight::of(evidence);
     let html = view::html(evidence, &insight);
@@ -66,9 +66,10 @@ fn point(bytes: &mut Bytes<'_>) -> Point {
         threads: 1 + u32::from(bytes.byte()),
         region_bytes: bytes.number(),
         read_percent: [0, 100, operation % 101][usize::from(operation % 3)],
-        arrival: match bytes.flag() {
-            true => Arrival::Constant { requests_per_s: f64::from_bits(bytes.number()) },
-            false => Arrival::Closed,
+        arrival: if bytes.flag() {
+            Arrival::Constant { requests_per_s: f64::from_bits(bytes.number()) }
+        } else {
+            Arrival::Closed
         },
         seed: bytes.number(),
         pages: [BufferPages::Huge, BufferPages::Small][usize::from(bytes.flag())],
@@ -80,7 +81,7 @@ fn point(bytes: &mut Bytes<'_>) -> Point {
     Point { key, trials: (0..trials).map(|ordinal| trial(bytes, ordinal)).collect() }
 }
 
-/// A trial as it comes from its rows, which hold any numbers of 63 bits.
+/// A trial as loaded from rows with arbitrary 63-bit numbers.
 fn trial(bytes: &mut Bytes<'_>, ordinal: u8) -> Trial {
     let mut trial = Trial { ordinal: u32::from(ordinal), ..Trial::default() };
     trial.elapsed_ns = bytes.number();
@@ -123,8 +124,8 @@ fn trial(bytes: &mut Bytes<'_>, ordinal: u8) -> Trial {
     record::trial_of(&row, &latency, &series)
 }
 
-/// A database: any bytes (after a first byte that is odd), or a good one with some bytes replaced,
-/// each by three bytes of place and one of value.
+/// A database file. If the first byte is odd, the file is the rest of the input; otherwise it is a
+/// valid database with some bytes replaced, each given by three bytes of offset and one of value.
 pub fn database(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let mut file = Vec::new();
@@ -152,7 +153,7 @@ pub fn database(data: &[u8]) {
     remove(&path);
 }
 
-/// Removes a database with everything that SQLite may have put beside it.
+/// Removes a database with SQLite's auxiliary files.
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
@@ -161,14 +162,14 @@ fn remove(path: &Path) {
     }
 }
 
-/// A path in the temporary folder that nobody else uses.
+/// A unique path in the temporary folder.
 fn own_file() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("halfpower-fuzz-{}-{count}.db", std::process::id()))
 }
 
-/// A database with one survey of three points, as bytes: the same in each process.
+/// A database with one survey of three points, as bytes.
 fn good_database() -> &'static [u8] {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     FILE.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! System files and the changes made to them: what is accepted can be built, and what is written
-//! is read again.
+//! Fuzz target for system files and changes to them: accepted systems can be built and simulated,
+//! and system files round-trip.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use lab::simulated::caching_of;
 use simulator::bounds::{self, Shape};
 use simulator::{Description, Driver, System};
 
-/// Devices of a system that is built here; more of them are more of the same.
+/// Maximum number of disks of a system that is built here.
 const DISKS_BUILT: u32 = 64;
-/// Events after which a lone request is left to itself.
+/// Maximum number of events simulated for one request.
 const EVENTS_MOST: usize = 2000;
 
-/// The first line names a system that comes with the program, and the others change it; or all of
-/// them are the file of a system.
+/// The first line names a built-in system and the others change it; or all lines are a system
+/// file.
 pub fn system(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -55,8 +55,7 @@ fn read_again(description: &Description) {
     assert_eq!(seen(&again), seen(description));
 }
 
-/// One request on a system that was accepted: it is built, bounded and served, or takes longer
-/// than anybody waits.
+/// Builds an accepted system and simulates one request, up to a limit of events.
 fn work(system: &System, choice: u8) {
     if system.setup.disks > DISKS_BUILT {
         return;

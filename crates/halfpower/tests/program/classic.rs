@@ -140,7 +140,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("-Fparams", "differ", "make them alike"),
         ("-Fnone", "-Fnone", "right behind -F"),
         ("-t300 data", "1 to 256", "--help"),
-        ("data --note a,b", "a comma", "leave it out"),
+        ("data --note a,b", "commas", "remove them"),
         ("data --csv halfpower.db", "the database", "--csv"),
         ("--trials 0 data", "--trials 0", "use 1 or more"),
         ("-S999999 data", "data holds", "SQLIO's flags mean: halfpower run data"),
@@ -246,7 +246,7 @@ fn cacheflush_leaves_nothing_of_a_file_in_the_page_cache() {
     assert_eq!(whole(&document["resident_before_bytes"]), MIB);
     assert_eq!(whole(&document["resident_after_bytes"]), 0);
     place.does("classic cacheflush data --plan").prints("nothing was done");
-    place.does("classic cacheflush").prints("Nothing was done here");
+    place.does("classic cacheflush").prints("nothing was done");
 }
 
 #[test]

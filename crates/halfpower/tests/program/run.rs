@@ -399,7 +399,7 @@ fn verified_writes_that_leave_blocks_unwritten_are_judged_by_those_that_they_wro
     ] {
         let line = format!("run . {flags} --verify --no-store");
         let ended = place.does(&line);
-        assert!(ended.stderr.contains("every block is whole"), "{ended}");
+        assert!(ended.stderr.contains("every block is correct"), "{ended}");
     }
 }
 

@@ -108,7 +108,7 @@ fn the_plan_tells_points_time_and_bytes_before_anything_is_done() {
     let line = "study depth,zones . --quick --size 1m --trials 2 --runtime 0.5 --plan";
     let ended = place.does(line);
     let ended = ended.prints("depth: 60 points, 120 trials of 60 s in all, at most 60 MiB written");
-    ended.prints("trials that it chooses as it goes");
+    ended.prints("trials that are chosen during the study");
     assert_eq!(place.listing(), [""; 0]);
 }
 
@@ -212,7 +212,7 @@ fn a_file_of_holes_is_no_measurement() {
 fn what_cannot_be_is_refused_with_the_remedy() {
     let place = Place::new();
     for (line, words) in [
-        ("study nothing .", "one of all, "),
+        ("study nothing .", "use all, "),
         ("study depth missing", "missing"),
         ("study depth . --price 0", "--price 0"),
         ("study depth . --price nan", "--price NaN"),
@@ -223,7 +223,7 @@ fn what_cannot_be_is_refused_with_the_remedy() {
         place.cannot(line).with_code(2).says("", words);
     }
     std::fs::write(place.path("bad.toml"), "title = 'x'\nstudy = 'nothing'").unwrap();
-    place.cannot("sweep bad.toml .").with_code(2).says("bad.toml", "no study is called");
+    place.cannot("sweep bad.toml .").with_code(2).says("bad.toml", "unknown study");
     std::fs::write(place.path("none.toml"), "title = 'x'").unwrap();
     place.cannot("sweep none.toml").with_code(2).says("no target", "target = ");
 }

@@ -1,7 +1,7 @@
-//! `halfpower classic cacheflush`: takes a file out of the page cache and says how much is left.
+//! `halfpower classic cacheflush`: drops a file from the page cache and reports how much is left.
 //!
-//! The papers' program read a scratch file until nothing else was left in the cache of the file
-//! system. Here the kernel is asked to drop the pages of one file, and to tell what it still holds.
+//! The papers' program read a scratch file until it had displaced everything else from the cache.
+//! Here the kernel drops the pages of one file and reports how many remain.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use lab::target;
 
 use crate::cli::classic::CacheflushArgs;
 
-/// What it was for, where nothing is named.
+/// Printed if no file is named.
 const EXPLANATION: &str = "\
 The papers' cacheflush read a scratch file before each buffered test, so that nothing of the test's
-own file was left in the cache of the file system; a test that found some of it there was faster
-than the disk. Nothing was done here, for no file is named:
-  halfpower classic cacheflush FILE    take FILE out of the page cache, with proof
+file was left in the file system's cache; cached data would have made the test faster than the
+disk. No file is named, so nothing was done:
+  halfpower classic cacheflush FILE    drop FILE from the page cache, and verify it
   halfpower run FILE --direct=0        does so before each trial; --invalidate=0 does not";
 
 /// Flushes and prints.
@@ -31,8 +31,8 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     let name = path.display();
     if args.plan {
         console::data(&format!(
-            "write what is dirty of {name} back to its device and take it out of the page cache; \
-             where that does not help and this is root, drop all clean caches; nothing was done"
+            "flush {name} to its device and drop it from the page cache; if that is not enough and \
+             this is root, drop all clean caches; nothing was done"
         ));
         return Ok(Exit::Ok);
     }
@@ -58,12 +58,12 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     match scrub.resident_after_bytes {
         Some(0) => Ok(Exit::Ok),
         Some(left) => Err(Failure::failed(format!(
-            "{} of {name} stay in the page cache: something holds them there (a file system in \
-             memory, a mapping, a mount); use a file on a disk that nobody has open",
+            "{} of {name} stay in the page cache, because of a file system in memory, a mapping or \
+            a mount; use a file on a disk that no program has open",
             units::size(left)
         ))),
         None => Err(Failure::failed(format!(
-            "the system does not tell what it holds of {name}; use a file or block device"
+            "the system does not report how much of {name} is cached; use a file or block device"
         ))),
     }
 }

@@ -1,4 +1,5 @@
-//! `halfpower classic cmdgen`: prints the command lines of a whole set of tests.
+//! `halfpower classic cmdgen`: prints the command lines of a set of tests, as `halfpower run` or
+//! `halfpower classic sqlio` commands or as a plan file.
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
@@ -7,7 +8,7 @@ use papers::classic::flags::{Flags, Order, caching_of};
 
 use crate::cli::classic::{CmdgenArgs, Style};
 
-/// Prints.
+/// Prints the tests.
 pub fn execute(args: &CmdgenArgs) -> Outcome {
     let set = test_set(args)?;
     let lines = match args.style {
@@ -26,13 +27,13 @@ pub fn execute(args: &CmdgenArgs) -> Outcome {
 fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
     if args.note.contains(|c: char| c == ',' || c.is_control()) {
         return Err(Failure::usage(
-            "--note: a comma or a new line would end the field of a trace line; leave it out",
+            "--note: a trace line is CSV, so commas and line breaks are not allowed; remove them",
         ));
     }
-    let number = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is no number"));
+    let number = |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is not a number"));
     let kib = |text: &str| match units::parse_size(text)? {
         bytes if bytes > 0 && bytes % 1024 == 0 => Ok(bytes / 1024),
-        _ => Err(format!("'{text}' is no whole number of KiB")),
+        _ => Err(format!("'{text}' is not a whole number of KiB")),
     };
     let list = |flag: &str, text: &str, parse: &dyn Fn(&str) -> Result<u64, String>| {
         let values = units::parse_list(text, parse);
@@ -41,7 +42,7 @@ fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
     let word = |flag: &str, word: &str, known: &str| {
         Failure::usage(format!("--{flag} {word}: write a list of {known}"))
     };
-    // As SQLIO's own flags are checked.
+    // Checked in the same way as SQLIO's own flags.
     let same = format!("-s{}", args.runtime);
     let Flags { seconds, .. } = Flags::parse(&[same, format!("-t{}", args.numjobs)])?;
     if args.trials == 0 {

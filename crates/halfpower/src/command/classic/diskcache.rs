@@ -1,7 +1,8 @@
-//! `halfpower classic diskcache`: what a device answers from its own cache, as the papers' programs
-//! printed it: the same block again and again, blocks in order, and two requests outstanding.
+//! `halfpower classic diskcache`: measures the cache of a device like the papers' program, with
+//! repeated reads of one block, sequential reads, and two outstanding requests.
 //!
-//! The study `device-cache` does the rereads; a plan beside it reads in order. Only reads.
+//! The study `device-cache` does the rereads, and a plan in this file the sequential reads. Nothing
+//! is written.
 
 use std::collections::BTreeMap;
 
@@ -24,18 +25,19 @@ use study::target::StudyTarget;
 
 use crate::cli::classic::DiskcacheArgs;
 
-/// The study behind it.
+/// The study that measures rereads.
 const STUDY: &str = "device-cache";
-/// What is read in order.
+/// Name of the run with sequential reads.
 const IN_ORDER: &str = "diskcache-sequential";
-/// Sizes that are read in order, those of the papers' table (KiB where not said).
+/// Request sizes of the sequential reads, as in the papers' table.
 const SIZES: [&str; 8] = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"];
-/// The part that keeps two requests outstanding within a few blocks.
+/// The part with two outstanding requests within a small region.
 const TWO_DEEP: &str = "two-deep";
-/// Size of a test file where none is given (bytes), and with --quick.
+/// Default size of a test file (bytes).
 const FILE_BYTES: u64 = 1 << 30;
+/// Default size of a test file with --quick (bytes).
 const QUICK_FILE_BYTES: u64 = 256 << 20;
-/// Bytes of a MB as the papers count them.
+/// Bytes per MB as in the papers.
 const MB: f64 = 1048576.0;
 
 /// Measures and prints.
@@ -97,7 +99,7 @@ fn print_plan(args: &DiskcacheArgs, study: &Study, plan: &Plan) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Reads in order at every size, and two at a time within half a MiB.
+/// The plan of the sequential reads: one part per size, and one at depth 2 within 512 KiB.
 fn plan(quick: bool) -> String {
     let runtime = if quick { 0.1 } else { 0.5 };
     let mut text = format!(
@@ -114,13 +116,13 @@ fn plan(quick: bool) -> String {
     text
 }
 
-/// Times by request size.
+/// The table of results.
 struct Table {
-    /// Bytes, the same block (ns), blocks in order (ns).
+    /// Request size (bytes) to the times of a reread and of a sequential read (ns).
     rows: BTreeMap<u64, (Option<f64>, Option<f64>)>,
-    /// Region, and a request of 64 KiB when it is read again (ns).
+    /// Region size (bytes) to the time of a 64 KiB reread (ns).
     regions: BTreeMap<u64, f64>,
-    /// Two requests of 64 KiB outstanding (bytes per second).
+    /// Rate with two outstanding requests of 64 KiB [bytes per second].
     two_deep: Option<f64>,
 }
 

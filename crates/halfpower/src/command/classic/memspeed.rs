@@ -1,9 +1,9 @@
-//! `halfpower classic memspeed`: the rows of the papers' table of memory bandwidth, and again on
-//! all CPUs those that their program ran again there.
+//! `halfpower classic memspeed`: the rows of the papers' table of memory bandwidth, on one CPU and
+//! partly on all CPUs.
 //!
-//! memspeed had eight tests: five on one thread (doubles loaded and stored, a temporary file read
-//! and written, a copy) and three of them on as many threads as there were CPUs. Table 2 of the
-//! earlier study has two more rows, which touch a line of the cache instead of all of it.
+//! memspeed had eight tests: five on one thread (load and store of doubles, read and write of a
+//! temporary file, copy) and three of these on all CPUs. Table 2 of the earlier paper has two more
+//! rows, which access one word per cache line.
 
 use lab::console::{self, Console};
 use lab::failure::{Exit, Outcome};
@@ -15,18 +15,17 @@ use memspeed::Kernel;
 
 use crate::cli::classic::MemspeedArgs;
 
-/// Bytes of a MB as the papers count them.
+/// Bytes per MB as in the papers.
 const MB: f64 = 1048576.0;
 
-/// Where a row's number comes from.
+/// The measurement behind a row.
 #[derive(Clone, Copy)]
 enum Source {
     Kernel(Kernel),
     Path(&'static str),
 }
 
-/// A row: the papers' name, and the numbers that the test bears among memspeed's eight on one
-/// thread and on all.
+/// A row: the papers' name, and memspeed's test numbers (1 to 8) on one thread and on all CPUs.
 struct Row {
     name: &'static str,
     source: Source,
@@ -64,8 +63,8 @@ pub fn execute(args: &MemspeedArgs) -> Outcome {
     if args.plan {
         let set = spec.set_bytes.first().copied().unwrap_or(0);
         console::data(&format!(
-            "{} rows over {} in each thread, on {:?} threads; write a file of {} without a name \
-             into {}, where it is gone at the end, and one in memory; about {}; nothing was done",
+            "{} rows with {} per thread, on {:?} threads; write an unnamed file of {} in {}, and \
+            one in memory, both removed at the end; about {}; nothing was done",
             ROWS.len(),
             units::size(set),
             spec.threads,
@@ -97,7 +96,7 @@ pub fn execute(args: &MemspeedArgs) -> Outcome {
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// The kernels of the rows over one set: what was asked for, or far more than all caches.
+/// The kernels of all rows with one working set: the given size, or far more than all caches.
 fn spec(args: &MemspeedArgs) -> Outcome<MemorySpec> {
     let kernel = |row: &Row| match row.source {
         Source::Kernel(kernel) => Some(kernel),

@@ -1,5 +1,5 @@
-//! `halfpower classic sqlio`: a test by SQLIO's flags, run as the line of `halfpower run` that says
-//! the same, shown as SQLIO did.
+//! `halfpower classic sqlio`: translates SQLIO's flags to `halfpower run`, runs the test, and
+//! prints the result in SQLIO's format.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,14 +21,14 @@ use crate::cli::classic::SqlioArgs;
 use crate::cli::{Cli, RunArgs, Verb};
 use crate::command::run::{self, Measured};
 
-/// The largest parameter file (bytes): what is larger is something else.
+/// Maximum size of a parameter file (bytes).
 const PARAMS_BYTES_MAX: u64 = 1 << 20;
 
 /// Measures and prints.
 pub fn execute(args: &SqlioArgs) -> Outcome {
     if args.note.contains([',', '\n', '\r']) {
         return Err(Failure::usage(
-            "--note: a comma or a new line would end the field of the trace line; leave it out",
+            "--note: a trace line is CSV, so commas and line breaks are not allowed; remove them",
         ));
     }
     let flags = Flags::parse(&args.flags)?;
@@ -44,7 +44,7 @@ pub fn execute(args: &SqlioArgs) -> Outcome {
         let csv = args.csv.iter().map(|csv| format!("add trace lines to {}", csv.display()));
         csv.for_each(|text| console::data(&text));
     }
-    // What is wrong with the line is told in the words of run, so the line goes with it.
+    // Errors refer to the flags of `run`, so print the translated command with them.
     let explained = |failure: Failure| Failure {
         message: format!("{} (SQLIO's flags mean: {line})", failure.message),
         ..failure
@@ -54,11 +54,11 @@ pub fn execute(args: &SqlioArgs) -> Outcome {
     run::execute_shown_by(&run_args, &|measured| show(args, &flags, measured)).map_err(explained)
 }
 
-/// A trace and a database, or a target, cannot be one file.
+/// Checks that the trace file is not the database and can be written.
 fn check_csv(args: &SqlioArgs, csv: &Path) -> Outcome<()> {
     if !args.common.no_store && page::is_beside(csv, &args.common.db) {
         return Err(Failure::usage(format!(
-            "{} is the trace and the database at once; give another --csv",
+            "{} is both the trace and the database; choose another --csv",
             csv.display()
         )));
     }
@@ -76,7 +76,7 @@ fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
     params::parse(&text)
 }
 
-/// The flags of `run` with those of every verb as they were typed.
+/// The flags of `run` that correspond to SQLIO's flags, and the common flags as given.
 fn run_args(args: &SqlioArgs, translation: &Translation) -> Outcome<RunArgs> {
     let words = ["halfpower", "run"].map(str::to_owned).into_iter();
     let trials = format!("--trials={}", args.trials);
