@@ -334,7 +334,8 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
     let quiet = key.caching == Caching::Direct && !key.makes_durable() && !around.allow_holes;
     let writes_known = only_reads || quiet;
     let read = ahead.map_or(0, |ahead| (device.read_sectors * 512).saturating_sub(reads + ahead));
-    let written = if writes_known {  (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
+    let written =
+        if writes_known { (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
     let asked = reads + writes;
     if read + written > EXTRA_MIN_BYTES.max((asked as f64 * EXTRA_SHARE_MAX) as u64) {
         let text = format!(
