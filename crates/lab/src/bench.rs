@@ -86,8 +86,8 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     }
     if is_fio_job(&real) {
         return Err(Failure::usage(format!(
-            "{} is a fio job file, not a target; name the file, directory or device to measure, and \
-             give the job's options as flags with fio's names (--rw read --bs 4k --iodepth 32)",
+            "{} is a fio job file, not a target; name the file, directory or device to measure, \
+             and give the job's options as flags with fio's names (--rw read --bs 4k --iodepth 32)",
             path.display()
         )));
     }

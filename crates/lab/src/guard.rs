@@ -3,8 +3,9 @@
 //! A regular file needs `--overwrite` with its own path. It is always refused if it is a symbolic
 //! link, has several hard links, is swap or is the image of a loop device. A block device needs
 //! `--destroy-data-on` with its by-id name, its serial, or its kernel path if it has neither. It is
-//! always refused while in use ([`ioengine::usage`]). Checks use the open descriptor, because a name
-//! can be redirected at any time. A target that is opened again is compared with its [`Permit`].
+//! always refused while in use ([`ioengine::usage`]). Checks use the open descriptor, because a
+//! name can be redirected at any time. A target that is opened again is compared with its
+//! [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -63,8 +64,8 @@ impl Permit {
     }
 }
 
-/// Checks that the user allowed writing to an open target. Returns None if the target has no data to
-/// protect. Keep the permit until all writes are done.
+/// Checks that the user allowed writing to an open target. Returns None if the target has no data
+/// to protect. Keep the permit until all writes are done.
 pub fn check_writable(
     target: &HostTarget,
     named: &Path,
@@ -207,8 +208,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     }
     if metadata.nlink() > 1 {
         return Err(Failure::refused(format!(
-            "{path} has {} names (hard links), and writing would change the file under all of them; \
-             copy it and name the copy, or remove the other names",
+            "{path} has {} names (hard links), and writing would change the file under all of \
+             them; copy it and name the copy, or remove the other names",
             metadata.nlink()
         )));
     }
@@ -271,9 +272,9 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
 /// Devices that this process has open exclusively.
 static CLAIMS: Mutex<Vec<(Backing, Weak<fs::File>)>> = Mutex::new(Vec::new());
 
-/// Opens a device exclusively (O_EXCL). The kernel refuses if the device is mounted in any namespace
-/// or part of a volume, and then keeps others from using it. Several permits of this process share
-/// one descriptor.
+/// Opens a device exclusively (O_EXCL). The kernel refuses if the device is mounted in any
+/// namespace or part of a volume, and then keeps others from using it. Several permits of this
+/// process share one descriptor.
 fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let path = target.path().display();
     let wanted = backing_of(target);

@@ -246,7 +246,8 @@ fn think(experiment: &Experiment) -> Option<Think> {
     experiment.think_ns.filter(|ns| *ns > 0).map(|pause_ns| Think { pause_ns, requests })
 }
 
-/// The settings of the device below the target. Settings that make the kernel reset others come first.
+/// The settings of the device below the target. Settings that make the kernel reset others come
+/// first.
 fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     let write_cache = host.kernel_write_cache.map(|cache| match cache {
         KernelWriteCache::Back => "write back".to_owned(),

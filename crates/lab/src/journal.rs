@@ -3,10 +3,10 @@
 //!
 //! An entry is written before a change and removed after the change is undone, so `halfpower clean`
 //! and `halfpower restore` can clean up after a killed run. An entry is a JSON file in
-//! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A test file is removed only if
-//! its inode matches the entry and its owner is dead. The owner locks its test file (flock) while it
-//! lives; unlike a process id, the lock is visible in every PID namespace. A mount is removed only if
-//! it belongs to halfpower and its server is dead.
+//! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A test file is removed only
+//! if its inode matches the entry and its owner is dead. The owner locks its test file (flock)
+//! while it lives; unlike a process id, the lock is visible in every PID namespace. A mount is
+//! removed only if it belongs to halfpower and its server is dead.
 
 pub mod settings;
 
@@ -100,8 +100,8 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 impl Recorded {
-    /// Records that a test file will be created. The entry is durable, so that a power failure never
-    /// leaves a file without an entry. Warns on stderr if no entry can be written.
+    /// Records that a test file will be created. The entry is durable, so that a power failure
+    /// never leaves a file without an entry. Warns on stderr if no entry can be written.
     pub fn about_to_make(path: &Path) -> Recorded {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Recorded::new(path, &format!("{name}.json"), "after a kill remove halfpower-*.test by hand")
@@ -128,8 +128,8 @@ impl Recorded {
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
                 console::error(&format!(
-                    "cannot write the journal ({cause}): {by_hand}; set XDG_STATE_HOME to a writable \
-                     folder"
+                    "cannot write the journal ({cause}): {by_hand}; set XDG_STATE_HOME to a \
+                     writable folder"
                 ));
             }
         }
@@ -245,8 +245,8 @@ fn is_held(path: &Path) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Whether a missing file may still exist on an unmounted file system: it was on a block device, and
-/// its folder is now on another one.
+/// Whether a missing file may still exist on an unmounted file system: it was on a block device,
+/// and its folder is now on another one.
 pub fn is_away(path: &Path, identity: Option<(u64, u64)>) -> bool {
     // File systems without a block device (major number 0) usually lose their files at unmount.
     let Some((device, _)) = identity.filter(|(device, _)| libc::major(*device) != 0) else {

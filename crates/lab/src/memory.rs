@@ -156,7 +156,8 @@ pub struct MemoryPlan {
 /// Resolves a spec against the caches and the free memory of this host.
 ///
 /// # Errors
-/// A working set is too small, all threads together use too much memory, or the folder is under /dev.
+/// A working set is too small, all threads together use too much memory, or the folder is under
+/// /dev.
 pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     if let Some(folder) = &spec.folder {
         check_not_under_dev(&folder.join("file"), "--dir")?;

@@ -219,8 +219,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the verdicts of points, numbered from `first`; they are stored at the end of the run.
-    /// Points without trials have no verdict.
+    /// Records the verdicts of points, numbered from `first`; they are stored at the end of the
+    /// run. Points without trials have no verdict.
     pub fn judge(&mut self, first: usize, points: &[Point]) {
         let ends = self.points.iter_mut().skip(first);
         for ((_, end), point) in ends.zip(points).filter(|(_, point)| !point.trials.is_empty()) {

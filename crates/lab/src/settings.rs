@@ -110,8 +110,8 @@ pub fn plan(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Vec<String>>
 }
 
 impl Changed {
-    /// Journals and sets the requested settings of the one device below all targets. Returns None if
-    /// no settings are requested.
+    /// Journals and sets the requested settings of the one device below all targets. Returns None
+    /// if no settings are requested.
     ///
     /// # Errors
     /// No device or several devices, missing root rights, a value that the kernel rejects, settings

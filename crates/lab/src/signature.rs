@@ -1,5 +1,5 @@
-//! Recognises the data on a device by magic numbers: partition tables, file systems, swap and members
-//! of volumes.
+//! Recognises the data on a device by magic numbers: partition tables, file systems, swap and
+//! members of volumes.
 //!
 //! Only informs the user and permits nothing, because a device on which nothing is recognised may
 //! still hold data. Except for reading samples of both ends, all functions are pure. They must not
@@ -114,8 +114,8 @@ fn printable(text: &str) -> Option<String> {
     (!kept.is_empty()).then_some(kept)
 }
 
-/// Describes the data on a file or device of `bytes` bytes, such as "a GPT partition table with ext4
-/// 'root', swap". None if nothing is recognised.
+/// Describes the data on a file or device of `bytes` bytes, such as "a GPT partition table with
+/// ext4 'root', swap". None if nothing is recognised.
 ///
 /// # Errors
 /// The file or device cannot be read.
@@ -155,8 +155,8 @@ fn tables(sample: &Sample) -> Vec<Signature> {
     [gpt, backup, mbr].into_iter().flatten().collect()
 }
 
-/// The four entries of an MBR: type, first sector, sectors. None without an MBR; the boot sectors of
-/// FAT and NTFS have the same magic number and are excluded.
+/// The four entries of an MBR: type, first sector, sectors. None without an MBR; the boot sectors
+/// of FAT and NTFS have the same magic number and are excluded.
 fn entries(sample: &Sample) -> Option<[(u8, u32, u32); 4]> {
     let is_boot_sector = !boot_sectors(sample).is_empty();
     let at = [446_u64, 462, 478, 494];

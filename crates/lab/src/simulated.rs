@@ -1,7 +1,7 @@
 //! Runs workloads on simulated systems: single points, or many points in parallel on all cores.
 //!
-//! Each point gets its own simulated system in virtual time. Points do not influence each other, and
-//! results do not depend on the number of threads.
+//! Each point gets its own simulated system in virtual time. Points do not influence each other,
+//! and results do not depend on the number of threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -72,7 +72,8 @@ pub fn caching_of(system: &System) -> Caching {
 /// Runs a workload on every file of a system.
 ///
 /// # Errors
-/// The workload does not fit the system, or the simulation violates a physical limit, which is a bug.
+/// The workload does not fit the system, or the simulation violates a physical limit, which is a
+/// bug.
 pub fn simulate(system: &System, workload: &Workload, caching: Caching) -> Outcome<Simulated> {
     let stop = AtomicBool::new(false);
     simulate_until(system, workload, caching, &stop, &mut |_| {})

@@ -234,16 +234,16 @@ impl Readings {
         }
         if self.elapsed_ns < SHORT_NS {
             doubt(format!(
-                "the command ran for only {}, and readings have a resolution of 20 ms; give it more \
-                 work",
+                "the command ran for only {}, and readings have a resolution of 20 ms; give it \
+                 more work",
                 units::time(self.elapsed_ns as f64)
             ));
         }
         let lower = self.charged().total_ns as f64;
         if before.min(after) > MOST_BACKGROUND * self.cpus.len() as f64 {
             doubt(format!(
-                "other programs use {:.2} of {} CPUs, which leaves the soaker too little idle time; \
-                 stop them",
+                "other programs use {:.2} of {} CPUs, which leaves the soaker too little idle \
+                 time; stop them",
                 before.min(after),
                 self.cpus.len()
             ));

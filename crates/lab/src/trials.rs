@@ -259,8 +259,8 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Runs one trial in a new simulated system, seeded by the workload. It records no real time, so two
-/// trials with the same seed are identical.
+/// Runs one trial in a new simulated system, seeded by the workload. It records no real time, so
+/// two trials with the same seed are identical.
 ///
 /// # Errors
 /// The workload does not fit the system, or the simulation violates one of its physical limits.
@@ -325,8 +325,8 @@ impl Lab {
         self.meter.missing()
     }
 
-    /// Starts and calibrates a soaker and measures the background, if that was not done before. Takes
-    /// about a second.
+    /// Starts and calibrates a soaker and measures the background, if that was not done before.
+    /// Takes about a second.
     ///
     /// # Errors
     /// The reason why no soaker can run, with the remedy.
@@ -354,8 +354,8 @@ impl Lab {
     /// Runs one trial.
     ///
     /// # Errors
-    /// The workload does not fit the target, or an I/O engine fails. Failed requests are not errors:
-    /// they are counted in the trial and make it invalid.
+    /// The workload does not fit the target, or an I/O engine fails. Failed requests are not
+    /// errors: they are counted in the trial and make it invalid.
     pub fn trial(
         &self,
         setting: &Setting<'_>,

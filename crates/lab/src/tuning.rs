@@ -1,9 +1,9 @@
 //! `halfpower tune`: finds the cheapest request size and depth that read or write a storage
 //! sequentially at nearly its best rate.
 //!
-//! `choice` plans the measurements and selects the setting, `probe` measures one setting, and `keep`
-//! stores the result in the file that `seqio` reads. This module prepares the target and measures in
-//! rounds until the time is over.
+//! `choice` plans the measurements and selects the setting, `probe` measures one setting, and
+//! `keep` stores the result in the file that `seqio` reads. This module prepares the target and
+//! measures in rounds until the time is over.
 
 pub mod choice;
 pub mod keep;

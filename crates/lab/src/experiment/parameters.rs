@@ -18,7 +18,8 @@ type Parsed = Result<(), String>;
 /// One parameter of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name: the flag without dashes, and the key in plan files. Uses fio's name if there is one.
+    /// Its name: the flag without dashes, and the key in plan files. Uses fio's name if there is
+    /// one.
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
@@ -317,7 +318,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "At the end of the region start over, until --runtime is over",
         |experiment, text| store(&mut experiment.time_based, boolean(text)),
     ),
-    Parameter::new("ramp-time", "TIME", TIME, "Warm-up before each measurement", |experiment, text| {
+    Parameter::new("ramp-time", "TIME", TIME, "Warm-up before measuring", |experiment, text| {
         store(&mut experiment.ramp_time_ns, units::parse_duration(text))
     })
     .default("0"),
@@ -342,7 +343,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate-process",
         "linear|poisson",
         WORKLOAD,
-        "linear: requests at equal intervals; poisson: at random times, like many independent users",
+        "linear: requests at equal intervals; poisson: at random times, like independent users",
         |experiment, text| {
             let process = match text {
                 "linear" => Ok(RateProcess::Linear),
@@ -391,8 +392,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "random-distribution",
         "LAW",
         WORKLOAD,
-        "Blocks that random requests visit. random: each block once per pass; zipf:THETA, pareto:H: \
-         skewed, hot blocks scattered; zoned:ACCESSES/REGION:.. (percent): by parts of the region",
+        "Blocks that random requests visit. random: each block once per pass; zipf:THETA, \
+         pareto:H: skewed, hot blocks scattered; zoned:ACCESSES/REGION:.. (percent): by parts of the region",
         |experiment, text| store(&mut experiment.distribution, skew::parse_distribution(text)),
     )
     .default("random"),

@@ -59,7 +59,8 @@ impl Settings {
     /// Adds the key and value of a plan.
     ///
     /// # Errors
-    /// A usage error for an unknown parameter or an invalid value. A permission to write is refused.
+    /// A usage error for an unknown parameter or an invalid value. A permission to write is
+    /// refused.
     pub fn add(&mut self, key: &str, value: &Value) -> Outcome<()> {
         let values = texts_of(key, value)?;
         let name = key.replace('_', "-");
