@@ -326,10 +326,8 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
         }
         opened => opened?,
     };
-    let permit = match job.writes() {
-        true => guard::check_writable(&target, path, &job.consent)?,
-        false => None,
-    };
+    let permit =
+        if job.writes() { guard::check_writable(&target, path, &job.consent)? } else { None };
     Ok((target, permit))
 }
 

@@ -63,13 +63,12 @@ pub fn devices(
 ) -> Outcome<Vec<ReferenceDevice>> {
     let targets = &experiment.targets;
     let named: Vec<_> = targets.iter().filter(|target| is_reference(target)).collect();
-    let devices = match named.is_empty() {
-        true => described(experiment, engine_kinds)?,
-        false => {
-            check_named(experiment, named.len() == targets.len())?;
-            let parse = |target: &&PathBuf| ReferenceDevice::parse(&target.to_string_lossy());
-            named.iter().map(parse).collect::<Outcome<_>>()?
-        }
+    let devices = if named.is_empty() {
+        described(experiment, engine_kinds)?
+    } else {
+        check_named(experiment, named.len() == targets.len())?;
+        let parse = |target: &&PathBuf| ReferenceDevice::parse(&target.to_string_lossy());
+        named.iter().map(parse).collect::<Outcome<_>>()?
     };
     if experiment.verify && !devices.is_empty() {
         return Err(Failure::usage(

@@ -164,9 +164,10 @@ impl Book<'_> {
     /// Stores a finished trial.
     fn keep(&mut self, mut trial: Trial, index: usize) -> Outcome<()> {
         let point = &mut self.points[index];
-        let kept = match trial.requests() > 0 || trial.errors > 0 {
-            true => self.recorder.add_trial(self.first + index, &trial),
-            false => Ok(()),
+        let kept = if trial.requests() > 0 || trial.errors > 0 {
+            self.recorder.add_trial(self.first + index, &trial)
+        } else {
+            Ok(())
         };
         // A data error takes precedence over a database error.
         fail_on_errors(&trial, &point.key.describe())?;

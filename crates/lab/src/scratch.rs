@@ -192,11 +192,12 @@ fn layout(
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that is gone already is as good as removed; one that cannot be removed, or whose
-        // file system was taken away, stays in the journal for `halfpower clean`.
-        let removed = match self.is_there() {
-            true => fs::remove_file(&self.path).is_ok(),
-            false => !journal::is_away(&self.path, Some(self.identity)),
+        // A file that cannot be removed, or whose file system was unmounted, stays in the journal
+        // for `halfpower clean`.
+        let removed = if self.is_there() {
+            fs::remove_file(&self.path).is_ok()
+        } else {
+            !journal::is_away(&self.path, Some(self.identity))
         };
         if removed {
             self.journal.undone();

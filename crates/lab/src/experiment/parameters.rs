@@ -393,7 +393,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "LAW",
         WORKLOAD,
         "Blocks that random requests visit. random: each block once per pass; zipf:THETA, \
-         pareto:H: skewed, hot blocks scattered; zoned:ACCESSES/REGION:.. (percent): by parts of the region",
+         pareto:H: skewed, hot blocks scattered; zoned:ACCESSES/REGION:.. \
+         (percent): parts of the region in order",
         |experiment, text| store(&mut experiment.distribution, skew::parse_distribution(text)),
     )
     .default("random"),
@@ -476,12 +477,13 @@ pub const PARAMETERS: &[Parameter] = &[
         HOST,
         "Read-ahead window of the device during the run (root)",
         |experiment, text| {
-            let bytes =
-                units::parse_size(text).and_then(|bytes| if bytes.is_multiple_of(4096) {
+            let bytes = units::parse_size(text).and_then(|bytes| {
+                if bytes.is_multiple_of(4096) {
                     Ok(bytes)
                 } else {
                     Err("the kernel counts it in pages; use 128k or 4m".to_owned())
-                });
+                }
+            });
             put(&mut experiment.host.read_ahead_bytes, bytes)
         },
     ),
