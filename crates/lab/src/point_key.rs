@@ -1,4 +1,5 @@
 //! The key of a point: a workload, its targets and the preparation of each trial.
+//! Results of points with equal keys can be compared.
 
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Caching, EngineKind};

@@ -1,4 +1,5 @@
 //! Settings: parameters with their values from a plan file or the command line.
+//! Settings are applied to an experiment in the order in which they were given.
 
 use std::path::Path;
 
