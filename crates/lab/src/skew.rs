@@ -1,5 +1,5 @@
-//! Parsers for skewed loads with fio's syntax: distributions (`zipf:1.2`), request sizes with shares
-//! (`4k/50:64k/50`) and pauses (`100us`).
+//! Parsers for skewed loads with fio's syntax: distributions (`zipf:1.2`), request sizes with
+//! shares (`4k/50:64k/50`) and pauses (`100us`).
 
 use std::str::FromStr;
 
