@@ -1,4 +1,5 @@
-//! Targets made ready for a job: opened in the right mode, checked, laid out where need be.
+//! Prepares the targets of a job: opens them in the right mode, checks them, and creates test files
+//! in directories.
 
 use std::path::Path;
 
@@ -23,49 +24,49 @@ use crate::target::{self, JobTargets};
 use crate::trials::{Lab, Place, Setting};
 use crate::verdict::Tail;
 
-/// Size of a test file where none is given (bytes), bounded by a tenth of the free space.
+/// Default size of a test file (bytes), limited to a tenth of the free space.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
-/// What a thread maps besides its buffers, and the program besides its threads (bytes): stack,
-/// histograms and rounding to huge pages; the allocator's own mappings.
+/// Memory mapped per thread besides its buffers (bytes): stack, histograms, rounding to huge pages,
+/// and a share of the allocator's mappings.
 const THREAD_BYTES: u64 = 6 << 20;
 
-/// Open targets, and the test files among them, which go with this value.
+/// Open targets. Dropping the value removes the test files.
 #[derive(Debug)]
 pub struct Bench {
-    /// All of this host, in the order in which they were named.
+    /// Targets of this host, in the order given by the user.
     pub targets: Vec<HostTarget>,
-    /// The simulated system, in place of targets of this host.
+    /// The simulated system, instead of targets of this host.
     simulated: Option<SimulatedTarget>,
-    /// Region that every target holds (bytes).
+    /// Size of the region, which fits in every target (bytes).
     pub region_bytes: u64,
     /// Holes and unwritten blocks of the regions.
     pub coverage: Option<Coverage>,
     /// Dropped last: removes the test files.
     _scratches: Vec<Scratch>,
-    /// What may be written; nobody else may take a device among them.
+    /// Permissions to write. Each permit holds its device exclusively.
     _permits: Vec<Permit>,
 }
 
-/// What making a target ready would do.
+/// The planned preparation of a job's targets.
 #[derive(Debug, Default)]
 pub struct Preparation {
-    /// One sentence for each target.
+    /// One sentence per target.
     pub lines: Vec<String>,
-    /// What is on the devices among them and goes, one sentence for each.
+    /// Data that will be destroyed, one sentence per device.
     pub destroys: Vec<String>,
-    /// Bytes written before anything is measured.
+    /// Bytes written before the measurement.
     pub write_bytes: u64,
-    /// Smallest region among the targets (bytes).
+    /// The smallest region of all targets (bytes).
     pub region_bytes: u64,
 }
 
-/// The size of a test file in a directory where none is given.
+/// The default size of a test file in a directory (bytes).
 pub fn default_size(folder: &Path) -> Outcome<u64> {
     let tenth = free_bytes_at(folder)? / 10;
     Ok(TEST_FILE_BYTES.min(tenth >> 20 << 20).max(1 << 20))
 }
 
-/// Refuses what cannot be a target, with the remedy.
+/// Checks that a path can be a target. Errors contain the remedy.
 pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     target::check_on_host(path)?;
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -85,20 +86,19 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     }
     if is_fio_job(&real) {
         return Err(Failure::usage(format!(
-            "{} is a fio job file, where a target is wanted; name the file, directory or device to \
-             measure, and give the job's options as flags, which have fio's names (--rw read \
-             --bs 4k --iodepth 32)",
+            "{} is a fio job file, not a target; name the file, directory or device to measure, \
+             and give the job's options as flags with fio's names (--rw read --bs 4k --iodepth 32)",
             path.display()
         )));
     }
     if !path.exists() {
-        // Opening says it best.
+        // Opening the path returns the best error message.
         HostTarget::open(path, false, Caching::Buffered)?;
     }
     Ok(())
 }
 
-/// Whether a file is one of fio's jobs: small, and text that begins with a section.
+/// Whether a file is a fio job file: small text that begins with a section.
 fn is_fio_job(path: &Path) -> bool {
     const BYTES_MAX: u64 = 64 << 10;
     if !std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX) {
@@ -111,7 +111,7 @@ fn is_fio_job(path: &Path) -> bool {
     is_section && lines.any(|line| line.contains('='))
 }
 
-/// What would be done to make the job's targets ready.
+/// The planned preparation of a job's targets.
 pub fn preparation(job: &Job) -> Outcome<Preparation> {
     let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
     let paths = match &job.targets {
@@ -176,7 +176,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     Ok(found)
 }
 
-/// The region of a stripe whose smallest member has so many bytes.
+/// The region of a stripe whose smallest member has `smallest_bytes`.
 fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
     let bytes = layout.bytes(smallest_bytes);
     let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
@@ -187,19 +187,19 @@ fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u6
     Ok(region_bytes)
 }
 
-/// The region of devices that live in this process.
+/// The region of reference devices.
 fn reference_region(devices: &[ReferenceDevice], job: &Job) -> Outcome<u64> {
     let all = || reference_device::region_bytes(devices, job.base.region_offset);
     job.size.map_or_else(all, Ok)
 }
 
-/// A test file, before it exists.
+/// A stand-in for a test file that does not exist yet.
 fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
     HostTarget::null(bytes).in_mode(caching)
 }
 
-/// How large a test file of the job is in a directory, or its share of a stripe.
+/// Size of the job's test file in a directory, or of its member of a stripe (bytes).
 fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
     let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
     let bytes = size.saturating_add(job.base.region_offset);
@@ -326,10 +326,8 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
         }
         opened => opened?,
     };
-    let permit = match job.writes() {
-        true => guard::check_writable(&target, path, &job.consent)?,
-        false => None,
-    };
+    let permit =
+        if job.writes() { guard::check_writable(&target, path, &job.consent)? } else { None };
     Ok((target, permit))
 }
 

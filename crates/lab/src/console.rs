@@ -1,4 +1,4 @@
-//! What goes to the terminal: results to stdout, everything else to stderr.
+//! Output to the terminal: results to stdout, everything else to stderr.
 //!
 //! Progress is a bar on a terminal, one line a minute elsewhere, and nothing with `--quiet`.
 //! Colours follow NO_COLOR and whether the stream is a terminal (the anstream crate decides).
@@ -9,45 +9,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioengine::{Clock, Monotonic};
 
-/// One progress line for this long, where there is no terminal (ns).
+/// Time between progress lines without a terminal (ns).
 const LINE_EVERY_NS: u64 = 60_000_000_000;
 
-/// Where words go.
+/// Messages and progress on stderr.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     quiet: bool,
 }
 
 impl Console {
-    /// A console; a quiet one says only warnings and errors.
+    /// A console; a quiet console prints only warnings and errors.
     pub fn new(quiet: bool) -> Console {
         Console { quiet }
     }
 
-    /// A line about what is going on.
+    /// Prints an informational line.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             write_line(&mut anstream::stderr(), text.as_ref());
         }
     }
 
-    /// A line that must be seen.
+    /// Prints a warning.
     pub fn warn(&self, text: impl AsRef<str>) {
         write_line(&mut anstream::stderr(), &format!("halfpower: {}", text.as_ref()));
     }
 
-    /// A bar for something that takes `total_ns` in all.
+    /// A progress bar for work that takes `total_ns`.
     pub fn progress(&self, total_ns: u64) -> Progress {
         Progress::new(self.quiet, Some(total_ns))
     }
 
-    /// A bar for something that nobody knows the length of beforehand.
+    /// A progress bar for work of unknown duration.
     pub fn open_progress(&self) -> Progress {
         Progress::new(self.quiet, None)
     }
 }
 
-/// The last word of a failing program.
+/// Prints an error.
 pub fn error(text: &str) {
     write_line(&mut anstream::stderr(), &format!("halfpower: {text}"));
 }
@@ -55,22 +55,22 @@ pub fn error(text: &str) {
 /// Whether data could not be written to stdout.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Data: the only thing that goes to stdout. A reader that went away is no failure; data that
-/// could not be written is, see [`lost_data`].
+/// Prints data, the only output on stdout. A closed pipe is not an error; for other write errors
+/// see [`lost_data`].
 pub fn data(text: &str) {
     let mut stream = anstream::stdout();
     let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
     note(&written);
 }
 
-/// A line of data that need not be text: names are bytes.
+/// Prints a line of data that need not be UTF-8, such as a file name.
 pub fn bytes(line: &[u8]) {
     let mut stream = std::io::stdout().lock();
     let written = stream.write_all(&[line, b"\n"].concat()).and_then(|()| stream.flush());
     note(&written);
 }
 
-/// Remembers data that was lost on its way.
+/// Records a failed write to stdout.
 fn note(written: &std::io::Result<()>) {
     if ioengine::stdio::stdout_was_closed() {
         LOST.store(true, Ordering::Relaxed);
@@ -80,29 +80,29 @@ fn note(written: &std::io::Result<()>) {
     }
 }
 
-/// The plan of a verb that only prints.
+/// Prints the plan of a command that only prints.
 pub fn plan_to_print() {
     data("prints only; nothing is touched");
 }
 
-/// Whether data was lost on its way to stdout: a full disk, or a stream that was closed before the
-/// program began.
+/// Whether writing to stdout failed: the disk is full, or stdout was closed when the program
+/// started.
 pub fn lost_data() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
 fn write_line(stream: &mut impl Write, text: &str) {
-    // There is no place left to say that saying it failed.
+    // A failure to write to stderr cannot be reported.
     let _ = writeln!(stream, "{text}").and_then(|()| stream.flush());
 }
 
-/// A progress bar, or a line a minute.
+/// A progress bar, or one line per minute without a terminal.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
     clock: Monotonic,
     start_ns: u64,
-    /// None: it takes as long as it takes.
+    /// Estimated total time (ns); None if unknown.
     total_ns: Option<u64>,
     may_show: bool,
     lines: bool,
@@ -111,7 +111,7 @@ pub struct Progress {
 
 /// Steps of a bar.
 const STEPS: u64 = 1000;
-/// Under two seconds a bar would only flicker (ns).
+/// Minimum duration for a progress bar (ns); shorter bars only flicker.
 const SHOWN_NS: u64 = 2_000_000_000;
 
 impl Progress {
@@ -129,19 +129,18 @@ impl Progress {
         Progress { bar, clock, start_ns, total_ns, may_show, lines, next_line_ns }
     }
 
-    /// Says what is being done; the time passed decides how far it is.
+    /// Updates the text; the share done follows from the elapsed time.
     pub fn update(&mut self, message: &str) {
         let passed = (self.clock.now_ns() - self.start_ns) as f64;
         self.advance(self.total_ns.map(|total_ns| passed / total_ns.max(1) as f64), message);
     }
 
-    /// Says how far it is, as a share of all, where that is known.
+    /// Updates the text and the share done (0 to 1), if that is known.
     pub fn advance(&mut self, share: Option<f64>, message: &str) {
         let now = self.clock.now_ns();
         let passed = now - self.start_ns;
         let share = share.map(|share| share.clamp(0.0, 1.0));
-        // The rest takes as long for its share as what was done did for its own; too early to
-        // tell, the plan says.
+        // Extrapolates from the time used so far; at the start uses the estimated total.
         let left_ns = match (share, self.total_ns) {
             (Some(share), _) if share > 0.01 => Some(passed as f64 / share * (1.0 - share)),
             (_, Some(total_ns)) => Some(total_ns.saturating_sub(passed) as f64),
@@ -160,7 +159,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,8 +1,8 @@
-//! What is to be measured, as typed values: targets, axes, and how trials are made.
+//! An experiment as typed values: targets, axes and how trials run.
 //!
-//! The command line, plan files and the plans of studies fill an [`Experiment`] through one table
-//! of parameters ([`parameters::PARAMETERS`]), where each has its name, its help and its parser.
-//! [`Job::resolve`](crate::job::Job::resolve) checks it and makes workloads of it.
+//! The command line, plan files and study plans fill an [`Experiment`] through one table of
+//! parameters ([`parameters::PARAMETERS`]) with their names, help and parsers.
+//! [`Job::resolve`](crate::job::Job::resolve) checks it and turns it into workloads.
 
 pub mod parameters;
 pub mod settings;
@@ -38,7 +38,7 @@ pub enum Rw {
 }
 
 impl Rw {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Rw; 6] =
         [Rw::Read, Rw::Write, Rw::ReadWrite, Rw::RandRead, Rw::RandWrite, Rw::RandReadWrite];
 
@@ -59,47 +59,47 @@ impl Rw {
         matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandReadWrite)
     }
 
-    /// Whether it both reads and writes.
+    /// Whether requests are both reads and writes.
     pub fn is_mixed(self) -> bool {
         matches!(self, Rw::ReadWrite | Rw::RandReadWrite)
     }
 }
 
-/// What of a file is there when a trial begins.
+/// The state of a file's blocks when a trial begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Blocks {
-    /// What the last trial left.
+    /// Unchanged since the last trial.
     #[default]
     #[serde(rename = "as they are")]
     AsTheyAre,
-    /// Nothing.
+    /// The file is empty.
     None,
-    /// All of the region, reserved and not written.
+    /// The whole region is reserved (fallocate) and not written.
     Reserved,
-    /// The last request's worth of the region, behind a hole.
+    /// The last request of the region is written, the rest is a hole.
     #[serde(rename = "the last")]
     Last,
 }
 
-/// How a file's blocks come to be before it is written.
+/// How a file's blocks are allocated before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// Written before (preallocated for good: written, not only reserved).
+    /// All blocks were written before, not only reserved.
     #[default]
     Existing,
-    /// A new file, grown by the writes; each trial begins with an empty one.
+    /// A new file, empty before each trial and grown by the writes.
     Extend,
-    /// Written before, and cut to nothing before each trial.
+    /// Written before, and truncated to zero bytes before each trial.
     Truncate,
-    /// A new file, whose blocks are reserved but not written before each trial.
+    /// A new file whose blocks are reserved, and not written, before each trial.
     Reserve,
-    /// A new file, of which each trial finds the last block written, behind a hole.
+    /// A new file with only its last block written before each trial.
     LastBlock,
 }
 
 impl Allocation {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Allocation; 5] = [
         Allocation::Existing,
         Allocation::Extend,
@@ -124,7 +124,7 @@ impl Allocation {
         self != Allocation::Existing
     }
 
-    /// What of the file a trial finds.
+    /// The state of the file's blocks when a trial begins.
     pub fn blocks(self) -> Blocks {
         match self {
             Allocation::Existing => Blocks::AsTheyAre,
@@ -135,12 +135,12 @@ impl Allocation {
     }
 }
 
-/// What buffered requests find in the page cache.
+/// State of the page cache when a trial begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
-    /// Nothing of the target.
+    /// It holds nothing of the target.
     Cold,
-    /// All of the region.
+    /// It holds the whole region.
     Warm,
 }
 
@@ -157,55 +157,56 @@ impl PageCache {
 /// When the requests of an open loop are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateProcess {
-    /// At equal distances.
+    /// At equal intervals.
     #[default]
     Linear,
-    /// At random, as many independent users do.
+    /// At random times, like requests of many independent users.
     Poisson,
 }
 
-/// What the kernel is told of a device's write cache.
+/// Write cache mode that the kernel assumes for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelWriteCache {
-    /// There is one: flushes are sent.
+    /// Write back: the kernel sends flushes.
     Back,
-    /// There is none: no flushes are sent.
+    /// Write through: the kernel sends no flushes.
     Through,
 }
 
-/// Settings of the block device beneath the target, changed for the run and put back (root).
+/// Settings of the block device below the target, changed for the run and restored after it. Needs
+/// root.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostParameters {
     /// I/O scheduler.
     pub scheduler: Option<String>,
     /// Read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
-    /// What the kernel believes of the write cache.
+    /// Write cache mode that the kernel assumes.
     pub kernel_write_cache: Option<KernelWriteCache>,
-    /// Requests that the queue holds.
+    /// Number of requests in the device's queue.
     pub nr_requests: Option<u32>,
     /// Merging of requests: 0 all, 1 simple merges only, 2 none.
     pub nomerges: Option<u8>,
 }
 
-/// What is asked of the I/O engine beyond issuing requests.
+/// Options of the I/O engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineParameters {
-    /// A kernel thread takes submissions (io_uring's SQPOLL).
+    /// A kernel thread polls for submissions (io_uring's SQPOLL).
     pub sqthread_poll: bool,
-    /// Completions are polled for at the device (io_uring's IOPOLL).
+    /// The device is polled for completions (io_uring's IOPOLL).
     pub hipri: bool,
     /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
     pub uncached: bool,
     /// Each write is durable before it completes (RWF_DSYNC).
     pub fua: bool,
-    /// fsync after so many writes of a thread.
+    /// Writes of a thread between two calls of fsync.
     pub fsync: Option<u32>,
-    /// fdatasync after so many writes of a thread.
+    /// Writes of a thread between two calls of fdatasync.
     pub fdatasync: Option<u32>,
 }
 
-/// What is to be measured: every combination of the axes on the targets, and how.
+/// An experiment: every combination of the axes on the targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Files, devices, directories, simulated systems or reference devices.
@@ -220,81 +221,81 @@ pub struct Experiment {
     pub depths: Vec<u32>,
     /// Axis: threads.
     pub threads: Vec<u32>,
-    /// Axis: how requests are issued; None: the best here.
+    /// Axis: I/O engines; None: the best engine of this host.
     pub engine_kinds: Vec<Option<EngineKind>>,
     /// The reference device behind the I/O engine `delay`.
     pub truth: Option<Truth>,
-    /// Faults that requests of each thread suffer.
+    /// Faults injected into the requests of each thread.
     pub faults: Option<FaultPlan>,
-    /// Bypass the page cache; None: where the target allows it.
+    /// Bypass the page cache; None: if the target supports it.
     pub direct: Option<bool>,
-    /// O_DSYNC.
+    /// Open the target with O_DSYNC.
     pub write_through: bool,
-    /// Distance of sequential requests (bytes); None: their size.
+    /// Distance between starts of sequential requests (bytes); None: their size.
     pub stride_bytes: Option<u64>,
-    /// Region (bytes); None: all of the target.
+    /// Size of the region (bytes); None: the whole target.
     pub size_bytes: Option<u64>,
-    /// The targets are striped into one, so many bytes on each in turn.
+    /// Stripes the targets into one, with chunks of this size (bytes).
     pub chunk_bytes: Option<u64>,
-    /// Where the region begins (bytes).
+    /// Start of the region (bytes).
     pub offset_bytes: u64,
     /// How threads share the region.
     pub placement: Placement,
-    /// How the blocks of a file come to be.
+    /// How the blocks of a file are allocated.
     pub allocation: Allocation,
-    /// Announced to the kernel.
+    /// Access pattern announced to the kernel (fadvise).
     pub hint: Option<Hint>,
-    /// Take the target out of the page cache before buffered reads.
+    /// Evict the target from the page cache before buffered reads.
     pub invalidate: bool,
-    /// What buffered requests find in the page cache, where that was said.
+    /// Requested state of the page cache; None: not specified.
     pub page_cache: Option<PageCache>,
     /// Length of a trial (ns).
     pub runtime_ns: Option<u64>,
-    /// Start over at the end of the region until the time is over.
+    /// At the end of the region start over, until the runtime is over.
     pub time_based: bool,
-    /// Warm-up that is not counted (ns).
+    /// Warm-up before the measured phase (ns).
     pub ramp_time_ns: u64,
     /// Warm up until the rate is steady.
     pub steady_state: bool,
     /// Trials of each combination.
     pub trials: u32,
-    /// Rate of an open loop [requests per second].
+    /// Rate of an open loop (requests per second); None: a closed loop.
     pub rate_iops: Option<f64>,
-    /// When its requests are due.
+    /// When requests of an open loop are due.
     pub rate_process: RateProcess,
     /// Latency percentiles to print; None: the usual ones.
     pub percentiles: Option<Vec<f64>>,
-    /// Pin threads to these CPUs.
+    /// CPUs that threads are pinned to; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// Write zeros.
+    /// Write zeros instead of random data.
     pub zero_buffers: bool,
     /// Write checksummed blocks and read them back.
     pub verify: bool,
-    /// Alternate trials with an idle-priority soaker.
+    /// Run every other trial with an idle-priority soaker.
     pub soaker: bool,
     /// Which blocks random requests visit.
     pub distribution: Distribution,
-    /// Several request sizes with their shares, instead of `request_bytes`.
+    /// Request sizes with their shares, instead of `request_bytes`.
     pub request_sizes: Option<Split>,
     /// Pause after completions (ns).
     pub think_ns: Option<u64>,
-    /// Pause only after so many requests.
+    /// Number of requests between pauses.
     pub think_requests: Option<u32>,
-    /// Where every request is logged.
+    /// File in which every request is logged.
     pub log: Option<PathBuf>,
     /// Options of the I/O engine.
     pub engine: EngineParameters,
-    /// Settings of the device beneath.
+    /// Settings of the device below the target.
     pub host: HostParameters,
     /// Seed of every random choice.
     pub seed: u64,
     /// Memory pages behind the buffers.
     pub buffer_pages: BufferPages,
-    /// Holes and unwritten blocks are meant.
+    /// Accept reads of holes and unwritten blocks.
     pub allow_holes: bool,
-    /// What may be written.
+    /// The user's permissions to write.
     pub consent: Consent,
-    /// What a drive endures in its life as rated (bytes).
+    /// Rated endurance of the drive (bytes written).
     pub endurance_bytes: Option<u64>,
 }
 

@@ -1,8 +1,8 @@
-//! Why the program ends with something other than 0, and with what.
+//! Failures and exit codes of the program.
 //!
-//! Exit codes are part of the contract: 1 run failed, 2 usage, 3 refused for safety, 4 data
+//! Exit codes are a stable interface: 1 run failed, 2 usage, 3 refused for safety, 4 data
 //! verification failed, 5 completed but the result is invalid, 6 regression found, 130
-//! interrupted. `soak` ends as the command did that it ran.
+//! interrupted. `soak` returns the exit code of its command.
 
 use std::fmt;
 use std::path::Path;
@@ -12,14 +12,14 @@ use ioengine::ErrorKind;
 
 use crate::flag_names::in_flags;
 
-/// How the program ends.
+/// Exit codes of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All went well.
+    /// Success.
     Ok,
     /// The run failed.
     Failed,
-    /// The command line asks for what cannot be.
+    /// A usage error: the command line is invalid.
     Usage,
     /// Refused, because it could destroy data.
     Refused,
@@ -48,7 +48,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure: one line for a person, with the remedy in it, and the exit code.
+/// A failure: an exit code and one line with the cause and the remedy.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
@@ -63,7 +63,7 @@ impl Failure {
         Failure { exit, message: message.into() }
     }
 
-    /// The command line asks for what cannot be.
+    /// A usage error: the command line is invalid.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, message)
     }

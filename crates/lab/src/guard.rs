@@ -1,11 +1,11 @@
-//! What may be written: nothing that exists, unless it is named.
+//! Permission to write: existing files and devices are written only if the user names them.
 //!
-//! A regular file needs `--overwrite` with its own path, no link, and is refused all the same
-//! while it has other names (hard links), is swap or is the image of a loop device. A block device
-//! needs `--destroy-data-on` with its by-id name, its serial, or (for a device that has neither)
-//! its kernel path, and is refused all the same while it is in use ([`ioengine::usage`]). What is
-//! checked is the open descriptor, never a name that may lead elsewhere a moment later; a target
-//! that is opened again is held against the [`Permit`].
+//! A regular file needs `--overwrite` with its own path. It is always refused if it is a symbolic
+//! link, has several hard links, is swap or is the image of a loop device. A block device needs
+//! `--destroy-data-on` with its by-id name, its serial, or its kernel path if it has neither. It is
+//! always refused while in use ([`ioengine::usage`]). Checks use the open descriptor, because a
+//! name can be redirected at any time. A target that is opened again is compared with its
+//! [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ use ioengine::{HostTarget, Target, TargetKind, usage};
 use crate::failure::{Failure, Outcome};
 use crate::signature;
 
-/// What the user allowed on the command line.
+/// Permissions to write given on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// Files that may be overwritten.
@@ -31,7 +31,7 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// As it is typed.
+    /// The first permission as a command-line flag; empty without permissions.
     fn flag(&self) -> String {
         match (self.destroy_data_on.first(), self.overwrite.first()) {
             (Some(name), _) => format!("--destroy-data-on={name}"),
@@ -41,31 +41,31 @@ impl Consent {
     }
 }
 
-/// Permission to write one file or device, whatever its name leads to by now. Nobody else may
-/// mount or take a device for as long as it is held.
+/// Permission to write one file or device, identified by inode or device number. While the permit
+/// exists, no other process can mount the device or open it exclusively.
 #[derive(Debug)]
 pub struct Permit {
-    /// What is on the device and goes, for a person to read.
+    /// Description of the data that will be destroyed; None for a file.
     pub destroys: Option<String>,
     may_write: Backing,
     _claim: Option<Arc<fs::File>>,
 }
 
 impl Permit {
-    /// Refuses a target that was opened again and is not what the permission is for.
+    /// Checks that a target, opened again, is still the one that may be written.
     pub fn check(&self, target: &HostTarget) -> Outcome<()> {
         if backing_of(target) == Some(self.may_write) {
             return Ok(());
         }
         Err(Failure::refused(format!(
-            "{} changed while it was opened; use a directory that nobody else can write",
+            "{} changed while it was opened; use a directory that only you can write",
             target.path().display()
         )))
     }
 }
 
-/// Refuses to write to an open target that the user did not allow; None where there is nothing
-/// to protect. Hold the permit for as long as there are writes.
+/// Checks that the user allowed writing to an open target. Returns None if the target has no data
+/// to protect. Keep the permit until all writes are done.
 pub fn check_writable(
     target: &HostTarget,
     named: &Path,
@@ -84,8 +84,8 @@ pub fn check_writable(
     Ok(Some(Permit { destroys, may_write, _claim: claim }))
 }
 
-/// Whether a copy may replace or remove something that exists: where its own path was named, or the
-/// directory that a tree is copied to. What is in use is never replaced.
+/// Decides whether a copy may replace or remove an existing file: `--overwrite` must name the file
+/// or the destination directory of the tree. Files in use are never replaced.
 pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     let named: Vec<PathBuf> = consent.overwrite.iter().flat_map(|path| full_paths(path)).collect();
     let is_named = |path: &Path| full_paths(path).iter().any(|full| named.contains(full));
@@ -100,12 +100,12 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
         if !is_named_itself && !full.iter().any(is_in_tree) {
             return Err(match change {
                 Change::Replace => format!(
-                    "{shown} exists and would be overwritten; say --overwrite={shown} to lose its \
+                    "{shown} exists and would be overwritten; use --overwrite={shown} to lose its \
                      content, or name another file or a directory"
                 ),
                 Change::Remove => format!(
-                    "{shown} is not in the source and would be removed; say --overwrite with the \
-                     directory of the copy to allow that"
+                    "{shown} is not in the source and would be removed; to allow that, use \
+                     --overwrite with the destination directory"
                 ),
             });
         }
@@ -165,10 +165,9 @@ fn shown(target: &HostTarget) -> String {
     target.path().display().to_string()
 }
 
-/// What is on an open device, in a sentence.
+/// A sentence about the data on an open device.
 pub fn holds(target: &HostTarget) -> String {
-    // The target may be open for direct I/O, which reads aligned blocks only; this is the same
-    // device, whatever its name leads to by now.
+    // Opens the same device again, because a descriptor for direct I/O reads only aligned blocks.
     let again = target.file().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
     let file = fs::File::open(again.unwrap_or_else(|| shown(target)));
     match file.and_then(|file| signature::describe(&file, target.size_bytes())) {
@@ -178,12 +177,12 @@ pub fn holds(target: &HostTarget) -> String {
     }
 }
 
-/// What an open target is, by its descriptor.
+/// The identity of an open target, from its descriptor.
 fn backing_of(target: &HostTarget) -> Option<Backing> {
     target.file()?.metadata().ok().map(|metadata| Backing::of(&metadata))
 }
 
-/// What a path itself is, no link followed; None for a link.
+/// The identity of a regular file, without following a symbolic link; None for other files.
 fn itself(path: &Path) -> Option<Backing> {
     let metadata = fs::symlink_metadata(path).ok()?;
     metadata.is_file().then(|| Backing::of(&metadata))
@@ -197,19 +196,19 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     let path = named.display();
     let metadata = target.file().and_then(|file| file.metadata().ok());
     let Some(metadata) = metadata else {
-        return Err(Failure::refused(format!("{path} cannot be looked at; name another file")));
+        return Err(Failure::refused(format!("{path} cannot be examined; name another file")));
     };
     let file = Backing::of(&metadata);
     if is_link(named) {
         let real = target.path().display();
         return Err(Failure::refused(format!(
-            "{path} is a symbolic link; name the file itself, {real}, as the target, and say \
+            "{path} is a symbolic link; name the file itself, {real}, as the target, and use \
              --overwrite={real} to lose its content"
         )));
     }
     if metadata.nlink() > 1 {
         return Err(Failure::refused(format!(
-            "{path} has {} names (hard links), and what is written would change under all of \
+            "{path} has {} names (hard links), and writing would change the file under all of \
              them; copy it and name the copy, or remove the other names",
             metadata.nlink()
         )));
@@ -220,8 +219,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
              first"
         )));
     }
-    // The path of the consent is looked at after the target was opened: if either was exchanged
-    // in between, the two are not the same file.
+    // The allowed path is examined after the target was opened. If either was replaced in between,
+    // they differ.
     if consent.overwrite.iter().any(|allowed| itself(allowed) == Some(file)) {
         return Ok(());
     }
@@ -230,23 +229,23 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     };
     if let Some(link) = consent.overwrite.iter().find(leads_to_it) {
         return Err(Failure::refused(format!(
-            "--overwrite={} is a symbolic link; say --overwrite={path} to lose the content of the \
+            "--overwrite={} is a symbolic link; use --overwrite={path} to lose the content of the \
              file itself",
             link.display()
         )));
     }
     Err(Failure::refused(format!(
-        "{path} exists and would be overwritten; say --overwrite={path} to lose its content, or \
+        "{path} exists and would be overwritten; use --overwrite={path} to lose its content, or \
          name another file or a directory"
     )))
 }
 
 fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<Arc<fs::File>> {
     let shown = target.path().display();
-    // By the descriptor: a name (a link, a node made elsewhere) proves nothing.
+    // Identified by the descriptor, because a name can be a link or a node made elsewhere.
     let Some(device) = target.block_device() else {
         return Err(Failure::refused(format!(
-            "the system does not tell whether {shown} is in use; name it as in lsblk"
+            "cannot find out whether {shown} is in use; name the device as in lsblk"
         )));
     };
     if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
@@ -261,8 +260,8 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
         let what =
             if alias { format!(" ({})", real_path(device).display()) } else { String::new() };
         return Err(Failure::refused(format!(
-            "all data on {}{what} would be destroyed: {}; say --destroy-data-on={name} if that is \
-             meant",
+            "all data on {}{what} would be destroyed: {}; use --destroy-data-on={name} if that is \
+             intended",
             named.display(),
             holds(target)
         )));
@@ -270,12 +269,12 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     claim(target)
 }
 
-/// The devices that this process has claimed, as long as somebody needs them.
+/// Devices that this process has open exclusively.
 static CLAIMS: Mutex<Vec<(Backing, Weak<fs::File>)>> = Mutex::new(Vec::new());
 
-/// Opens a device once more, for itself alone: the kernel refuses where it is mounted in another
-/// namespace or held by a volume, and keeps others from taking it. What this process holds already
-/// is shared.
+/// Opens a device exclusively (O_EXCL). The kernel refuses if the device is mounted in any
+/// namespace or part of a volume, and then keeps others from using it. Several permits of this
+/// process share one descriptor.
 fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let path = target.path().display();
     let wanted = backing_of(target);
@@ -289,7 +288,7 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let claim = open.map_err(|error| {
         let cause = ioengine::error::cause(&error);
         Failure::refused(format!(
-            "{path} cannot be claimed ({cause}): something holds it; find it with lsblk and \
+            "{path} cannot be claimed ({cause}) because it is in use; find its user with lsblk and \
              detach it first"
         ))
     })?;
@@ -304,12 +303,12 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     }
 }
 
-/// The names by which a device may be given up: by-id links, serial; the kernel path only where
+/// The names accepted by `--destroy-data-on`: by-id links and the serial, or the kernel path if
 /// there is neither.
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        // By number: what a link is called proves nothing.
+        // Compared by device number, because a link's name proves nothing.
         let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
         if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());
@@ -322,7 +321,7 @@ fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     names
 }
 
-/// The kernel path of a device, whatever it was named.
+/// The kernel path of a device.
 fn real_path(device: &Device) -> PathBuf {
     Path::new("/dev").join(device.name())
 }
@@ -376,7 +375,7 @@ mod tests {
         let real = format!("--overwrite={}", file.canonicalize().unwrap().display());
         refused(check(&open(&link), &link, &[&link]), &real);
         refused(check(&open(&link), &link, &[&file]), &real);
-        refused(check(&open(&file), &file, &[&link]), "is a symbolic link; say --overwrite=");
+        refused(check(&open(&file), &file, &[&link]), "is a symbolic link; use --overwrite=");
     }
 
     #[test]

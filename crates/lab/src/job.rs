@@ -1,4 +1,5 @@
-//! What an experiment means: checked and resolved into workloads, without side effects.
+//! Checks an experiment and resolves it into a [`Job`]: targets, combinations of the axes and
+//! workloads. Has no side effects.
 
 pub mod check;
 
@@ -24,85 +25,85 @@ use crate::settings::{self, HostSetting};
 use crate::simulated_target::SimulatedTarget;
 use crate::target::JobTargets;
 
-/// Length of a trial where neither size nor time is given (ns).
+/// Default length of a trial without a size and a time (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
-/// The share of reads in a mix where none is given (percent).
+/// Default share of reads in a mix (percent).
 const READ_PERCENT_DEFAULT: u8 = 50;
-/// Request size where none is given (bytes).
+/// Default request size (bytes).
 const REQUEST_BYTES_DEFAULT: u32 = 4096;
-/// Requests of a trial that are logged at the most: 80 MiB of memory.
+/// Maximum number of requests logged per trial, which take 80 MiB of memory.
 const LOGGED_MAX: usize = 2 << 20;
-/// Latency percentiles that are printed where none are named.
+/// Default latency percentiles.
 const PERCENTILES: [f64; 2] = [50.0, 99.0];
-/// A trial has about so many intervals, so that a break in its rate can be found ...
+/// Number of intervals in a trial's time series, enough to find a break in its rate ...
 const INTERVALS: u64 = 50;
-/// ... which are neither longer nor shorter than this (ns).
+/// ... and the range of their length (ns).
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;
-/// Combinations of a sweep at the most: more than anybody has the time to measure.
+/// Maximum number of combinations in a sweep.
 const COMBINATIONS_MAX: usize = 10_000;
 
 /// One combination of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axes {
-    /// In which order, and the share of reads.
+    /// Order of requests.
     pub pattern: Pattern,
     /// Share of reads (percent).
     pub read_percent: u8,
-    /// Request size, of several the largest (bytes).
+    /// Request size (bytes); the largest of several sizes.
     pub request_bytes: u32,
     /// Requests outstanding in each thread.
     pub depth: u32,
     /// Threads.
     pub threads: u32,
-    /// None: the best here.
+    /// I/O engine; None: the best engine of this host.
     pub engine_kind: Option<EngineKind>,
 }
 
-/// A resolved command line.
+/// A resolved experiment.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What is measured.
+    /// The targets.
     pub targets: JobTargets,
     /// All combinations, in the order of the axes.
     pub axes: Vec<Axes>,
-    /// None: where the target allows it.
+    /// Bypass the page cache; None: if the target supports it.
     pub direct: Option<bool>,
-    /// O_DSYNC.
+    /// Open the target with O_DSYNC.
     pub write_through: bool,
-    /// Region.
+    /// Size of the region (bytes); None: the whole target.
     pub size: Option<u64>,
-    /// How the targets are striped into one; None: each by itself.
+    /// Layout of a stripe over all targets; None: targets are not striped.
     pub stripe: Option<Layout>,
-    /// See [`Allocation`].
+    /// How the blocks of a file are allocated.
     pub allocation: Allocation,
-    /// Announced to the kernel.
+    /// Access pattern announced to the kernel (fadvise).
     pub hint: Option<Hint>,
-    /// Scrub before buffered reads.
+    /// Evict the target from the page cache before buffered reads.
     pub invalidate: bool,
-    /// What buffered requests find in the page cache, where that was said.
+    /// Requested state of the page cache; None: not specified.
     pub page_cache: Option<PageCache>,
-    /// Holes and unwritten blocks are meant.
+    /// Accept reads of holes and unwritten blocks.
     pub allow_holes: bool,
     /// Trials of each combination.
     pub trials: u32,
-    /// Alternate soaked trials.
+    /// Run every other trial with a soaker.
     pub soaker: bool,
-    /// Write sealed blocks and check them.
+    /// Write checksummed blocks and check them.
     pub verify: bool,
-    /// What the requests of each thread suffer.
+    /// Faults injected into the requests of each thread.
     pub faults: FaultPlan,
-    /// Latency percentiles to print, in rising order; None: the usual ones.
+    /// Latency percentiles to print, in ascending order; None: the default ones.
     pub percentiles: Option<Vec<f64>>,
-    /// What may be written.
+    /// The user's permissions to write.
     pub consent: Consent,
-    /// Settings of the device beneath, for the length of the run.
+    /// Settings of the device below the target, for the duration of the run.
     pub host: Vec<HostSetting>,
-    /// Where every request is logged.
+    /// File in which every request is logged.
     pub log: Option<PathBuf>,
-    /// Everything that does not depend on axes or target.
+    /// The parts of the workload that do not depend on axes or targets.
     pub base: Workload,
-    /// Stop after the region.
+    /// End a trial at the end of the region.
     stop_at_size: bool,
 }
 
@@ -110,7 +111,7 @@ impl Job {
     /// Resolves an experiment; `sweep` allows several values of an axis.
     ///
     /// # Errors
-    /// Usage, each with the remedy.
+    /// A usage error with the remedy.
     pub fn resolve(experiment: &Experiment, sweep: bool) -> Outcome<Job> {
         let mut axes = axes(experiment, sweep)?;
         let targets = targets(experiment, &mut axes)?;
@@ -147,7 +148,7 @@ impl Job {
             page_cache: experiment.page_cache,
             allow_holes: experiment.allow_holes,
             trials: experiment.trials,
-            // The busy time of a simulated host is known without one.
+            // The busy time of a simulated host is known without a soaker.
             soaker: experiment.soaker && !is_simulated,
             verify: experiment.verify,
             faults: experiment.faults.clone().unwrap_or_default(),
@@ -176,7 +177,7 @@ impl Job {
     /// The workload of one combination on a region.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
         let writes = axes.read_percent < 100;
-        // Each write on its own.
+        // Every write is durable by itself.
         let durable = self.write_through || self.base.options.fua;
         let distribution = match axes.pattern {
             Pattern::Random => self.base.distribution.clone(),
@@ -202,13 +203,13 @@ impl Job {
         Workload { limit_bytes: self.stop_at_size.then_some(whole), ..workload }
     }
 
-    /// Requests that each worker logs at the most.
+    /// Maximum number of requests that each thread logs.
     fn logged_by_each(&self, threads: u32) -> usize {
         LOGGED_MAX.div_ceil(threads.max(1) as usize * self.targets.count())
     }
 }
 
-/// What is measured. Reference devices are served by the I/O engine `delay`, whatever the axes say.
+/// The targets of an experiment. For reference devices, sets the I/O engine of all axes to `delay`.
 fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let devices = reference_device::devices(experiment, &engine_kinds)?;
@@ -232,20 +233,21 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     }
 }
 
-/// What is asked of the I/O engines.
+/// The options of the I/O engines.
 fn engine(experiment: &Experiment, axes: &[Axes]) -> Outcome<EngineFlags> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let writes = axes.iter().any(|axes| axes.read_percent < 100);
     EngineFlags::resolve(experiment, &engine_kinds, writes)
 }
 
-/// The pauses of a closed loop; one of no length is none.
+/// The think time of a closed loop; None if it is zero.
 fn think(experiment: &Experiment) -> Option<Think> {
     let requests = experiment.think_requests.unwrap_or(1);
     experiment.think_ns.filter(|ns| *ns > 0).map(|pause_ns| Think { pause_ns, requests })
 }
 
-/// The settings of the device beneath, those first that move others.
+/// The settings of the device below the target. Settings that make the kernel reset others come
+/// first.
 fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     let write_cache = host.kernel_write_cache.map(|cache| match cache {
         KernelWriteCache::Back => "write back".to_owned(),

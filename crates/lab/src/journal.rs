@@ -1,12 +1,12 @@
-//! The journal of what halfpower changed on the host: test files and mounts here, settings of
-//! block devices in `settings`.
+//! The journal of changes that halfpower makes on the host: test files and mounts in this module,
+//! settings of block devices in `settings`.
 //!
-//! An entry is written before the change and removed after it is undone, so that
-//! `halfpower clean` and `halfpower restore` find what a killed run left behind. An entry is one
-//! small JSON file in `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A file is
-//! removed only if its inode is the one that was recorded, and its owner is gone: an owner holds a
-//! lock (flock) on its test file for life, which is seen from every namespace of processes, unlike
-//! its number. A mount is taken away only if it is one of ours and nobody serves it any more.
+//! An entry is written before a change and removed after the change is undone, so `halfpower clean`
+//! and `halfpower restore` can clean up after a killed run. An entry is a JSON file in
+//! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A test file is removed only
+//! if its inode matches the entry and its owner is dead. The owner locks its test file (flock)
+//! while it lives; unlike a process id, the lock is visible in every PID namespace. A mount is
+//! removed only if it belongs to halfpower and its server is dead.
 
 pub mod settings;
 
@@ -23,7 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::console;
 use crate::machine;
 
-/// How the name of a mount's entry ends.
+/// Extension of the entry of a mount.
 const MOUNT: &str = "mount";
 
 /// One test file, or the folder of one mount.
@@ -32,19 +32,18 @@ pub struct Entry {
     /// Absolute path.
     #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
     pub path: PathBuf,
-    /// Device number of its file system, and its inode, once it exists.
+    /// Device number of its file system and its inode; None before it exists.
     pub identity: Option<(u64, u64)>,
-    /// The process that made it.
+    /// The process that created it.
     pub pid: u32,
-    /// The boot in which that process ran.
+    /// Boot id when that process ran.
     pub boot_id: String,
-    /// Whether that process holds a lock on the file for as long as it lives: not every file
-    /// system offers locks.
+    /// Whether that process locks the file while it lives. Some file systems do not support locks.
     #[serde(default)]
     pub locked: bool,
 }
 
-/// A path as JSON: text where it is some, else its bytes.
+/// A path as JSON: a string, or its bytes if it is not UTF-8.
 fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     match path.to_str() {
         Some(text) => text.serialize(serializer),
@@ -72,16 +71,16 @@ pub struct Recorded {
     entry: Entry,
 }
 
-/// What can be done about an entry.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// Its process is still at work.
+    /// Its process is alive.
     InUse,
-    /// The file is there and is the one that was recorded.
+    /// The file exists and is the recorded one.
     Removable,
-    /// The file system that it lies on is not there now, so that nobody knows.
+    /// Unknown, because its file system is not mounted.
     Away,
-    /// There is nothing to remove, or something else lies there now.
+    /// There is nothing to remove, or another file has its name.
     Gone,
 }
 
@@ -89,7 +88,7 @@ fn folder() -> Option<PathBuf> {
     Some(state_folder()?.join("journal"))
 }
 
-/// Where copies remember what they began and did not finish.
+/// The folder with records of unfinished copies.
 pub fn copies_folder() -> Option<PathBuf> {
     Some(state_folder()?.join("copies"))
 }
@@ -101,14 +100,14 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 impl Recorded {
-    /// Notes that a test file is about to be made, durably: a power failure must not leave the
-    /// file without its entry. Without a writable state folder nothing is recorded, which is said.
+    /// Records that a test file will be created. The entry is durable, so that a power failure
+    /// never leaves a file without an entry. Warns on stderr if no entry can be written.
     pub fn about_to_make(path: &Path) -> Recorded {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Recorded::new(path, &format!("{name}.json"), "after a kill remove halfpower-*.test by hand")
     }
 
-    /// Notes that a file system is about to be mounted on a folder (absolute path).
+    /// Records that a file system will be mounted on a folder (absolute path).
     pub fn about_to_mount(folder: &Path) -> Recorded {
         let name = format!("{}-{}.{MOUNT}", std::process::id(), ioengine::clock::unix_ns());
         Recorded::new(folder, &name, "after a kill unmount by hand (fusermount3 -u DIR)")
@@ -125,23 +124,23 @@ impl Recorded {
         let file = folder().map(|folder| folder.join(name));
         let recorded = Recorded { file, entry };
         if let Err(error) = recorded.write() {
-            // Out of open files, the run fails in a moment and says so itself.
+            // With too many open files the run fails soon with its own message.
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
                 console::error(&format!(
-                    "what is made cannot be journalled ({cause}): {by_hand}; set XDG_STATE_HOME to \
-                     a folder that can be written"
+                    "cannot write the journal ({cause}): {by_hand}; set XDG_STATE_HOME to a \
+                     writable folder"
                 ));
             }
         }
         recorded
     }
 
-    /// Notes which file it became, and whether this process holds a lock on it.
+    /// Records the identity of the created file, and whether this process locked it.
     pub fn made(&mut self, metadata: &fs::Metadata, locked: bool) {
         self.entry.identity = Some((metadata.dev(), metadata.ino()));
         self.entry.locked = locked;
-        // What was recorded before it was made suffices to find it.
+        // On failure, the path in the earlier entry is enough to find the file.
         let _ = self.write();
     }
 
@@ -151,7 +150,7 @@ impl Recorded {
         };
         let folder = file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
-        // Written beside and renamed, so that a reader never sees half an entry.
+        // Written under another name and renamed, so that readers never see a partial entry.
         let half = file.with_extension("tmp");
         let mut written = fs::File::create(&half)?;
         written.write_all(serde_json::to_string(&self.entry)?.as_bytes())?;
@@ -160,7 +159,7 @@ impl Recorded {
         fs::File::open(folder)?.sync_all()
     }
 
-    /// Forgets the entry: the file is gone.
+    /// Removes the entry after its file is removed.
     pub fn undone(&self) {
         if let Some(file) = &self.file {
             let _ = fs::remove_file(file);
@@ -184,16 +183,23 @@ fn entries_of(extension: &str) -> Vec<(PathBuf, Entry)> {
         let entry = parse(&fs::read(&path).ok()?)?;
         Some((path, entry))
     };
-    let its = |path: &PathBuf| path.extension().is_some_and(|e| e == extension);
-    files.into_iter().flatten().flatten().map(|e| e.path()).filter(its).filter_map(read).collect()
+    let is_entry = |path: &PathBuf| path.extension().is_some_and(|e| e == extension);
+    files
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|e| e.path())
+        .filter(is_entry)
+        .filter_map(read)
+        .collect()
 }
 
-/// An entry as it is on disk.
+/// Parses an entry; None if it is invalid.
 pub fn parse(json: &[u8]) -> Option<Entry> {
     serde_json::from_slice(json).ok()
 }
 
-/// What has become of an entry.
+/// The state of the entry of a test file.
 pub fn state_of(entry: &Entry) -> Stray {
     if !entry.locked && machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;
@@ -206,8 +212,8 @@ pub fn state_of(entry: &Entry) -> Stray {
         Ok(now) if now.is_file() && ours(&entry.path) => match entry.identity {
             // Device numbers may change with every mount; inode and unique name do not.
             Some((_, inode)) if inode != now.ino() => Stray::Gone,
-            // Killed between making the file and noting its inode: only an empty one is ours
-            // beyond doubt.
+            // Killed between creating the file and recording its inode: only an empty file is
+            // certainly the recorded one.
             None if now.len() > 0 => Stray::Gone,
             _ if is_held(&entry.path) => Stray::InUse,
             _ => Stray::Removable,
@@ -217,8 +223,8 @@ pub fn state_of(entry: &Entry) -> Stray {
     }
 }
 
-/// What has become of the entry of a mount. One that is dead says so to whoever looks into it; one
-/// that is served answers, also where its server's number means another process.
+/// The state of the entry of a mount. Reading a mount without a server fails with ENOTCONN, which
+/// also works across PID namespaces.
 pub fn state_of_mount(entry: &Entry) -> Stray {
     if machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;
@@ -228,24 +234,21 @@ pub fn state_of_mount(entry: &Entry) -> Stray {
         return Stray::Gone;
     }
     let is_dead = |error: io::Error| error.raw_os_error() == Some(libc::ENOTCONN);
-    match fs::read_dir(&entry.path).is_err_and(is_dead) {
-        true => Stray::Removable,
-        false => Stray::InUse,
-    }
+    if fs::read_dir(&entry.path).is_err_and(is_dead) { Stray::Removable } else { Stray::InUse }
 }
 
-/// Whether somebody holds the lock on a file. Without locks there, or without the right to look,
-/// nobody is seen to.
+/// Whether a process holds the lock on a file. False if the file system has no locks or the file
+/// cannot be opened.
 fn is_held(path: &Path) -> bool {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Whether a file that is not found may still exist: it lay on a block device, and the folder
-/// where it should be lies on another one now, as after an unmount.
+/// Whether a missing file may still exist on an unmounted file system: it was on a block device,
+/// and its folder is now on another one.
 pub fn is_away(path: &Path, identity: Option<(u64, u64)>) -> bool {
-    // Without a block device (major number 0) what is unmounted is mostly gone for good.
+    // File systems without a block device (major number 0) usually lose their files at unmount.
     let Some((device, _)) = identity.filter(|(device, _)| libc::major(*device) != 0) else {
         return false;
     };

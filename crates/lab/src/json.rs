@@ -1,7 +1,7 @@
-//! The JSON that the program prints: the contract with other programs.
+//! The JSON documents that the program prints, a stable interface for other programs.
 //!
-//! Times are integer nanoseconds, sizes bytes. A field once shipped keeps its name and unit. The
-//! JSON Schema in `docs/schema` is generated from these types (`halfpower generate schema`).
+//! Times are integer nanoseconds, sizes are bytes. Fields never change their name or unit. The JSON
+//! Schema in `docs/schema` is generated from these types (`halfpower generate schema`).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::point::{Point, Trial, Verdict};
 use crate::recorder::{HostSettingDocument, JSON_SCHEMA};
 use crate::workload_document::WorkloadDocument;
 
-/// Which program wrote the document.
+/// The program that wrote the document.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Program {
     /// Version of halfpower.
@@ -27,25 +27,25 @@ pub struct Program {
 }
 
 impl Program {
-    /// This program.
+    /// This program and its schema version.
     pub fn this() -> Program {
         Program { version: env!("CARGO_PKG_VERSION").to_owned(), schema: JSON_SCHEMA }
     }
 }
 
-/// One point with its program, host and target: what `run --json` prints.
+/// One point with its host and target, as printed by `run --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunDocument {
-    /// Which program wrote it.
+    /// The program that wrote the document.
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
     /// The (first) target.
     pub target: TargetFacts,
-    /// All targets, where there were several.
+    /// All targets; absent for a single target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetFacts>,
-    /// What was changed on the host for the run, and put back.
+    /// Host settings that were changed for the run and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
     /// The point.
@@ -53,32 +53,32 @@ pub struct RunDocument {
     pub point: PointDocument,
 }
 
-/// Several points: what `sweep --json` prints.
+/// Several points, as printed by `sweep --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SweepDocument {
-    /// Which program wrote it.
+    /// The program that wrote the document.
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
     /// The (first) target.
     pub target: TargetFacts,
-    /// What was changed on the host for the run, and put back.
+    /// Host settings that were changed for the run and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
     /// In the order of the axes.
     pub points: Vec<PointDocument>,
 }
 
-/// One workload, its trials and what they say.
+/// One workload with its trials and results.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointDocument {
-    /// What was measured.
+    /// The workload.
     pub workload: WorkloadDocument,
     /// Every trial.
     pub trials: Vec<TrialDocument>,
-    /// What they say together.
+    /// Results over all trials.
     pub summary: SummaryDocument,
-    /// Whether to trust it.
+    /// Whether the results can be trusted.
     pub verdict: VerdictDocument,
 }
 
@@ -87,7 +87,7 @@ pub struct PointDocument {
 pub struct LatencyDocument {
     /// Arithmetic mean.
     pub mean: u64,
-    /// Least.
+    /// Minimum.
     pub min: u64,
     /// Median.
     pub p50: u64,
@@ -97,9 +97,9 @@ pub struct LatencyDocument {
     pub p99: u64,
     /// 99.9th percentile.
     pub p99_9: u64,
-    /// Greatest.
+    /// Maximum.
     pub max: u64,
-    /// The percentiles named with --percentile, in the summary only.
+    /// Percentiles requested with --percentile; in the summary only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_ns: Option<BTreeMap<String, u64>>,
 }
@@ -107,19 +107,19 @@ pub struct LatencyDocument {
 /// CPU time of a trial.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CpuDocument {
-    /// Charged to the process.
+    /// CPU time charged to the process.
     pub process: u64,
-    /// The part of it in user mode.
+    /// The part of `process` in user mode.
     pub user: u64,
-    /// The part of it in the kernel.
+    /// The part of `process` in the kernel.
     pub system: u64,
     /// Busy time of the whole machine.
     pub machine: Option<u64>,
-    /// What the soaker lost, background subtracted; null in a trial without one.
+    /// CPU time that the soaker lost, minus the background; null without a soaker.
     pub soaker: Option<u64>,
 }
 
-/// What the device counted in a trial.
+/// Counters of the block device over a trial.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceDocument {
     /// Read requests completed.
@@ -136,38 +136,38 @@ pub struct DeviceDocument {
     pub write_bytes: u64,
 }
 
-/// One interval of the series.
+/// One interval of the time series.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SeriesDocument {
-    /// Since the start of the measured phase.
+    /// Start, counted from the start of the measured phase.
     pub start_ns: u64,
-    /// Length.
+    /// Length of the interval.
     pub length_ns: u64,
-    /// Bytes completed in it.
+    /// Bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in it.
+    /// Requests completed in the interval.
     pub requests: u64,
 }
 
-/// The part of a closed loop in which its queue was full.
+/// The part of a closed-loop trial in which the queue was full.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FullQueueDocument {
-    /// When it began, from the start of the trial on.
+    /// Start, counted from the start of the trial.
     pub start_ns: u64,
-    /// When it ended.
+    /// End, counted from the start of the trial.
     pub end_ns: u64,
-    /// Bytes per second in it.
+    /// Bytes per second in this part.
     pub throughput_bytes_per_s: f64,
-    /// Requests per second in it.
+    /// Requests per second in this part.
     pub requests_per_s: f64,
 }
 
 /// One trial.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TrialDocument {
-    /// When it began, ns since 1970.
+    /// Start time, ns since 1970.
     pub started_unix_ns: i64,
-    /// Whether a soaker ran beside it.
+    /// Whether a soaker ran during the trial.
     pub soaked: bool,
     /// Bytes moved.
     pub bytes: u64,
@@ -175,122 +175,121 @@ pub struct TrialDocument {
     pub requests: u64,
     /// Requests failed.
     pub errors: u64,
-    /// Transfers that fell short and were continued.
+    /// Short transfers, each completed by further requests.
     pub short_transfers: u64,
-    /// Requests issued again after EAGAIN or EINTR; absent in a stored trial.
+    /// Requests reissued after EAGAIN or EINTR; absent in a stored trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
-    /// Length, flush included.
+    /// Length including the final flush.
     pub elapsed_ns: u64,
-    /// Latencies of both directions.
+    /// Latencies of reads and writes together.
     pub latency_ns: LatencyDocument,
     /// CPU time.
     pub cpu_ns: CpuDocument,
-    /// Time to the last accepted write, where a flush followed.
+    /// Time to the last accepted write; null without a final flush.
     pub accepted_ns: Option<u64>,
-    /// The part in which the queue was full, which the rates come from: in a closed loop, before
-    /// that it fills, and after that it drains.
+    /// The part in which the queue was full, after filling and before draining. Rates of a closed
+    /// loop are computed from this part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_queue: Option<FullQueueDocument>,
-    /// Latencies of the flushes in the midst of writing (--fsync, --fdatasync), which are part of
-    /// the length and of no request.
+    /// Latencies of flushes between writes (--fsync, --fdatasync). They count as part of the
+    /// trial's length and not of any request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_latency_ns: Option<LatencyDocument>,
-    /// How many there were.
+    /// Number of flushes between writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushes: Option<u64>,
     /// Calls that submitted requests.
     pub submit_calls: u64,
     /// Calls that reaped completions.
     pub reap_calls: u64,
-    /// Instructions retired, where the host counts them.
+    /// Instructions retired; null if the host does not count them.
     pub instructions: Option<u64>,
-    /// Cycles, where the host counts them.
+    /// CPU cycles; null if the host does not count them.
     pub cycles: Option<u64>,
-    /// What the device counted, where there is one.
+    /// Counters of the block device; null without one.
     pub device: Option<DeviceDocument>,
-    /// Bytes in the page cache before and after the scrub, where there was one and the system
-    /// tells.
+    /// Bytes in the page cache before and after the scrub; null without a scrub or if unknown.
     pub resident_bytes: Option<ResidentDocument>,
-    /// What the I/O engine got of what it asked the system for; absent in a stored trial.
+    /// Features and buffers that the I/O engine obtained; absent in a stored trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupDocument>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesDocument>,
-    /// Whether to trust it.
+    /// Whether the trial can be trusted.
     pub verdict: VerdictDocument,
 }
 
-/// What an I/O engine got of what it asked the system for.
+/// Features and buffers that an I/O engine obtained from the system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetupDocument {
     /// Flags and registrations in use.
     pub features: String,
-    /// All of the buffers.
+    /// Total size of the buffers.
     pub buffer_bytes: u64,
     /// The part of the buffers on huge pages.
     pub huge_bytes: u64,
 }
 
-/// Page cache around a scrub.
+/// Bytes of the target in the page cache around a scrub.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidentDocument {
-    /// Before.
+    /// Before the scrub.
     pub before: u64,
-    /// After.
+    /// After the scrub.
     pub after: u64,
 }
 
-/// A median with its interval.
+/// A median with its 95% confidence interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IntervalDocument {
-    /// Median over the trials without soaker.
+    /// Median over the trials without a soaker.
     pub median: f64,
-    /// Lower end of its 95% interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// Lower and upper bound of a CPU cost.
+/// Lower and upper bound of a CPU cost (ns).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BoundsDocument {
-    /// What the system charged to the process.
+    /// CPU time charged to the process.
     pub lower: Option<f64>,
-    /// What the machine lost to it; null where no soaked trial ran.
+    /// The lower bound plus the uncharged CPU time; null without soaked trials.
     pub upper: Option<f64>,
 }
 
-/// What the soaker changed, as shares of the trials without it.
+/// Soaked trials divided by trials without a soaker.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DisturbanceDocument {
-    /// Of the rate.
+    /// Ratio of the rates.
     pub throughput: f64,
-    /// Of the CPU charged for each request.
+    /// Ratio of the CPU time charged per request.
     pub cpu: f64,
 }
 
-/// What a point's trials say together.
+/// Results over all trials of a point.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryDocument {
     /// Bytes per second.
     pub throughput_bytes_per_s: IntervalDocument,
     /// Requests per second.
     pub requests_per_s: IntervalDocument,
-    /// Latencies over all trials without soaker.
+    /// Latencies over all trials without a soaker.
     pub latency_ns: LatencyDocument,
-    /// Each direction of a mix.
+    /// Reads and writes of a mix; absent for other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_operation: Option<ByOperationDocument>,
-    /// CPU for each request.
+    /// CPU time per request (ns).
     pub cpu_ns_per_request: BoundsDocument,
-    /// CPU for each byte.
+    /// CPU time per byte (ns).
     pub cpu_ns_per_byte: BoundsDocument,
-    /// What the soaker changed; null where no soaked trial ran.
+    /// How the soaker disturbed the trials; null without soaked trials.
     pub soaker_disturbance: Option<DisturbanceDocument>,
 }
 
-/// The two directions of a mix.
+/// Reads and writes of a mix.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ByOperationDocument {
     /// Reads.
@@ -299,7 +298,7 @@ pub struct ByOperationDocument {
     pub write: OperationDocument,
 }
 
-/// One direction of a mix.
+/// Reads, or writes, of a mix.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
     /// Bytes moved.
@@ -314,12 +313,12 @@ pub struct OperationDocument {
     pub latency_ns: LatencyDocument,
 }
 
-/// Whether to trust something, and why not.
+/// Whether a result can be trusted, and the reasons if not.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VerdictDocument {
     /// valid, suspect or invalid.
     pub state: String,
-    /// One sentence for each doubt.
+    /// One sentence per reason.
     pub reasons: Vec<String>,
 }
 
@@ -330,7 +329,7 @@ impl From<&Verdict> for VerdictDocument {
 }
 
 impl HostSettingDocument {
-    /// A change that was asked for.
+    /// The document of a requested change.
     pub fn of(change: &Change) -> HostSettingDocument {
         HostSettingDocument {
             name: change.name.clone(),
@@ -460,20 +459,19 @@ impl From<&Point> for PointDocument {
 }
 
 impl PointDocument {
-    /// Adds percentiles that were asked for to the summary.
+    /// Adds the requested latency percentiles to the summary.
     #[must_use]
     pub fn with_percentiles(mut self, point: &Point, percentiles: &[f64]) -> PointDocument {
         let latency = point.latency(None);
         let named = |p: &f64| (p.to_string(), latency.quantile(p / 100.0).unwrap_or(0));
-        let found = percentiles.iter().map(named).collect();
-        self.summary.latency_ns.percentiles_ns = Some(found);
+        self.summary.latency_ns.percentiles_ns = Some(percentiles.iter().map(named).collect());
         self
     }
 }
 
 fn by_operation(point: &Point) -> ByOperationDocument {
     let trials = point.unsoaked();
-    // A direction has its share of the rate of both.
+    // Both rates refer to the same time, the one that the total rate is computed from.
     let seconds = |trial: &&Trial| trial.requests() as f64 / trial.requests_per_s().max(1e-9);
     let elapsed_s: f64 = trials.iter().map(seconds).sum();
     let of = |op: Op| {
@@ -491,7 +489,7 @@ fn by_operation(point: &Point) -> ByOperationDocument {
     ByOperationDocument { read: of(Op::Read), write: of(Op::Write) }
 }
 
-/// A document as the program prints it.
+/// A document as indented JSON.
 pub fn print(document: &impl Serialize) -> String {
     serde_json::to_string_pretty(document).expect("our documents have string keys only")
 }

@@ -1,4 +1,5 @@
-//! The machine and the target, as they are recorded with every run.
+//! Facts about the machine and the target, recorded with every run.
+//! They show why two runs may differ.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +8,7 @@ use ioengine::{HostTarget, Monotonic, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The host: what could make one run differ from another.
+/// Properties of the host that can influence results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Name of the machine.
@@ -20,24 +21,24 @@ pub struct Host {
     pub cpu: String,
     /// CPUs that this process may use.
     pub cpus: u32,
-    /// Frequency governor of the first CPU, where there is one.
+    /// Frequency governor of the first CPU; null if unknown.
     pub governor: Option<String>,
     /// Memory of the machine (bytes).
     pub memory_bytes: u64,
-    /// What time is read from.
+    /// Clock source.
     pub clock: String,
     /// Transparent huge pages: the kernel's setting.
     pub huge_pages: Option<String>,
-    /// Identity of this boot.
+    /// Boot id.
     pub boot_id: String,
-    /// Whether the run had root's rights.
+    /// Whether the run had root rights.
     pub root: bool,
 }
 
-/// A target: what was measured.
+/// Properties of a target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
-    /// As it was named.
+    /// Its name as given by the user.
     pub name: String,
     /// file, block device, directory, null or simulated.
     pub kind: String,
@@ -47,11 +48,11 @@ pub struct TargetFacts {
     pub file_system: Option<String>,
     /// Options of the mount.
     pub mount_options: Option<String>,
-    /// The block device beneath, where the system tells.
+    /// The block device below the target; null if unknown.
     pub device: Option<DeviceFacts>,
-    /// What the links on the way promise.
+    /// Advertised rates of the links to the device.
     pub links: Vec<LinkFacts>,
-    /// Where the target is a simulated system: which one.
+    /// The simulated system; absent for other targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedFacts>,
 }
@@ -61,9 +62,9 @@ pub struct TargetFacts {
 pub struct SimulatedFacts {
     /// Its name.
     pub system: String,
-    /// What it is, in one line.
+    /// Description in one line.
     pub title: String,
-    /// What was changed in its file, by key.
+    /// Changed keys of the system's file with their values.
     pub changes: BTreeMap<String, String>,
 }
 
@@ -78,14 +79,14 @@ pub struct DeviceFacts {
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// What the kernel believes of rotation.
+    /// Whether the kernel considers it rotational.
     pub rotational: Option<bool>,
-    /// How fast it rotates, where it says so [revolutions per minute].
+    /// Rotational speed (revolutions per minute); null if unknown.
     #[serde(default)]
     pub revolutions_per_min: Option<u32>,
     /// I/O scheduler.
     pub scheduler: Option<String>,
-    /// What the kernel believes of the write cache.
+    /// Write cache mode that the kernel assumes.
     pub write_cache: Option<String>,
     /// Capacity (bytes).
     pub size_bytes: Option<u64>,
@@ -95,7 +96,7 @@ pub struct DeviceFacts {
     pub physical_block_bytes: Option<u64>,
     /// Largest request sent to the device (bytes).
     pub max_request_bytes: Option<u64>,
-    /// Most memory segments in one request.
+    /// Maximum number of memory segments in a request.
     pub max_segments: Option<u64>,
     /// Read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,

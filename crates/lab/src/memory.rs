@@ -1,9 +1,9 @@
-//! Memory and cache bandwidth: which sets and threads to measure, and what came of it.
+//! Memory and cache bandwidth: which working sets and threads to measure, and the results.
 //!
-//! The crate `memspeed` moves the bytes; here sets follow from the caches that the kernel tells of
-//! (`levels`), the steps in a curve over all sizes say where caches really end, and the way of the
-//! same bytes through the file system is measured beside them (`paths`). Rates count bytes once,
-//! as `memspeed` defines it.
+//! The crate `memspeed` moves the bytes. Working sets are chosen from the caches that the kernel
+//! reports (`levels`). Steps in a curve over all sizes show the real cache sizes. Reads and copies
+//! of cached files through the file system are measured for comparison (`paths`). Rates count each
+//! byte once, as defined in `memspeed`.
 
 pub mod document;
 mod levels;
@@ -27,45 +27,45 @@ use crate::trials::Lab;
 pub use levels::Level;
 pub use paths::{PATHS, PathReading};
 
-/// Sizes to the octave of a curve.
+/// Number of sizes per octave of a curve.
 const SIZES_TO_THE_OCTAVE: u32 = 4;
-/// Curves begin at this set (bytes).
+/// Smallest working set of a curve (bytes).
 const CURVE_FROM_BYTES: u64 = 4096;
-/// Samples of each case in the normal form, and in the quick one.
+/// Samples per case, normally and with `quick`.
 const REPEATS: [usize; 2] = [15, 7];
-/// Length of a sample (ns): shorter than the turn that another program gets on the CPU, so that a
-/// busy machine spoils some samples and not all.
+/// Length of a sample (ns). It is shorter than a scheduler time slice, so that on a busy machine
+/// some samples stay undisturbed.
 const SAMPLE_NS: u64 = 1_000_000;
-/// Seed of the intervals: the same samples always give the same ones.
+/// Seed of the confidence intervals, which makes them reproducible.
 const SEED: u64 = 1;
-/// Largest share of the memory that is free for use.
+/// Maximum share of the available memory that a measurement uses.
 const MEMORY_SHARE_MOST: f64 = 0.5;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct MemorySpec {
-    /// Kernels of the table.
+    /// Kernels measured for the table.
     pub kernels: Vec<Kernel>,
-    /// Working sets of a thread (bytes); empty: one for each cache, and one for memory.
+    /// Working sets per thread (bytes); empty: one per cache and one in memory.
     pub set_bytes: Vec<u64>,
-    /// Numbers of threads of the table.
+    /// Thread counts measured for the table.
     pub threads: Vec<usize>,
-    /// CPUs that threads are pinned to, in turn.
+    /// CPUs that threads are pinned to, round robin.
     pub cpus: Vec<usize>,
-    /// Pages behind the arrays.
+    /// Size of the memory pages behind the arrays.
     pub pages: Pages,
-    /// How far past the start of a page arrays begin (bytes).
+    /// Offset of the arrays from the start of a page (bytes).
     pub offset_bytes: usize,
-    /// Kernels whose curve over all sizes is measured, on one thread.
+    /// Kernels measured over all sizes, with one thread.
     pub curves: Vec<Kernel>,
-    /// Where the hot file lies, if the paths through the file system are measured.
+    /// Folder for the cached test files; None: paths through the file system are not measured.
     pub folder: Option<PathBuf>,
     /// Fewer and shorter samples.
     pub quick: bool,
 }
 
 impl MemorySpec {
-    /// Everything, on one thread and on all CPUs of this process.
+    /// All measurements, with one thread and with one thread per CPU of this process.
     pub fn of_this_host(quick: bool) -> MemorySpec {
         let cpus = cpucost::affinity::allowed_cpus();
         let isa = Isa::detect();
@@ -84,78 +84,80 @@ impl MemorySpec {
     }
 }
 
-/// A kernel over one set.
+/// The result of a kernel on one working set.
 #[derive(Clone, Debug)]
 pub struct GridPoint {
     /// The kernel.
     pub kernel: Kernel,
-    /// Where the set lies, and its size.
+    /// The working set: its size, and the cache level or memory that holds it.
     pub level: Level,
-    /// Threads, each over a set of its own.
+    /// Number of threads, each with its own working set.
     pub threads: usize,
-    /// Median rate of all threads together, bytes counted once (bytes per second).
+    /// Median rate of all threads together (bytes per second), each byte counted once.
     pub bytes_per_s: Interval,
-    /// The fastest sample (bytes per second, once).
+    /// Rate of the fastest sample (bytes per second), each byte counted once.
     pub best_bytes_per_s: f64,
-    /// The median as traffic: bytes read and written (bytes per second).
+    /// Median traffic: bytes read plus bytes written (bytes per second).
     pub traffic_bytes_per_s: f64,
-    /// Samples.
+    /// Number of samples.
     pub samples: usize,
 }
 
-/// Rates of a kernel over all sizes, on one thread.
+/// Rates of a kernel over all sizes, with one thread.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// The kernel.
     pub kernel: Kernel,
-    /// Set (bytes) and median rate (bytes per second, once), sizes ascending.
+    /// Working set (bytes) and median rate (bytes per second, each byte counted once), in ascending
+    /// order of size.
     pub points: Vec<(u64, f64)>,
-    /// The caches found; a step lies between two neighbours.
+    /// Caches found in the curve, as plateaus separated by steps.
     pub plateaus: Vec<Plateau>,
 }
 
-/// What came of it.
+/// All results.
 #[derive(Clone, Debug)]
 pub struct MemoryReadings {
-    /// Caches of the first CPU, as the kernel tells.
+    /// Caches of the first CPU as reported by the kernel.
     pub caches: Vec<Cache>,
-    /// Instructions that were used.
+    /// Instruction set that was used.
     pub isa: Isa,
-    /// Share of the memory on huge pages, where it can be told.
+    /// Share of the memory on huge pages; None if unknown.
     pub huge_share: Option<f64>,
-    /// The table.
+    /// Results by kernel, working set and thread count.
     pub table: Vec<GridPoint>,
-    /// The curves.
+    /// Results over all sizes.
     pub curves: Vec<Curve>,
-    /// The same bytes through the file system.
+    /// Rates through the file system.
     pub paths: Vec<PathReading>,
-    /// What was left out, each with reason and remedy.
+    /// Skipped measurements, each with reason and remedy.
     pub skipped: Vec<String>,
-    /// Whether it was stopped before its end.
+    /// Whether the measurement was interrupted.
     pub interrupted: bool,
 }
 
-/// What will be measured of a spec on this host.
+/// A spec resolved for this host.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
     /// Caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// Number of threads and the sets of each.
+    /// Thread counts, each with its working sets.
     pub rows: Vec<(usize, Vec<Level>)>,
     /// Sizes of the curves (bytes).
     pub sizes: Vec<u64>,
     /// Size of each file (bytes).
     pub file_bytes: u64,
-    /// The most memory that is in use at once (bytes).
+    /// Maximum memory in use at once (bytes).
     pub most_bytes: u64,
-    /// About how long it takes (ns).
+    /// Estimated duration (ns).
     pub takes_ns: u64,
 }
 
 /// Resolves a spec against the caches and the free memory of this host.
 ///
 /// # Errors
-/// A set is too small, or all sets of the threads together too large; the folder is under /dev.
+/// A working set is too small, all threads together use too much memory, or the folder is under
+/// /dev.
 pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     if let Some(folder) = &spec.folder {
         check_not_under_dev(&folder.join("file"), "--dir")?;
@@ -180,15 +182,15 @@ pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     let most_bytes = rows.iter().map(of_row).chain(sizes.last().copied()).max().unwrap_or(0);
     if most_bytes > limit {
         return Err(Failure::usage(format!(
-            "the sets take {} of memory, and more than half of the {} that is free would disturb \
-             others: use a smaller --size or fewer --threads",
+            "the working sets take {} of memory, more than half of the {} that is free; use a \
+             smaller --size or fewer --threads",
             units::size(most_bytes),
             units::size(available.unwrap_or(0))
         )));
     }
     if let Some(set) = spec.set_bytes.iter().find(|set| **set < LEAST_SET_BYTES as u64) {
         return Err(Failure::usage(format!(
-            "--size {set}: a working set holds 4096 bytes at least; write 4k or more"
+            "--size {set}: a working set has 4096 bytes or more; use 4k or more"
         )));
     }
     let file_bytes = paths::file_bytes(far);
@@ -197,12 +199,12 @@ pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     Ok(plan)
 }
 
-/// About so many bytes a second are moved in memory, to foretell how long it takes; a guess.
+/// Assumed memory rate for the estimated duration (bytes per second).
 const GUESSED_BYTES_PER_S: f64 = 10e9;
 
 fn takes_ns(spec: &MemorySpec, plan: &MemoryPlan) -> u64 {
     let form = usize::from(spec.quick);
-    // One pass before and one sample, or two passes where that is longer; the first visit twice.
+    // Each visit takes a sample, or a pass if that is longer. The first visit also warms up.
     let cell = |sample_ns: u64, set_bytes: u64| {
         let pass_ns = set_bytes as f64 / GUESSED_BYTES_PER_S * 1e9;
         (REPEATS[form] as f64 + 1.0) * (sample_ns as f64).max(pass_ns)
@@ -215,11 +217,11 @@ fn takes_ns(spec: &MemorySpec, plan: &MemoryPlan) -> u64 {
     (table * spec.kernels.len() as f64 + curve * spec.curves.len() as f64 + paths) as u64
 }
 
-/// Measures a spec on this host: the table, then the curves, then the paths. An order to stop
-/// keeps what there is.
+/// Measures a spec on this host: the table, then the curves, then the paths. When interrupted,
+/// returns the results so far.
 ///
 /// # Errors
-/// See [`plan`]; or memory or threads cannot be had.
+/// As for [`plan`], or memory or threads cannot be allocated.
 pub fn measure(lab: &Lab, spec: &MemorySpec) -> Outcome<MemoryReadings> {
     let plan = plan(spec)?;
     let mut readings = MemoryReadings {
@@ -256,7 +258,7 @@ pub fn measure(lab: &Lab, spec: &MemorySpec) -> Outcome<MemoryReadings> {
     Ok(readings)
 }
 
-/// What all parts of a measurement share.
+/// State shared by all parts of a measurement.
 struct Bench<'a> {
     clock: Monotonic,
     interrupt: &'a Interrupt,
@@ -274,7 +276,7 @@ impl Bench<'_> {
         let form = usize::from(spec.quick);
         let pin = |number: usize| {
             if let Some(cpu) = spec.cpus.get(number % spec.cpus.len().max(1)) {
-                // It may have gone offline since; the thread then runs where the kernel puts it.
+                // On failure (the CPU went offline) the thread runs on any CPU.
                 let _ = cpucost::affinity::pin_current_thread(&[*cpu]);
             }
         };
@@ -339,7 +341,7 @@ impl Bench<'_> {
     }
 }
 
-/// None where there is no sample.
+/// The result of one case; None without samples.
 fn cell(reading: &Reading, level: &Level) -> Option<GridPoint> {
     let rates = &reading.once_bytes_per_s;
     let bytes_per_s = median_interval(rates, CONFIDENCE, SEED)?;

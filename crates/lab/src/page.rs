@@ -1,4 +1,5 @@
-//! The file of the page: never written over anything but an older page, and never half.
+//! The file of the HTML page.
+//! It replaces only an older page, no other file, and is never written partially.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};

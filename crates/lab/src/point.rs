@@ -1,8 +1,7 @@
-//! A point and its trials: the working type between measuring, storing, analysing and printing.
+//! A point (one workload) and its trials (timed executions of it).
 //!
-//! A point is one workload; a trial is one timed execution of it. Both come either from a live
-//! measurement or from the database (`record.rs`), and everything that is computed or printed
-//! starts from them, so that a stored run gives the same answers as a live one.
+//! Both come from a live measurement or from the database (`record.rs`). Every result is computed
+//! from them, so a stored run gives the same results as a live one.
 
 use analysis::bootstrap::median_interval;
 use analysis::histogram::Histogram;
@@ -24,14 +23,14 @@ pub enum State {
     /// Every check passed.
     #[default]
     Valid,
-    /// Noise, drift, throttling, too few samples: read with care.
+    /// Noise, drift, throttling or too few samples.
     Suspect,
     /// The wrong thing was measured.
     Invalid,
 }
 
 impl State {
-    /// The word in results.
+    /// The name in results, such as `valid`.
     pub fn word(self) -> &'static str {
         match self {
             State::Valid => "valid",
@@ -44,14 +43,14 @@ impl State {
 /// A state with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// The worst that was found.
+    /// The worst state of all reasons.
     pub state: State,
-    /// One sentence for each doubt.
+    /// One sentence per reason.
     pub reasons: Vec<String>,
 }
 
 impl Verdict {
-    /// Adds a doubt.
+    /// Adds a reason, and raises the state to `state` if that is worse.
     pub fn add(&mut self, state: State, reason: impl Into<String>) {
         let reason = reason.into();
         self.state = self.state.max(state);
@@ -60,7 +59,8 @@ impl Verdict {
         }
     }
 
-    /// Adds all doubts of another, but of those that differ in their numbers only the first.
+    /// Adds all reasons of another verdict. Of reasons that differ only in their numbers, keeps the
+    /// first.
     pub fn merge(&mut self, other: &Verdict) {
         let words = |reason: &str| reason.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         self.state = self.state.max(other.state);
@@ -72,7 +72,7 @@ impl Verdict {
     }
 }
 
-/// Counts and latencies of one direction.
+/// Counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
     /// Bytes moved.
@@ -101,90 +101,89 @@ pub struct SeriesPoint {
 pub struct Trial {
     /// Number within the point.
     pub ordinal: u32,
-    /// When it began [ns since 1970].
+    /// Start time (ns since 1970).
     pub started_unix_ns: i64,
-    /// Whether a soaker ran beside it.
+    /// Whether a soaker ran during the trial.
     pub soaked: bool,
     /// Reads and writes, in the order of [`Op`].
     pub directions: [Direction; 2],
     /// Failed requests.
     pub errors: u64,
-    /// Transfers that fell short and were continued.
+    /// Short transfers, each completed by further requests.
     pub short_transfers: u64,
-    /// Length, flush included (ns).
+    /// Length including the final flush (ns).
     pub elapsed_ns: u64,
-    /// Time to the last accepted write, where a flush followed (ns).
+    /// Time to the last accepted write (ns); None without a final flush.
     pub accepted_ns: Option<u64>,
-    /// The part of it in which the queue was full, from the start of the measured phase on.
+    /// The part of the trial in which the queue was full.
     pub full_queue: Option<FullQueue>,
-    /// Calls that submitted.
+    /// Calls that submitted requests.
     pub submit_calls: u64,
-    /// Calls that reaped.
+    /// Calls that reaped completions.
     pub reap_calls: u64,
-    /// CPU of the measured phase.
+    /// CPU use in the measured phase.
     pub cpu: CpuUsage,
-    /// What the soaker lost, background subtracted (ns).
+    /// CPU time that the soaker lost, minus the background (ns).
     pub soaker_ns: Option<u64>,
-    /// What the device counted.
+    /// Counters of the block device.
     pub device: Option<DeviceCounters>,
-    /// Page cache before and after the scrub (bytes).
+    /// Page cache of the target before and after the scrub (bytes).
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
     /// Whether to trust it.
     pub verdict: Verdict,
-    /// What is known right after the trial and not stored; None for a trial from the database.
+    /// Data that is not stored; None for a trial from the database.
     pub live: Option<Box<LiveTrial>>,
 }
 
-/// What is known of a trial right after it was made, and not stored.
+/// Data of a trial that is available after measuring it and not stored in the database.
 #[derive(Clone, Debug, Default)]
 pub struct LiveTrial {
-    /// The first of them in words.
+    /// Description of the first failed request.
     pub failure: Option<String>,
-    /// The first damaged block in words.
+    /// Description of the first damaged block.
     pub damage: Option<String>,
-    /// What the engines got of what they asked for.
+    /// Features and buffers that the I/O engines obtained.
     pub setup: Setup,
     /// Requests issued again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Requests that came back within the calls that submitted them.
+    /// Requests that completed inside the submit call.
     pub at_once: u64,
     /// Requests of an open loop that were due and never issued.
     pub never_issued: u64,
-    /// Start of the measured phase [ns of the clock].
+    /// Start of the measured phase (ns of the monotonic clock).
     pub start_ns: u64,
-    /// Each request, where they are logged.
+    /// All requests, if they are logged.
     pub log: Vec<LoggedRequest>,
-    /// Requests that found no more room there.
+    /// Requests missing in `log` because it was full.
     pub log_lost: u64,
-    /// How long each flush in the midst of writing took (ns).
+    /// Durations of flushes between writes (ns).
     pub flushes: Histogram,
-    /// Where a simulated system spent its time.
+    /// Resource use of a simulated system.
     pub account: Option<Account>,
-    /// What a simulated system could give at the most, the tightest first.
+    /// Upper bounds on the rate of a simulated system, the tightest first.
     pub bounds: Vec<Bound>,
 }
 
 impl Trial {
-    /// The first failed request in words.
+    /// Description of the first failed request.
     pub fn failure(&self) -> Option<&str> {
         self.live.as_ref()?.failure.as_deref()
     }
 
-    /// Each request, where they are logged.
+    /// All requests, if they are logged.
     pub fn log(&self) -> &[LoggedRequest] {
         self.live.as_ref().map_or(&[], |live| &live.log)
     }
 
-    /// What is not stored of it, empty where there is nothing yet.
+    /// The data that is not stored; created empty if missing.
     pub fn live_mut(&mut self) -> &mut LiveTrial {
         self.live.get_or_insert_default()
     }
 
-    /// The intervals in which requests were still issued, `limit_ns` after the start at the latest:
-    /// then those that are outstanding complete, at a falling rate. The last interval is not a
-    /// whole one.
+    /// The intervals that end within `limit_ns`, the time in which requests are issued; the rate
+    /// falls afterwards as the queue drains. Omits the last interval, which is incomplete.
     pub fn series_until(&self, limit_ns: Option<u64>) -> &[SeriesPoint] {
         let limit_ns = limit_ns.unwrap_or(u64::MAX);
         let whole = &self.series[..self.series.len().saturating_sub(1)];
@@ -192,28 +191,28 @@ impl Trial {
         &whole[..whole.partition_point(|point| ends(point) <= limit_ns)]
     }
 
-    /// Bytes moved both ways.
+    /// Bytes read and written.
     pub fn bytes(&self) -> u64 {
         self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Requests completed both ways.
+    /// Completed reads and writes.
     pub fn requests(&self) -> u64 {
         self.directions.iter().map(|d| d.requests).fold(0, u64::saturating_add)
     }
 
-    /// Bytes per second while the queue was full; over the whole trial where that is not known, or
-    /// where a flush at the end belongs to it.
+    /// Bytes per second while the queue was full. Uses the whole trial if that time is unknown or
+    /// if the trial ends with a flush.
     pub fn bytes_per_s(&self) -> f64 {
         self.rated().map_or_else(|| self.whole_bytes_per_s(), |full| full.bytes_per_s)
     }
 
-    /// Requests per second, over the same time.
+    /// Requests per second, over the same time as [`Trial::bytes_per_s`].
     pub fn requests_per_s(&self) -> f64 {
         self.rated().map_or_else(|| self.whole_requests_per_s(), |full| full.requests_per_s)
     }
 
-    /// Bytes per second over the whole trial, with the filling and the draining of the queue.
+    /// Bytes per second over the whole trial, including filling and draining the queue.
     pub fn whole_bytes_per_s(&self) -> f64 {
         per_second(self.bytes(), self.elapsed_ns)
     }
@@ -223,13 +222,13 @@ impl Trial {
         per_second(self.requests(), self.elapsed_ns)
     }
 
-    /// The part of the trial that its rates come from, where that is not the whole.
+    /// The part of the trial that its rates are computed from; None for the whole trial.
     fn rated(&self) -> Option<&FullQueue> {
         self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
     }
 
-    /// How far the rate is uncertain because requests are counted whole: half a request, as a share
-    /// of those counted. 0 where all of a trial counts.
+    /// Uncertainty of the rate because only whole requests are counted: half a request, as a share
+    /// of the requests counted. 0 if the rate covers the whole trial.
     fn resolution(&self) -> f64 {
         self.rated().map_or(0.0, |full| 0.5 / full.requests().max(1.0))
     }
@@ -241,13 +240,13 @@ impl Trial {
         all
     }
 
-    /// CPU of a soaked trial that the machine lost beyond what the system charged to the process,
-    /// for each request, as much as the soaker's calibration may hide included (ns).
+    /// CPU time per request that the soaker lost beyond the time charged to the process (ns).
+    /// Includes the error of the soaker's calibration.
     pub fn uncharged_ns(&self) -> Option<f64> {
         self.per_request(self.soaker_ns?.saturating_sub(self.cpu.process_ns))
     }
 
-    /// A time divided by the number of requests.
+    /// A time divided by the number of requests (ns).
     fn per_request(&self, ns: u64) -> Option<f64> {
         let requests = self.requests();
         (requests > 0).then(|| ns as f64 / requests as f64)
@@ -258,13 +257,13 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// A rate whose interval is wider than this share, to either side, is noisy.
+/// Largest half-width of a rate's confidence interval, as a share; wider is noisy.
 const NOISY: f64 = 0.15;
 
-/// Requests of all trials together for a rate to be one.
+/// Minimum number of requests in all trials.
 const REQUESTS_MIN: u64 = 5;
 
-/// What is said of a figure that was measured once.
+/// The reason given for a result of a single trial.
 pub const ONE_TRIAL: &str = "one trial: how far the figure scatters is not known; use --trials 3";
 
 /// One workload with its trials.
@@ -272,36 +271,36 @@ pub const ONE_TRIAL: &str = "one trial: how far the figure scatters is not known
 pub struct Point {
     /// What was measured.
     pub key: PointKey,
-    /// In the order in which they were made.
+    /// In the order of execution.
     pub trials: Vec<Trial>,
 }
 
-/// What a point's trials say together.
+/// Results of a point over all of its trials.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Bytes per second: median of the unsoaked trials with its interval.
+    /// Bytes per second: median of the unsoaked trials with its confidence interval.
     pub bytes_per_s: Interval,
-    /// Requests per second.
+    /// Requests per second, likewise.
     pub requests_per_s: Interval,
     /// Latencies of all unsoaked trials.
     pub latency: Histogram,
-    /// CPU that the system charged to the process, for each request (ns).
+    /// CPU time per request charged to the process (ns).
     pub cpu_lower_ns: Option<f64>,
-    /// CPU that the machine lost, for each request (ns); needs a soaked trial.
+    /// Upper bound of the CPU time per request (ns); needs a soaked trial.
     pub cpu_upper_ns: Option<f64>,
-    /// Over all trials.
+    /// Verdict over all trials.
     pub verdict: Verdict,
 }
 
 impl Point {
-    /// Trials without a soaker: the ones that rates and latencies come from. Where all were
-    /// soaked, all of them.
+    /// Trials without a soaker, which rates and latencies are computed from. All trials if all were
+    /// soaked.
     pub fn unsoaked(&self) -> Vec<&Trial> {
         let plain: Vec<&Trial> = self.trials.iter().filter(|t| !t.soaked).collect();
         if plain.is_empty() { self.trials.iter().collect() } else { plain }
     }
 
-    /// The interval of the median of a rate over the unsoaked trials.
+    /// Median of a rate over the unsoaked trials, with its confidence interval.
     fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
         let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
         let interval = median_interval(&values, CONFIDENCE, self.key.seed());
@@ -310,17 +309,17 @@ impl Point {
         Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
     }
 
-    /// Whether chance was in it: not where time is virtual or nothing is done.
+    /// Whether real I/O was measured: not a simulation, not the I/O engine `null`.
     fn is_real(&self) -> bool {
         !self.key.is_simulated && self.key.ioengine() != "null"
     }
 
-    /// Bytes per second: median with its interval.
+    /// Bytes per second: median with its confidence interval.
     pub fn bytes_per_s(&self) -> Interval {
         self.interval(Trial::bytes_per_s)
     }
 
-    /// Latencies of all unsoaked trials, of one direction or of both.
+    /// Latencies of all unsoaked trials, of one operation or of both (None).
     pub fn latency(&self, op: Option<Op>) -> Histogram {
         let mut all = Histogram::new();
         for trial in self.unsoaked() {
@@ -332,7 +331,7 @@ impl Point {
         all
     }
 
-    /// CPU charged to the process for each request, the median over unsoaked trials (ns).
+    /// CPU time per request charged to the process, median over the unsoaked trials (ns).
     pub fn cpu_lower_ns(&self) -> Option<f64> {
         let plain = self.unsoaked();
         let costs: Vec<f64> =
@@ -340,12 +339,12 @@ impl Point {
         median(&costs)
     }
 
-    /// The upper bound of the CPU cost of a request (ns): what the system charged in the unsoaked
-    /// trials, plus what the machine lost beyond its charge in the soaked ones (kernel threads,
-    /// interrupts), at the upper end of its interval. A soaker changes the run, so its own trials
-    /// bound only the part that nothing else can see.
+    /// Upper bound of the CPU time per request (ns): the time charged in the unsoaked trials, plus
+    /// the uncharged time in the soaked trials (kernel threads, interrupts), at the upper end of
+    /// its confidence interval. A soaker disturbs its trial, so soaked trials supply only the
+    /// uncharged part.
     ///
-    /// A simulated host does nothing else, so there it is all of its busy time.
+    /// A simulated host runs nothing else, so its whole busy time is the bound.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
         if self.key.is_simulated {
             let busy = self.trials.iter().filter_map(|t| t.per_request(t.cpu.machine_ns?));
@@ -356,8 +355,8 @@ impl Point {
         Some(self.cpu_lower_ns()? + uncharged.high)
     }
 
-    /// What the soaker changed: rate and charged CPU of the soaked trials as shares of those of
-    /// the unsoaked ones.
+    /// How the soaker disturbs a trial: rate and charged CPU time of the soaked trials divided by
+    /// those of the unsoaked trials.
     pub fn disturbance(&self) -> Option<(f64, f64)> {
         let of = |soaked: bool, what: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Vec<f64> =
@@ -369,8 +368,8 @@ impl Point {
         Some((of(true, &rate)? / of(false, &rate)?, of(true, &cpu)? / of(false, &cpu)?))
     }
 
-    /// What its trials are worth together, where a rate is noisy if its interval is wider than the
-    /// share `noisy`, to either side.
+    /// The verdict over all trials. A rate is noisy if the half-width of its confidence interval
+    /// exceeds the share `noisy`.
     pub fn verdict(&self, noisy: f64) -> Verdict {
         let mut verdict = Verdict::default();
         self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
@@ -387,14 +386,14 @@ impl Point {
             let text = format!("only {requests} in all trials; give a longer --runtime or --size");
             verdict.add(State::Suspect, text);
         }
-        // A figure without a second one says nothing of how far it scatters.
+        // One trial shows nothing about scatter.
         if self.unsoaked().len() == 1 && self.is_real() {
             verdict.add(State::Suspect, ONE_TRIAL);
         }
         verdict
     }
 
-    /// Everything at once.
+    /// All results, with the default limit on noise.
     pub fn summary(&self) -> Summary {
         Summary {
             bytes_per_s: self.bytes_per_s(),
@@ -407,7 +406,7 @@ impl Point {
     }
 }
 
-/// Points for tests, of this crate and of others.
+/// Points for tests of this crate and other crates.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
     use ioengine::Caching;
@@ -415,7 +414,7 @@ pub mod testing {
 
     use super::*;
 
-    /// A point of reads whose trials moved so many bytes in one second each.
+    /// A point of reads. Trial `i` reads `bytes[i]` bytes in one second.
     pub fn point(bytes: &[u64]) -> Point {
         let workload =
             Workload { request_bytes: 4096, region_bytes: 1 << 20, seed: 1, ..Workload::default() };
@@ -451,13 +450,13 @@ mod tests {
         let summary = point.summary();
         assert_eq!(summary.bytes_per_s.value, 4096.0 * 200.0);
         assert_eq!(summary.cpu_lower_ns, Some(1000.0));
-        // 60,000 ns were lost beyond the charge, over 100 requests.
+        // 60,000 ns were lost and not charged, over 100 requests.
         assert_eq!(summary.cpu_upper_ns, Some(1600.0));
         assert!(point.disturbance().is_some());
     }
 
     #[test]
-    fn a_doubt_of_several_trials_is_said_once() {
+    fn a_reason_of_several_trials_is_listed_once() {
         let mut point = point(&[40960, 40960, 40960]);
         for (trial, percent) in point.trials.iter_mut().zip([93.5, 91.0, 8.0]) {
             trial.verdict.add(State::Suspect, format!("others used {percent}%"));
@@ -467,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_says_how_its_requests_follow_each_other() {
+    fn the_description_of_a_rate_names_its_arrival_process() {
         let mut key = point(&[]).key;
         key.workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         assert!(key.describe().contains(" at 1000 requests/s, "), "{}", key.describe());
@@ -476,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skewed_load_says_how_it_is_skewed() {
+    fn the_description_of_a_skewed_load_names_its_distribution() {
         let mut key = point(&[]).key;
         key.workload.threads = 4;
         key.workload.distribution = Distribution::Zipf { theta: 1.2 };
@@ -484,9 +483,9 @@ mod tests {
         key.workload.placement = Placement::Interlocked;
         let share = |request_bytes, percent| SizeShare { request_bytes, percent };
         key.workload.request_sizes = vec![share(4096, 60), share(65536, 40)];
-        let said = key.describe();
+        let text = key.describe();
         let words = "read zipf:1.2 4 KiB/60:64 KiB/40, depth 1 x 4 interlocked threads, pauses of";
-        assert!(said.starts_with(words), "{said}");
+        assert!(text.starts_with(words), "{text}");
         assert!(key.is_skewed() && key.has_pauses());
     }
 

@@ -1,4 +1,5 @@
-//! What a point measures: a workload on its targets, and what was done before each trial.
+//! The key of a point: a workload, its targets and the preparation of each trial.
+//! Results of points with equal keys can be compared.
 
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Caching, EngineKind};
@@ -6,44 +7,44 @@ use workload::{Distribution, Pattern, Placement, Steady, Workload};
 
 use crate::experiment::Blocks;
 
-/// How requests are issued in a simulated system: the name in place of an I/O engine's.
+/// The name used for simulated systems in place of an I/O engine.
 pub const SIMULATED: &str = "simulated";
 
-/// What was done before each trial.
+/// Preparation before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preparation {
-    /// The targets were taken out of the page cache ...
+    /// The targets were evicted from the page cache.
     pub scrubbed: bool,
-    /// ... or their regions read into it.
+    /// The regions were read into the page cache.
     pub warmed: bool,
-    /// What was announced to the kernel.
+    /// Access pattern announced to the kernel (fadvise).
     pub hint: Option<Hint>,
-    /// What of the file was there.
+    /// State of the file's blocks.
     pub blocks: Blocks,
 }
 
-/// What a point measures. Two points are the same when this is the same.
+/// Identifies a point. Two points with equal keys measure the same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointKey {
-    /// The workload on each target, without what differs from trial to trial.
+    /// The workload of each target, without data that differs between trials.
     pub workload: Workload,
-    /// Targets that are measured together.
+    /// Number of targets that are measured together.
     pub targets: u32,
-    /// The targets are striped into one, so many bytes on each in turn.
+    /// Chunk size if the targets are striped into one (bytes).
     pub chunk_bytes: Option<u64>,
     /// Caching mode.
     pub caching: Caching,
-    /// Whether it took place in a simulated system, in virtual time.
+    /// Whether the target is a simulated system, in virtual time.
     pub is_simulated: bool,
-    /// What was done before each trial.
+    /// Preparation before each trial.
     pub preparation: Preparation,
-    /// Whether the kernel was traced meanwhile.
+    /// Whether kernel tracing was active.
     pub traced: bool,
 }
 
 impl PointKey {
-    /// A workload on a target, without what differs from trial to trial: where it starts, what it
-    /// has written, how it is recorded.
+    /// The key of a workload on one target. Drops data that differs between trials: start position,
+    /// written blocks and recording.
     pub fn of(workload: &Workload) -> PointKey {
         let workload = Workload {
             start_bytes: 0,
@@ -70,7 +71,7 @@ impl PointKey {
         }
     }
 
-    /// Size of each request, of the largest where there are several (bytes).
+    /// Request size (bytes); the largest of several sizes.
     pub fn request_bytes(&self) -> u64 {
         u64::from(self.workload.request_bytes)
     }
@@ -85,7 +86,7 @@ impl PointKey {
         self.workload.threads.saturating_mul(self.targets)
     }
 
-    /// Region worked on (bytes).
+    /// Size of the region (bytes).
     pub fn size_bytes(&self) -> u64 {
         self.workload.region_bytes
     }
@@ -95,7 +96,7 @@ impl PointKey {
         u32::from(self.workload.read_percent)
     }
 
-    /// Rate of an open loop.
+    /// Rate of an open loop (requests per second); None for a closed loop.
     pub fn requests_per_s(&self) -> Option<f64> {
         self.workload.arrival.requests_per_s()
     }
@@ -105,12 +106,12 @@ impl PointKey {
         self.workload.seed
     }
 
-    /// How requests are issued: the name of an I/O engine, or [`SIMULATED`].
+    /// The name of the I/O engine, or [`SIMULATED`].
     pub fn ioengine(&self) -> &'static str {
         if self.is_simulated { SIMULATED } else { self.workload.engine_kind.name() }
     }
 
-    /// Whether requests are issued on this host by an I/O engine.
+    /// Whether requests are issued on this host by this I/O engine.
     pub fn is_issued_by(&self, engine_kind: EngineKind) -> bool {
         !self.is_simulated && self.workload.engine_kind == engine_kind
     }
@@ -120,17 +121,17 @@ impl PointKey {
         self.workload.pattern == Pattern::Random
     }
 
-    /// Whether ordinary pages were asked for behind the buffers.
+    /// Whether the buffers use 4 KiB pages by request.
     pub fn has_small_pages(&self) -> bool {
         self.workload.pages == BufferPages::Small
     }
 
-    /// Whether writes are made durable one by one or a few at a time, by what goes with them.
+    /// Whether writes are made durable during the trial, by FUA or by flushes between writes.
     pub fn makes_durable(&self) -> bool {
         self.workload.options.fua || self.workload.flush_every.is_some()
     }
 
-    /// Whether a thread spins while nothing is to be done, by the user's wish.
+    /// Whether the user enabled polling, so that a thread spins while it waits.
     pub fn polls(&self) -> bool {
         self.workload.options.sq_poll || self.workload.options.io_poll
     }
@@ -140,17 +141,17 @@ impl PointKey {
         self.workload.distribution != Distribution::Even
     }
 
-    /// Whether requests wait for a pause that nothing but the load wants.
+    /// Whether the workload pauses between requests (think time).
     pub fn has_pauses(&self) -> bool {
         self.workload.think.is_some()
     }
 
-    /// Whether the page cache is passed by.
+    /// Whether requests bypass the page cache.
     pub fn is_direct(&self) -> bool {
         self.caching.is_direct()
     }
 
-    /// In a few words: "randread 4 KiB, depth 32, io_uring, direct".
+    /// A short description, such as "randread 4 KiB, depth 32, io_uring, direct".
     pub fn describe(&self) -> String {
         let workload = &self.workload;
         let is_interlocked = workload.placement == Placement::Interlocked;
@@ -182,7 +183,7 @@ impl PointKey {
         )
     }
 
-    /// What was asked for beyond the I/O engine and the caching mode: ", fua, fsync 16".
+    /// Options beyond I/O engine and caching mode, such as ", fua, fsync 16".
     fn asked(&self) -> String {
         let options = self.workload.options.chosen().map(|option| option.name().to_owned());
         let flush = self.workload.flush_every;

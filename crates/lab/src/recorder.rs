@@ -1,6 +1,6 @@
-//! Keeps a run in the database, trial by trial, as it happens.
+//! Stores a run in the database, trial by trial, while it runs.
 //!
-//! Without a database (`--no-store`) every call does nothing, so that callers need not ask.
+//! Without a database (`--no-store`) all calls do nothing.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::record;
 use crate::request_log::RequestLog;
 use crate::workload_document::WorkloadDocument;
 
-/// The version of the JSON that the program prints and keeps.
+/// Version of the JSON that the program prints and stores.
 pub const JSON_SCHEMA: u32 = 1;
 
-/// A run being kept.
+/// A run that is being stored.
 #[derive(Debug)]
 pub struct Recorder {
     store: Option<Store>,
@@ -30,18 +30,18 @@ pub struct Recorder {
     log: Option<RequestLog>,
 }
 
-/// What the user says of a run, beyond what is measured.
+/// Options of the user for storing a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// The database; None: results are not kept.
+    /// The database; None: results are not stored.
     pub db: Option<PathBuf>,
     /// A name for the run.
     pub label: Option<String>,
-    /// What the hardware promises [bytes per second].
+    /// Peak rate that the hardware's maker advertises (bytes per second).
     pub pap_bytes_per_s: Option<f64>,
 }
 
-/// What a run is, beyond its points.
+/// Facts about a run, besides its points.
 #[derive(Debug)]
 pub struct RunFacts<'a> {
     /// run, survey or sweep.
@@ -54,23 +54,23 @@ pub struct RunFacts<'a> {
     pub host: &'a Host,
     /// The target; of several, the first.
     pub target: Option<&'a TargetFacts>,
-    /// What was asked beyond the points.
+    /// Further settings of the run.
     pub settings: RunSettings,
 }
 
-/// What was asked of a run beyond its points, as it is kept with it.
+/// Settings of a run that are stored with it, besides its points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSettings {
-    /// What the hardware promises [bytes per second].
+    /// Peak rate that the hardware's maker advertises (bytes per second).
     pub pap_bytes_per_s: Option<f64>,
     /// Flags that came from a plan file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plan_file: Vec<String>,
-    /// Settings of the device beneath, changed for the length of the run.
+    /// Settings of the device below the target, changed for the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
-    /// The study.
+    /// Name of the study, if the run is part of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub study: Option<String>,
     /// Fewer points and shorter trials.
@@ -78,7 +78,7 @@ pub struct RunSettings {
     pub quick: bool,
 }
 
-/// A setting of the block device beneath, changed for the length of a run.
+/// A setting of the block device below the target, changed for the run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostSettingDocument {
     /// Its name below the device's `queue` folder in sysfs.
@@ -92,11 +92,10 @@ pub struct HostSettingDocument {
 }
 
 impl Recorder {
-    /// Finds out whether a database could be kept there, leaving nothing behind: worth knowing
-    /// before minutes are spent.
+    /// Checks before a long run that the database can be opened or created. Leaves no files behind.
     ///
     /// # Errors
-    /// When there is a file that is none of ours, or one of the targets, or none could be made.
+    /// The file is not a database of halfpower, is one of the targets, or cannot be created.
     pub fn check(path: Option<&Path>, targets: &[PathBuf]) -> Outcome<()> {
         let Some(path) = path else { return Ok(()) };
         let identity =
@@ -104,7 +103,7 @@ impl Recorder {
         let mine = identity(path);
         if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
             return Err(Failure::refused(format!(
-                "{} is the target and the database at once; name another file with --db, or use \
+                "{} is both the target and the database; name another file with --db, or use \
                  --no-store",
                 path.display()
             )));
@@ -121,24 +120,24 @@ impl Recorder {
         }
         check_not_under_dev(path, "--db")?;
         Store::check_beside(path)?;
-        // Under another name: beside us another run may be making this very database.
+        // Tests with another name, because another run may be creating this database.
         let beside = path.with_file_name(format!("halfpower-{}.probe", uuid::Uuid::new_v4()));
         let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside);
         let removed = probe.and_then(|_| std::fs::remove_file(&beside));
         removed.map_err(|error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(
-                "making the database {}: {cause}; name another file with --db, or use --no-store",
+                "creating the database {}: {cause}; name another file with --db, or use --no-store",
                 path.display()
             ))
         })
     }
 
-    /// Opens a database, making it if need be; None keeps nothing. Runs that a dead process left
-    /// open are marked as interrupted.
+    /// Opens a database, or creates it; with None nothing is stored. Marks unfinished runs of dead
+    /// processes as interrupted.
     ///
     /// # Errors
-    /// When the database cannot be opened or is none of ours.
+    /// The database cannot be opened or was not made by halfpower.
     pub fn open(path: Option<&Path>) -> Outcome<Recorder> {
         let store = path.map(Store::open).transpose();
         let mut store = store.map_err(|error| {
@@ -150,26 +149,26 @@ impl Recorder {
         Ok(Recorder { store, run: None, points: Vec::new(), log: None })
     }
 
-    /// Every request goes to a file too, where one is named.
+    /// Logs every request to a file; None: no log.
     ///
     /// # Errors
-    /// When something else lies there, or it cannot be written.
+    /// The file exists and is not a log, or cannot be written.
     pub fn log_to(&mut self, path: Option<&Path>) -> Outcome<()> {
         self.log = path.map(RequestLog::create).transpose()?;
         Ok(())
     }
 
-    /// Whether every request goes to a file.
+    /// Whether requests are logged to a file.
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }
 
-    /// Requests that the log lacks.
+    /// Number of requests missing in the log.
     pub fn log_lost(&self) -> u64 {
         self.log.as_ref().map_or(0, RequestLog::lost)
     }
 
-    /// Begins the run.
+    /// Stores the start of a run.
     pub fn begin(&mut self, facts: &RunFacts<'_>) -> Outcome<()> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let words: Vec<String> =
@@ -197,7 +196,7 @@ impl Recorder {
         self.store.as_mut().zip(self.run)
     }
 
-    /// Adds a point, and gives back its number within the run.
+    /// Stores a point and returns its number within the run.
     pub fn add_point(&mut self, key: &PointKey) -> Outcome<usize> {
         let number = self.points.len();
         if let Some((store, run)) = self.kept() {
@@ -207,7 +206,7 @@ impl Recorder {
         Ok(number)
     }
 
-    /// Adds a finished trial of a point: once this returns, it is safe.
+    /// Stores a finished trial of a point durably.
     pub fn add_trial(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
         if let Some(log) = &mut self.log {
             log.add(point, trial)?;
@@ -220,8 +219,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes what points came to, the first of which has the number `first`; it is written when
-    /// the run ends. A point without a trial came to nothing.
+    /// Records the verdicts of points, numbered from `first`; they are stored at the end of the
+    /// run. Points without trials have no verdict.
     pub fn judge(&mut self, first: usize, points: &[Point]) {
         let ends = self.points.iter_mut().skip(first);
         for ((_, end), point) in ends.zip(points).filter(|(_, point)| !point.trials.is_empty()) {
@@ -229,7 +228,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the run and leaves the database as one plain file.
+    /// Stores the end of the run and closes the database, which leaves a single file.
     pub fn finish(
         mut self,
         state: RunState,
@@ -271,7 +270,7 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
         }
         let key = WorkloadDocument::of_row(row).and_then(|document| document.key());
         let key = key.map_err(|why| {
-            Failure::failed(format!("{why}: use the version of halfpower that kept this run"))
+            Failure::failed(format!("{why}: use the version of halfpower that stored this run"))
         })?;
         points.push(Point { key, trials });
     }

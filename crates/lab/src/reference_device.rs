@@ -1,8 +1,8 @@
-//! Reference devices as targets: `truth:KEY=VALUE,..`, several of them side by side, and the
-//! one behind `--ioengine delay`.
+//! Reference devices as targets: one or several `truth:KEY=VALUE,..`, and the device of
+//! `--ioengine delay`.
 //!
-//! They live in the generator's process and are served by the I/O engine `delay`: no file, no
-//! device and no data are behind them.
+//! They exist only in the load generator, whose I/O engine `delay` serves them. They have no file
+//! and store no data.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +14,25 @@ use crate::experiment::Experiment;
 use crate::failure::{Failure, Outcome};
 use crate::truth;
 
-/// What the name of such a target begins with.
+/// Prefix of the names of reference devices.
 pub const PREFIX: &str = "truth:";
-/// Size of a device for which none is given (bytes).
+/// Default size of a device (bytes).
 pub const SIZE_BYTES: u64 = 1 << 30;
 
-/// A reference device, under its name.
+/// A reference device with its name.
 #[derive(Clone, Debug)]
 pub struct ReferenceDevice {
-    /// As it was typed, or described where it was not.
+    /// Its name as typed, or a description for `--ioengine delay`.
     pub name: String,
-    /// What it does.
+    /// Its behaviour.
     pub truth: Truth,
 }
 
 impl ReferenceDevice {
-    /// The device that a word such as `truth:fixed=1ms,rate=100MB/s` names.
+    /// Parses a name such as `truth:fixed=1ms,rate=100MB/s`.
     ///
     /// # Errors
-    /// Usage, when it is no such device.
+    /// A usage error for an invalid device.
     pub fn parse(word: &str) -> Outcome<ReferenceDevice> {
         let keys = word.strip_prefix(PREFIX).unwrap_or(word);
         let truth =
@@ -40,37 +40,35 @@ impl ReferenceDevice {
         Ok(ReferenceDevice { name: word.to_owned(), truth })
     }
 
-    /// The device at rest, which holds so much or its whole span, whichever is more (bytes).
+    /// A new device of `bytes`, or of its whole span if that is larger.
     pub fn open(&self, bytes: u64) -> HostTarget {
         let bytes = bytes.max(truth::span_bytes(&self.truth).unwrap_or(0));
         HostTarget::delay(bytes, DelayDevice::new(self.truth.clone())).called(self.name.clone())
     }
 }
 
-/// Whether the name of a target is that of a reference device.
+/// Whether a target's name is a reference device.
 pub fn is_reference(target: &Path) -> bool {
     target.to_string_lossy().starts_with(PREFIX)
 }
 
-/// The devices that a run or sweep with these I/O engines measures; none where it measures
-/// something else.
+/// The reference devices of an experiment with these I/O engines; empty for other targets.
 ///
 /// # Errors
-/// Usage: devices beside other targets, under another I/O engine, described twice, or asked to
-/// keep data.
+/// A usage error: reference devices together with other targets, with another I/O engine, described
+/// twice, or with data verification.
 pub fn devices(
     experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
 ) -> Outcome<Vec<ReferenceDevice>> {
     let targets = &experiment.targets;
     let named: Vec<_> = targets.iter().filter(|target| is_reference(target)).collect();
-    let devices = match named.is_empty() {
-        true => described(experiment, engine_kinds)?,
-        false => {
-            check_named(experiment, named.len() == targets.len())?;
-            let parse = |target: &&PathBuf| ReferenceDevice::parse(&target.to_string_lossy());
-            named.iter().map(parse).collect::<Outcome<_>>()?
-        }
+    let devices = if named.is_empty() {
+        described(experiment, engine_kinds)?
+    } else {
+        check_named(experiment, named.len() == targets.len())?;
+        let parse = |target: &&PathBuf| ReferenceDevice::parse(&target.to_string_lossy());
+        named.iter().map(parse).collect::<Outcome<_>>()?
     };
     if experiment.verify && !devices.is_empty() {
         return Err(Failure::usage(
@@ -81,7 +79,7 @@ pub fn devices(
     Ok(devices)
 }
 
-/// Named devices need no other word, and take none.
+/// Checks the other parameters of an experiment on named reference devices.
 fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     if !alone {
         return Err(Failure::usage(
@@ -91,7 +89,7 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     }
     if experiment.truth.is_some() {
         return Err(Failure::usage(
-            "a target truth:... says itself what it does; drop --truth, or the target",
+            "the target truth:... already describes its device; drop --truth or the target",
         ));
     }
     let is_other = |kind: &&EngineKind| **kind != EngineKind::Delay;
@@ -104,7 +102,7 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// The device of `--ioengine delay`, which needs no target and shares it with nobody.
+/// The device of `--ioengine delay`, which needs no target and allows no other.
 fn described(
     experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
@@ -125,11 +123,10 @@ fn described(
     Ok(if all { vec![ReferenceDevice { name, truth }] } else { Vec::new() })
 }
 
-/// The region that all devices hold from `offset` on, if none is asked for: all of the smallest
-/// span (bytes).
+/// The default region of several devices (bytes): the smallest span minus the offset.
 ///
 /// # Errors
-/// Usage, when nothing is left of it.
+/// A usage error if the region is empty.
 pub fn region_bytes(devices: &[ReferenceDevice], offset: u64) -> Outcome<u64> {
     let spans = devices.iter().filter_map(|device| truth::span_bytes(&device.truth));
     match spans.min() {

@@ -1,6 +1,6 @@
-//! The file of `--log`: a line for each request, as CSV. It replaces an older log and nothing else.
+//! The file of `--log`: one CSV line per request. It replaces only older logs, no other files.
 //!
-//! Each trial is written as soon as it is over, so that the requests of one alone are in memory.
+//! Each trial is written when it ends, so only the requests of one trial are in memory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Refuses a place where no log could go, where something else lies, or which is a target.
+    /// Checks that a log can be written to a path: not a target, and not an existing other file.
     ///
     /// # Errors
     /// Refused, with the remedy.
@@ -34,21 +34,22 @@ impl RequestLog {
         let mine = identity(path);
         if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
             let path = path.display();
-            let what = format!("{path} is the target and the log at once; give another --log");
+            let what = format!("{path} is both the target and the log; give another --log");
             return Err(Failure::refused(what));
         }
         place_of(path).map(drop)
     }
 
-    /// Begins a log.
+    /// Creates a log.
     ///
     /// # Errors
-    /// When something else lies there, or it cannot be written.
+    /// The file exists and is not a log, or cannot be written.
     pub fn create(path: &Path) -> Outcome<RequestLog> {
         let (place, exists) = place_of(path)?;
-        let opened = match exists {
-            true => OpenOptions::new().write(true).truncate(true).open(&place),
-            false => OpenOptions::new().write(true).create_new(true).open(&place),
+        let opened = if exists {
+            OpenOptions::new().write(true).truncate(true).open(&place)
+        } else {
+            OpenOptions::new().write(true).create_new(true).open(&place)
         };
         let mut log = RequestLog {
             path: path.to_path_buf(),
@@ -59,10 +60,10 @@ impl RequestLog {
         Ok(log)
     }
 
-    /// Writes the requests of a finished trial.
+    /// Appends the requests of a finished trial.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// The file cannot be written.
     pub fn add(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
         let Some(live) = &trial.live else { return Ok(()) };
         self.lost += live.log_lost;
@@ -70,7 +71,7 @@ impl RequestLog {
     }
 
     fn lines(&mut self, point: usize, ordinal: u32, live: &LiveTrial) -> std::io::Result<()> {
-        // What was submitted in the warm-up and completed after it began before the start.
+        // Requests submitted in the warm-up start before the measured phase.
         let since = |ns: u64| ns.wrapping_sub(live.start_ns) as i64;
         for request in &live.log {
             let op = if request.op == Op::Read { "read" } else { "write" };
@@ -85,7 +86,7 @@ impl RequestLog {
         self.file.flush()
     }
 
-    /// Requests that found no room in memory.
+    /// Number of requests that were dropped because memory was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }

@@ -1,5 +1,5 @@
-//! Where a simulated system spent its time over all trials of a point: which resource binds, how
-//! busy each was and with what, as a table and as JSON.
+//! Resource use of a simulated system over all trials of a point: which resource limits, how busy
+//! each resource was and in which phases, as text and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use crate::machine::{Host, TargetFacts};
 use crate::point::Point;
 use crate::simulated::BoundDocument;
 
-/// Bounds that are told of a point in text.
+/// Number of bounds shown in text.
 const BOUNDS_TOLD: usize = 3;
 
-/// What `simulate --json` prints: one point, or several where lists were given.
+/// The document of `simulate --json`: one point, or several for lists of values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SimulateDocument {
-    /// One combination.
+    /// A single point.
     One(Box<SimulatedDocument<SimulatedPoint>>),
-    /// Several.
+    /// Several points.
     Several(Box<SimulatedDocument<SimulatedPoints>>),
 }
 
-/// Program, host and system beside one point or several.
+/// Program, host and system with one or several points.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedDocument<T> {
-    /// Which program wrote it.
+    /// The program that wrote the document.
     pub halfpower: Program,
     /// The machine that computed it.
     pub host: Host,
     /// The simulated system.
     pub target: TargetFacts,
-    /// What was simulated.
+    /// The simulated point or points.
     #[serde(flatten)]
     pub simulated: T,
 }
@@ -46,60 +46,60 @@ pub struct SimulatedPoints {
     pub points: Vec<SimulatedPoint>,
 }
 
-/// A point with where its time went.
+/// A point with the resource use of the simulated system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedPoint {
-    /// As `run` prints it.
+    /// The point as printed by `run`.
     #[serde(flatten)]
     pub point: PointDocument,
-    /// Where the time went.
+    /// Resource use.
     #[serde(flatten)]
     pub balance: Balance,
 }
 
-/// Where the time of a point went, over all of its trials.
+/// Resource use over all trials of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Balance {
-    /// What limits.
+    /// The limiting resource.
     pub binding: BindingDocument,
-    /// Every resource of the system, in the order of a request's way.
+    /// All resources of the system, in the order of a request's path.
     pub resources: Vec<ResourceDocument>,
-    /// Closed forms that no run exceeds, the tightest first; none where requests are mixed, come
-    /// after a warm-up or ask for bytes more than once.
+    /// Upper bounds on the rate, the tightest first. Empty for mixes, after a warm-up, and if bytes
+    /// are requested more than once.
     pub bounds: Vec<BoundDocument>,
 }
 
-/// What limits a simulated system.
+/// The resource that limits a simulated system.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BindingDocument {
-    /// The resource, or "latency" where none is near its limit: more requests outstanding may
-    /// help.
+    /// The resource, or "latency" if no resource is near its limit, in which case a larger queue
+    /// depth may help.
     pub resource: String,
-    /// Its utilisation, or that of the busiest resource where none binds, from 0 to 1.
+    /// Utilisation of the limiting resource, or else of the busiest one, from 0 to 1.
     pub utilisation: f64,
 }
 
 /// One resource.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResourceDocument {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Share of the time in which it was busy, from 0 to 1.
     pub utilisation: f64,
-    /// How long it was busy, over all of its servers. A drain or a sustained rate is busy while
-    /// nothing is saved up and requests wait for it; what lets so many requests through at once is
-    /// busy while they are under way.
+    /// Busy time, summed over all of its servers. A drain or a sustained rate is busy while its
+    /// credit is used up and requests wait for it. A limit on concurrent requests is busy while
+    /// requests are in flight.
     pub busy_ns: u64,
-    /// How many there are of it.
+    /// Number of its servers.
     pub servers: u32,
-    /// Bytes that it moved.
+    /// Bytes that it transferred.
     pub bytes: u64,
-    /// The busy time by phase, where it has phases.
+    /// Busy time by phase; empty without phases.
     pub phases_ns: BTreeMap<String, u64>,
 }
 
 impl SimulateDocument {
-    /// The document of so many points.
+    /// The document of one or several points.
     pub fn new(
         (halfpower, host, target): (Program, Host, TargetFacts),
         mut points: Vec<SimulatedPoint>,
@@ -119,7 +119,7 @@ impl SimulateDocument {
     }
 }
 
-/// Where the time of all trials of a point went.
+/// Resource use over all trials of a point.
 pub fn of(point: &Point) -> Balance {
     let live = || point.trials.iter().filter_map(|trial| trial.live.as_deref());
     let mut accounts = live().filter_map(|trial| trial.account.clone());
@@ -143,7 +143,7 @@ pub fn of(point: &Point) -> Balance {
     Balance { binding: BindingDocument { resource, utilisation }, resources, bounds }
 }
 
-/// The times of two trials of the same system together.
+/// The sum of the accounts of two trials on the same system.
 fn add(mut sum: Account, one: &Account) -> Account {
     sum.elapsed_ns += one.elapsed_ns;
     for (sum, one) in sum.resources.iter_mut().zip(&one.resources) {
@@ -157,7 +157,7 @@ fn add(mut sum: Account, one: &Account) -> Account {
 }
 
 impl Balance {
-    /// What limits, what it could come to, and a line for each resource.
+    /// The report: the limiting resource, the upper bounds, and a line per resource.
     pub fn lines(&self) -> Vec<String> {
         let BindingDocument { resource, utilisation } = &self.binding;
         let limit = match resource.as_str() {
@@ -175,7 +175,7 @@ impl Balance {
     }
 }
 
-/// One resource in one line: how busy, and with what.
+/// One resource in one line: its utilisation and phases.
 fn line(resource: &ResourceDocument) -> String {
     let percent = |ns: u64| 100.0 * resource.utilisation * ns as f64 / resource.busy_ns as f64;
     let busy = resource.phases_ns.iter().filter(|(_, ns)| **ns > 0);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trials_of_a_point_are_taken_together() {
+    fn the_trials_of_a_point_are_summed() {
         let mut point = point(&[4096, 4096]);
         for (trial, busy_ns) in point.trials.iter_mut().zip([1000, 900]) {
             let trial = trial.live_mut();

@@ -1,7 +1,7 @@
-//! All trials of all points of a run, round by round.
+//! Runs all trials of all points of a run in rounds.
 //!
-//! On this host they are made one after the other. In simulated systems they cannot disturb each
-//! other, so all cores make them; they are kept in the same order as if one had.
+//! On this host trials run one after the other. In simulated systems they cannot disturb each
+//! other, so they run on all cores and are stored in the same order as if they ran in sequence.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +16,20 @@ use crate::point::{Point, Trial};
 use crate::recorder::Recorder;
 use crate::trials::{Lab, Place, Setting, simulated_trial};
 
-/// How often everything is measured.
+/// Number and kind of trials.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     /// Trials of each setting.
     pub trials: u32,
-    /// Each of them once without and once with a soaker.
+    /// Run each trial once without and once with a soaker.
     pub soaker: bool,
-    /// The seed of the first round; the others draw theirs from it.
+    /// The seed of the first round, from which the seeds of later rounds are derived.
     pub seed: u64,
 }
 
-/// All trials of all settings: round by round, each round in an order of its own. The settings are
-/// all of this host, or all of simulated systems. What was measured before a failure comes back
-/// with it.
+/// Runs all trials of all settings in rounds, each round in another order. Settings are either all
+/// on this host or all on simulated systems. On a failure, returns the results so far with the
+/// failure.
 pub fn measure(
     lab: &Lab,
     rounds: &Rounds,
@@ -49,7 +49,7 @@ fn fill(
     recorder: &mut Recorder,
     points: &mut [Point],
 ) -> Outcome<()> {
-    // A run may measure several times: its points are numbered through.
+    // A run may call this several times; its points are numbered consecutively.
     let numbers = points.iter().map(|point| recorder.add_point(&point.key));
     let first = numbers.collect::<Outcome<Vec<usize>>>()?.first().copied().unwrap_or(0);
     let mut book = Book { points, first, recorder };
@@ -105,7 +105,7 @@ fn all_rounds(
     Ok(())
 }
 
-/// How long one trial of each takes together (ns), where time ends all of them.
+/// Total time of one trial of each setting (ns); None if a trial is not limited by time.
 fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
     settings.iter().try_fold(0_u64, |sum, setting| {
         let workload = &setting.workload;
@@ -113,20 +113,20 @@ fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
     })
 }
 
-/// Bytes that a trial moves on all targets, where they end it.
+/// Bytes after which a trial ends, over all targets; None without such a limit.
 pub fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
     Some(setting.workload.limit_bytes?.saturating_mul(setting.place.count() as u64))
 }
 
-/// How much of a trial is done: of its time or of its bytes, whichever is further.
+/// Share of a trial that is done, by time or by bytes, whichever is larger.
 pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>, u64)) -> f64 {
     let time = ns.map_or(0.0, |ns| at.elapsed_ns as f64 / (ns.saturating_add(warm_up_ns)) as f64);
     let moved = bytes.map_or(0.0, |bytes| at.bytes as f64 / bytes.max(1) as f64);
     time.max(moved).min(1.0)
 }
 
-/// The seed of a trial of the point with this number: each has an order of its own in each round,
-/// so that none finds in a cache what another one read, and no cache learns an order.
+/// The seed of a trial of a point. Each point has another order of requests in each
+/// round, so that trials do not hit data cached by other trials.
 fn order_of(seed: u64, round: u32, point: usize) -> u64 {
     match point {
         0 => seed_of(seed, round),
@@ -134,7 +134,7 @@ fn order_of(seed: u64, round: u32, point: usize) -> u64 {
     }
 }
 
-/// The seed of a round, drawn from the run's own.
+/// The seed of a round, derived from the run's seed.
 pub fn seed_of(seed: u64, round: u32) -> u64 {
     match round {
         0 => seed,
@@ -142,7 +142,7 @@ pub fn seed_of(seed: u64, round: u32) -> u64 {
     }
 }
 
-/// A request that failed ends the run: what it measured is not what was asked for.
+/// A failed request ends the run, because the measurement is not the requested one.
 pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     let Some(live) = &trial.live else { return Ok(()) };
     match (&live.failure, &live.damage) {
@@ -152,27 +152,28 @@ pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     }
 }
 
-/// Where finished trials are written down.
+/// Stores finished trials.
 struct Book<'a> {
     points: &'a mut [Point],
-    /// The number within the run of the first point.
+    /// Number of the first point within the run.
     first: usize,
     recorder: &'a mut Recorder,
 }
 
 impl Book<'_> {
-    /// Keeps a finished trial.
+    /// Stores a finished trial.
     fn keep(&mut self, mut trial: Trial, index: usize) -> Outcome<()> {
         let point = &mut self.points[index];
-        let kept = match trial.requests() > 0 || trial.errors > 0 {
-            true => self.recorder.add_trial(self.first + index, &trial),
-            false => Ok(()),
+        let kept = if trial.requests() > 0 || trial.errors > 0 {
+            self.recorder.add_trial(self.first + index, &trial)
+        } else {
+            Ok(())
         };
-        // What happened to the data comes before what happened to the database.
+        // A data error takes precedence over a database error.
         fail_on_errors(&trial, &point.key.describe())?;
         kept?;
         if self.recorder.has_log() {
-            // Written by now, and too much to hold for all trials at once.
+            // The log is written and would take too much memory for all trials.
             trial.live_mut().log = Vec::new();
         }
         point.trials.push(trial);
@@ -180,15 +181,15 @@ impl Book<'_> {
     }
 }
 
-/// What a thread tells of its turns.
+/// Progress message of a thread.
 enum ProgressEvent {
-    /// So much of a trial is done, as a share.
+    /// Share of a trial that is done.
     Share(usize, f64),
-    /// It is over.
+    /// The trial is finished.
     Over(usize, Box<Outcome<Trial>>),
 }
 
-/// All trials of all combinations in simulated systems, on all cores.
+/// Runs all trials in simulated systems on all cores.
 fn measure_simulated(
     lab: &Lab,
     rounds: &Rounds,

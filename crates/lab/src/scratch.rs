@@ -1,8 +1,8 @@
-//! Test files: laid out in a directory, written whole, removed whatever happens.
+//! Test files: created in a directory, written completely, and always removed.
 //!
-//! A test file is called `halfpower-<uuid>.test`, is made anew (never over an existing file), is
-//! noted in the journal before it is made, and goes when its guard is dropped: at the end, after
-//! an error, at Ctrl-C.
+//! A test file is named `halfpower-<uuid>.test` and never replaces an existing file. It is
+//! journalled before it is created, and removed when its guard is dropped: at the end, after an
+//! error, and after Ctrl-C.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -17,21 +17,21 @@ use crate::journal::{self, Recorded};
 use crate::point::Trial;
 use crate::trials::{Lab, Setting};
 
-/// Space that is left free on the file system whatever the user asks (bytes).
+/// Space that always stays free on the file system (bytes).
 const SPARE_BYTES: u64 = 16 << 20;
-/// Request size and depth of the layout: large and deep, as the papers advise.
+/// Request size and depth for writing the file: large and deep, as the papers recommend.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
 const LAYOUT_DEPTH: u32 = 8;
 
-/// A test file that takes too long to write is cut short, but not below this (bytes).
+/// Minimum size of a test file that is shortened because writing takes too long (bytes).
 pub const LEAST_BYTES: u64 = 64 << 20;
 
-/// What a layout came to.
+/// Result of writing a test file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaidOut {
     /// Size of the file (bytes).
     pub bytes: u64,
-    /// Rate of the writes [bytes per second].
+    /// Rate of the writes (bytes per second).
     pub bytes_per_s: f64,
 }
 
@@ -41,15 +41,15 @@ pub struct Scratch {
     path: PathBuf,
     identity: (u64, u64),
     journal: Recorded,
-    /// Open, and locked, for as long as this process needs it.
+    /// The open and locked file.
     _held: File,
 }
 
 impl Scratch {
-    /// Makes an empty test file in a directory that has room for `bytes`.
+    /// Creates an empty test file in a directory with space for `bytes`.
     ///
     /// # Errors
-    /// No room, a read-only file system, missing permission.
+    /// Not enough space, a read-only file system, or missing permission.
     pub fn make(folder: &Path, bytes: u64) -> Outcome<Scratch> {
         check_room(folder, bytes)?;
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
@@ -68,18 +68,18 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Opens it, and makes sure that it is still the file that was made: in a directory that
-    /// others can write, its name may lead elsewhere by now.
+    /// Opens the file and checks that it is still the created file, because other users may replace
+    /// it in a shared directory.
     ///
     /// # Errors
-    /// As for opening; refused when something else lies under its name.
+    /// As for opening a target. Refused if another file has its name.
     pub fn open(&self, writable: bool, caching: Caching) -> Outcome<HostTarget> {
         let target = HostTarget::open(&self.path, writable, caching)?;
         self.check(&target)?;
         Ok(target)
     }
 
-    /// Refuses a target that is not the file that was made.
+    /// Checks that a target is the created file.
     pub fn check(&self, target: &HostTarget) -> Outcome<()> {
         if target.identity() == self.identity {
             return Ok(());
@@ -91,13 +91,13 @@ impl Scratch {
         )))
     }
 
-    /// Whether the file that was made still has its name.
+    /// Whether the created file still has its name.
     fn is_there(&self) -> bool {
         let now = fs::symlink_metadata(&self.path);
         now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -116,7 +116,7 @@ impl Scratch {
     ) -> Outcome<LaidOut> {
         let caching = Caching::of(offers_direct(&self.path), false);
         let target = self.open(true, caching)?;
-        // Reserving first keeps the file in few pieces; a file system that cannot is no obstacle.
+        // Reserving space first reduces fragmentation. Not all file systems support it.
         let _ = target.reserve(0, bytes);
         let request_bytes = u64::from(LAYOUT_REQUEST_BYTES);
         let whole = bytes / request_bytes * request_bytes;
@@ -192,11 +192,12 @@ fn layout(
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that is gone already is as good as removed; one that cannot be removed, or whose
-        // file system was taken away, stays in the journal for `halfpower clean`.
-        let removed = match self.is_there() {
-            true => fs::remove_file(&self.path).is_ok(),
-            false => !journal::is_away(&self.path, Some(self.identity)),
+        // A file that cannot be removed, or whose file system was unmounted, stays in the journal
+        // for `halfpower clean`.
+        let removed = if self.is_there() {
+            fs::remove_file(&self.path).is_ok()
+        } else {
+            !journal::is_away(&self.path, Some(self.identity))
         };
         if removed {
             self.journal.undone();
@@ -204,7 +205,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Refuses a test file that does not fit.
+/// Checks that a test file fits on the file system.
 pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
     if bytes > file_size_limit() {
         return Err(Failure::failed(format!(
@@ -217,7 +218,7 @@ pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
     let free = free_bytes_at(folder)?;
     if bytes.saturating_add(SPARE_BYTES) > free {
         return Err(Failure::failed(format!(
-            "{} has {} free, not enough for a test file of {} and the {} that are left alone; \
+            "{} has {} free, not enough for a test file of {} and the {} that must stay free; \
              give a smaller --size or another directory",
             folder.display(),
             units::size(free),

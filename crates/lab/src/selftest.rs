@@ -1,8 +1,8 @@
-//! The instrument held against devices whose truth is known: what it measures, beside what it must.
+//! The self-test: measures reference devices with known properties and compares the results.
 //!
-//! Every quantity is measured through the same laboratory as any run. The cost of the path to the
-//! device (system calls, FUSE, waking up) is measured on the same device at zero delay, in turn
-//! with it, and subtracted where a time is compared; it is printed, so that nothing hides in it.
+//! Every quantity is measured with the same code as any run. The overhead of the path to the device
+//! (system calls, FUSE, wake-ups) is measured on the same device with zero delay, in alternation,
+//! and subtracted from times. The overhead is printed, so that it cannot hide an error.
 
 pub mod devices;
 pub mod throttled;
@@ -12,32 +12,32 @@ pub mod quantities;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One quantity: what it is, what was measured, and whether that is close enough.
+/// One quantity: its true value, the measured value, and whether the error is small enough.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Quantity {
     /// Its name.
     pub quantity: String,
-    /// Unit of truth and measured.
+    /// Unit of `truth` and `measured`.
     pub unit: String,
-    /// What the device does.
+    /// The true value.
     pub truth: f64,
-    /// What the instrument says; of bounds, their middle.
+    /// The measured value; of bounds, their middle.
     pub measured: Option<f64>,
-    /// Lower and upper bound, where that is what the instrument gives.
+    /// Measured lower and upper bound; null for a single value.
     pub bounds: Option<(f64, f64)>,
-    /// Cost of the path, measured at zero delay and subtracted.
+    /// Overhead of the path, measured at zero delay and subtracted.
     pub path: Option<f64>,
-    /// Measured over truth, less one.
+    /// Relative error: measured / truth - 1.
     pub error: Option<f64>,
-    /// The largest error that passes; of bounds, the largest distance between them.
+    /// Largest allowed error; of bounds, the largest allowed distance between them.
     pub tolerance: f64,
-    /// Whether it is within the tolerance; of bounds, whether the truth lies between them too.
+    /// Whether the error is within the tolerance. Bounds must also enclose the truth.
     pub pass: bool,
-    /// Why it could not be measured here, and what would help.
+    /// Why it could not be measured on this host, with the remedy.
     pub skipped: Option<String>,
 }
 
-/// The path may cost so much of the truth.
+/// Maximum overhead of the path, as a share of the truth.
 const PATH_SHARE_MAX: f64 = 0.1;
 
 impl Quantity {
@@ -58,13 +58,13 @@ impl Quantity {
             path: None,
             error: Some(error),
             tolerance,
-            // Written so that what is not a number does not pass.
+            // Written so that NaN fails.
             pass: error.abs() <= tolerance,
             skipped: None,
         }
     }
 
-    /// A truth that must lie within bounds that are close enough to each other.
+    /// A true value with measured bounds, which must enclose it and be close enough to each other.
     pub fn within(
         name: &str,
         unit: &str,
@@ -83,8 +83,8 @@ impl Quantity {
         Quantity { measured: None, error: None, pass: true, skipped: Some(why), ..value }
     }
 
-    /// The same quantity with the cost of the path that was subtracted: it must be small, or an
-    /// error of the instrument could hide in it.
+    /// Adds the subtracted overhead of the path. A large overhead fails, because it could hide an
+    /// error.
     #[must_use]
     pub fn with_path(self, path: f64) -> Quantity {
         let small = path.abs() <= PATH_SHARE_MAX * self.truth;

@@ -1,13 +1,13 @@
-//! Settings of the block device beneath a target, changed for one run and always put back.
+//! Settings of the block device below a target, changed for one run and always restored.
 //!
-//! What is about to change is in the journal before it changes; the value is read back after it
-//! is written; dropping [`Changed`] restores, in reverse order, whatever ended the run. After a
-//! kill `halfpower restore` does the same from the journal. Nothing is written to a device that is
-//! not the one that was changed, and a value that somebody else has set since is left alone.
+//! A change is journalled before it is made and verified by reading the value back. Dropping
+//! [`Changed`] restores the old values in reverse order. If the run was killed, `halfpower restore`
+//! restores them from the journal. A device that replaced the changed one is never written to, and
+//! a value that another program set in the meantime is kept.
 //!
-//! One run at a time changes the settings of a device: it holds a lock on the device's `queue`
-//! folder in sysfs, whatever its state folder. What the kernel resets along with a setting (with
-//! the scheduler its tunables, with the write cache the read-ahead) is remembered and put back.
+//! Only one run at a time changes the settings of a device: it locks the device's `queue` folder in
+//! sysfs. The kernel resets some settings along with others (the tunables with the scheduler, the
+//! read-ahead with the write cache); these are recorded and restored too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -29,36 +29,36 @@ use crate::machine;
 pub const SCHEDULER: &str = "scheduler";
 /// The read-ahead window (KiB).
 pub const READ_AHEAD: &str = "read_ahead_kb";
-/// What the kernel believes of the device's write cache.
+/// The write cache mode that the kernel assumes.
 pub const WRITE_CACHE: &str = "write_cache";
-/// The drive's own write cache, which is not below `queue`.
+/// The drive's own write cache, a file outside `queue`.
 pub const DRIVE_CACHE: &str = "drive_cache";
-/// Requests that the queue holds.
+/// Number of requests in the queue.
 pub const NR_REQUESTS: &str = "nr_requests";
 /// Whether requests are merged.
 pub const NOMERGES: &str = "nomerges";
 
-/// How often, and how long apart, an entry that somebody looks at is looked at again.
+/// Number of attempts, and the pause between them, to read an entry that another process locks.
 const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What the kernel may reset when a setting is changed, besides the tunables of a scheduler.
+/// Settings that the kernel may reset when another is changed, besides the scheduler's tunables.
 const MOVED: [(&str, &[&str]); 3] = [
     (SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]),
     (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"]),
     (DRIVE_CACHE, &[WRITE_CACHE, READ_AHEAD, "wbt_lat_usec"]),
 ];
 
-/// A wish: a file below the device's `queue` folder and the value that it shall have.
+/// A requested setting of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSetting {
-    /// Name of the file.
+    /// Name of the file in the device's `queue` folder.
     pub name: &'static str,
-    /// The value, as it is read there.
+    /// The requested value.
     pub value: String,
 }
 
-/// Settings in force; dropping it restores.
+/// Changed settings. Dropping the value restores them.
 #[derive(Debug)]
 pub struct Changed {
     disk: PathBuf,
@@ -67,31 +67,31 @@ pub struct Changed {
     _claim: File,
 }
 
-/// What becomes of a change that is to be undone.
+/// Result of undoing one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The old value is back.
+    /// The old value was restored.
     Restored,
-    /// The old value was there already.
+    /// The setting already had its old value.
     AsBefore,
-    /// Somebody else has set this value since.
+    /// Another program has set this value since, so it was kept.
     Left(String),
-    /// The old value could not be put back, and why.
+    /// The old value could not be restored; contains the reason.
     Failed(String),
 }
 
-/// What can be done about an entry whose owner is dead.
+/// Whether a journal entry whose owner is dead can be undone.
 #[derive(Debug)]
 pub enum Standing {
-    /// The device is there as it was: its folder in sysfs.
+    /// The device still exists; contains its folder in sysfs.
     Pending(PathBuf),
-    /// There is nothing to restore, and why.
+    /// There is nothing to restore; contains the reason.
     Forget(String),
 }
 
 // ---- before a run
 
-/// What would be changed, one sentence for each setting.
+/// The planned changes, one sentence per setting.
 ///
 /// # Errors
 /// As for [`Changed::apply`].
@@ -104,17 +104,18 @@ pub fn plan(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Vec<String>>
     let line = |change: &Change| {
         let old = &change.old;
         let wanted = change.wanted.as_ref().filter(|wanted| *wanted != old)?;
-        Some(format!("set {} from {old} to {wanted}, and put it back", what(change, &disk)))
+        Some(format!("set {} from {old} to {wanted}, and restore it", what(change, &disk)))
     };
     Ok(changes.iter().filter_map(line).collect())
 }
 
 impl Changed {
-    /// Journals and sets what is wanted of the one device beneath all targets. None: nothing is.
+    /// Journals and sets the requested settings of the one device below all targets. Returns None
+    /// if no settings are requested.
     ///
     /// # Errors
-    /// No or several devices beneath, no root, a value that the kernel does not take, settings
-    /// held by another run or left by a killed one, a journal that cannot be written.
+    /// No device or several devices, missing root rights, a value that the kernel rejects, settings
+    /// in use by another run or left changed by a killed run, a journal that cannot be written.
     pub fn apply(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Option<Changed>> {
         if wanted.is_empty() {
             return Ok(None);
@@ -138,26 +139,26 @@ impl Changed {
         let recorded = Recorded::write(&entry).map_err(|error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!(
-                "journalling settings of {}: {cause}; set XDG_STATE_HOME to a folder that can be \
-                 written, for nothing is changed that could not be restored",
+                "journalling settings of {}: {cause}; nothing was changed; set XDG_STATE_HOME to a \
+                 writable folder",
                 name_of(&disk)
             ))
         })?;
         let changed = Changed { disk, entry, recorded: Some(recorded), _claim: claim };
-        // An error from here on drops, and so restores, what was set before it.
+        // On an error, dropping `changed` restores the settings made so far.
         for change in &changed.entry.changes {
             set(change, &changed.disk)?;
         }
         Ok(Some(changed))
     }
 
-    /// What was changed: the settings that were asked for and had another value.
+    /// The requested settings whose value changed.
     pub fn made(&self) -> impl Iterator<Item = &Change> {
         let differs = |c: &&Change| c.wanted.as_ref().is_some_and(|wanted| *wanted != c.old);
         self.entry.changes.iter().filter(differs)
     }
 
-    /// Puts everything back; false, and said on stderr, where that failed.
+    /// Restores all settings. Returns false on a failure, after reporting it on stderr.
     pub fn restore(mut self) -> bool {
         self.put_back()
     }
@@ -176,8 +177,8 @@ impl Changed {
                 Fate::Left(_) => console::error(&said(&change, &self.disk, &fate)),
                 Fate::Failed(_) => {
                     failed = true;
-                    let said = said(&change, &self.disk, &fate);
-                    console::error(&format!("{said}; say halfpower restore"));
+                    let text = said(&change, &self.disk, &fate);
+                    console::error(&format!("{text}; run halfpower restore"));
                 }
             }
         }
@@ -194,23 +195,23 @@ impl Drop for Changed {
     }
 }
 
-/// The folder in sysfs of the one whole disk beneath all targets.
+/// The sysfs folder of the one whole disk below all targets.
 ///
 /// # Errors
-/// Usage, when there is none, or several.
+/// A usage error if there is no disk, or several.
 pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
     let none = |target: &Path| {
         Failure::usage(format!(
-            "{}: the system tells of no single block device beneath it whose settings could be \
+            "{}: no single block device is known below this target, so host settings cannot be \
              changed; drop the flags under Host (halfpower run --help)",
             target.display()
         ))
     };
-    let mut found: Option<PathBuf> = None;
+    let mut common: Option<PathBuf> = None;
     for target in targets {
         let device = device_beneath(target).ok_or_else(|| none(target))?;
         let disk = device.disk().to_path_buf();
-        match &found {
+        match &common {
             Some(first) if *first != disk => {
                 return Err(Failure::usage(format!(
                     "the targets lie on {} and {}: host settings are changed on one device; \
@@ -219,12 +220,12 @@ pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
                     name_of(&disk)
                 )));
             }
-            _ => found = Some(disk),
+            _ => common = Some(disk),
         }
     }
     let no_target = "host settings need a target on a block device; name one, or drop the flags \
                      under Host (halfpower run --help)";
-    found.ok_or_else(|| Failure::usage(no_target))
+    common.ok_or_else(|| Failure::usage(no_target))
 }
 
 fn device_beneath(target: &Path) -> Option<Device> {
@@ -240,7 +241,7 @@ fn name_of(disk: &Path) -> String {
     disk.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A setting and its device in words.
+/// A setting and its device, such as `scheduler of sda`.
 fn what(change: &Change, disk: &Path) -> String {
     format!("{} of {}", change.name, name_of(disk))
 }
@@ -256,7 +257,7 @@ fn identity(disk: &Path) -> Identity {
     }
 }
 
-/// Takes the settings of a device for this process, if nobody has them.
+/// Locks the settings of a device for this process; None if another process holds the lock.
 fn claim(disk: &Path) -> Option<File> {
     let folder = File::open(disk.join("queue")).ok()?;
     folder.try_lock().is_ok().then_some(folder)
@@ -267,15 +268,15 @@ fn held(disk: &Path) -> Failure {
     let owner = journal::of(&name).filter(Found::is_in_use);
     let owner = owner.map_or("another run".into(), |f| format!("process {}", f.entry.pid));
     Failure::failed(format!(
-        "settings of {name} are held by {owner}, which will put them back; wait for its end"
+        "settings of {name} are held by {owner}, which will restore them; wait for its end"
     ))
 }
 
-/// Sees to an entry that a dead run left for the same device.
+/// Handles a journal entry that an earlier run left for the same device.
 fn settle_earlier(disk: &Path) -> Outcome<()> {
     let name = name_of(disk);
-    // Whoever holds the settings of the device now is dead, since they are ours; one who only
-    // looks at its entry (clean, restore --plan) is gone in a moment.
+    // This process holds the lock on the device, so the entry's owner is dead. A process that only
+    // reads the entry (clean, restore --plan) releases it soon.
     let clock = Monotonic::new();
     let mut found = journal::of(&name);
     for _ in 0..LOOKS {
@@ -295,18 +296,20 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
             Ok(())
         }
         Standing::Pending(_) => Err(Failure::failed(format!(
-            "a run that was killed left settings of {name} changed; say halfpower restore first"
+            "a run that was killed left settings of {name} changed; run halfpower restore first"
         ))),
     }
 }
 
-/// What has to change for the wishes to come true, in the order in which they are made.
+/// The changes for the requested settings, in the order in which they are made.
 fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
     let mut changes = Vec::new();
     for wish in wanted {
         let path = path_of(disk, wish.name).ok_or_else(|| {
             let name = name_of(disk);
-            Failure::failed(format!("{name} has no write cache that the system could switch"))
+            Failure::failed(format!(
+                "{name} has no write cache that can be switched; drop its flag"
+            ))
         })?;
         let listed = text(&path).map_err(|error| {
             Failure::failed(format!(
@@ -340,14 +343,14 @@ fn check_offered(disk: &Path, listed: &str, wanted: &str) -> Outcome<()> {
     )))
 }
 
-/// The one of the wishes that moves this setting.
+/// The requested setting that makes the kernel reset this one.
 fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
     let mut movers = MOVED.iter().filter(|(_, moved)| moved.contains(&name));
     let wished = movers.find(|(by, _)| wanted.iter().any(|wish| wish.name == *by));
     wished.map(|(by, _)| (*by).to_owned())
 }
 
-/// What has to be put back with a setting.
+/// The settings that the kernel may reset along with this one, with their values of now.
 fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
     let queue = disk.join("queue");
     let moved = MOVED.iter().filter(|(name, _)| *name == by).flat_map(|(_, moved)| *moved);
@@ -367,7 +370,7 @@ fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
 
 // ---- reading and writing
 
-/// The file of a setting; of the drive's own cache, where the drive is asked.
+/// The file of a setting. The drive's own cache may be switched outside sysfs.
 fn path_of(disk: &Path, name: &str) -> Option<PathBuf> {
     match name {
         DRIVE_CACHE => Means::of(disk).map(|means| means.path().to_path_buf()),
@@ -376,13 +379,10 @@ fn path_of(disk: &Path, name: &str) -> Option<PathBuf> {
 }
 
 fn text(path: &Path) -> io::Result<String> {
-    match path.starts_with("/dev") {
-        true => write_cache::state_at(path),
-        false => fs::read_to_string(path),
-    }
+    if path.starts_with("/dev") { write_cache::state_at(path) } else { fs::read_to_string(path) }
 }
 
-/// The value of a setting: of a list, the chosen one.
+/// The value of a setting; the value in brackets if the file lists several.
 fn value(path: &Path) -> io::Result<String> {
     Ok(in_brackets(&text(path)?))
 }
@@ -398,8 +398,8 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Sets what is wanted and reads it back. A value that the kernel made of it goes at once, for
-/// nobody could tell later whose it is.
+/// Sets a value and reads it back. If the kernel stored another value, the old one is restored at
+/// once, because a later run could not tell who set it.
 fn set(change: &Change, disk: &Path) -> Outcome<()> {
     let Some(wanted) = &change.wanted else { return Ok(()) };
     let failed = |cause: String| {
@@ -419,11 +419,11 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
 
 // ---- after a run
 
-/// Whether the entry of a dead owner, or of this process, can be undone.
+/// Whether an entry of a dead owner, or of this process, can be undone.
 pub fn standing(entry: &Entry) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     if entry.boot_id != machine::boot_id() {
-        return forget("the machine was started anew since, which undid them");
+        return forget("the machine was rebooted since, which reset them");
     }
     let number = entry.device.number.split_once(':');
     let number = number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
@@ -431,31 +431,31 @@ pub fn standing(entry: &Entry) -> Standing {
         return forget("the device is gone");
     };
     let disk = device.disk();
-    // A device may be taken away and given to another (a loop device's file, a card) while its
-    // queue, and what was set in it, stays.
+    // A device can get another medium (a loop device's file, a card) while its queue and the
+    // settings stay.
     let now = identity(disk);
     let same_queue = now.queue.is_some() && now.queue == entry.device.queue;
     if !same_queue && now != entry.device {
         return forget("another device has that name now");
     }
-    // The journal is a file that can be edited; only what it may name is ever written.
+    // The journal can be edited by hand, so only files of settings of this device are written.
     let ours = |change: &Change| {
         let mut parts = Path::new(&change.name).components();
         let plain = parts.all(|part| matches!(part, Component::Normal(_)));
         plain && path_of(disk, &change.name).is_some_and(|path| path == change.path)
     };
     if !entry.changes.iter().all(ours) {
-        return forget("the entry names files that are no settings of the device");
+        return forget("the entry names files that are not settings of the device");
     }
     Standing::Pending(disk.to_path_buf())
 }
 
-/// Undoes changes, last first, and says what became of each. What the kernel may have moved with
-/// the scheduler is named only where it could not be put back.
+/// Undoes changes, last first, and returns the result of each. Settings that the kernel reset along
+/// with others are included only if they could not be restored.
 pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     let fates = fates(changes);
     let mut failures: Vec<Option<String>> = vec![None; changes.len()];
-    // Twice, because putting one setting back moves others that were put back before it.
+    // Twice, because restoring one setting can reset others that were restored before it.
     for _ in 0..2 {
         for (index, change) in changes.iter().enumerate().rev() {
             let goal = match &fates[index] {
@@ -483,8 +483,8 @@ pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     changes.iter().zip(fates).zip(failures).rev().filter_map(checked).collect()
 }
 
-/// What is to become of each change, by the values of now. What the kernel moves along with a
-/// change goes back with it, whatever its value: it may be the kernel's.
+/// Predicts the result of undoing each change from the present values. A setting that the kernel
+/// resets along with another is restored with it, whatever its value, which may be the kernel's.
 pub fn fates(changes: &[Change]) -> Vec<Fate> {
     let mut fates: Vec<Fate> = Vec::new();
     for change in changes {
@@ -507,38 +507,38 @@ fn is_undone(fate: &Fate) -> bool {
     matches!(fate, Fate::Restored | Fate::AsBefore)
 }
 
-/// What became of a change, in words.
+/// The result of undoing a change, as a sentence.
 pub fn said(change: &Change, disk: &Path, fate: &Fate) -> String {
     let (what, old) = (what(change, disk), &change.old);
     match fate {
         Fate::Restored => format!("restored {what} to {old}"),
         Fate::AsBefore => format!("unchanged {what}, {old} as before"),
         Fate::Left(now) => format!(
-            "left {what} at {now}: somebody has changed it since, from {} (before: {old})",
+            "left {what} at {now}: another program has changed it since, from {} (before: {old})",
             change.wanted.as_deref().unwrap_or(old)
         ),
         Fate::Failed(cause) => format!("failed: {what} is not back at {old}: {cause}"),
     }
 }
 
-/// Takes the settings of a device to undo them; None while another process has them.
+/// Locks the settings of a device to undo them; None if another process holds the lock.
 pub fn claim_to_undo(disk: &Path) -> Option<File> {
     claim(disk)
 }
 
-/// The devices with settings that a dead run left changed.
+/// The names of devices whose settings a dead run left changed.
 pub fn left_behind() -> Vec<String> {
     let dead = journal::all().into_iter().filter_map(Found::of_dead_owner);
     let pending = dead.filter(|(entry, _)| matches!(standing(entry), Standing::Pending(_)));
     pending.map(|(entry, _)| entry.device.name).collect()
 }
 
-/// Says once that there is something to restore.
+/// Warns if a killed run left settings to restore.
 pub fn warn_of_left_behind(console: &Console) {
     let devices = left_behind();
     if !devices.is_empty() {
         console.warn(format!(
-            "a run that was killed left settings of {} changed; say halfpower restore",
+            "a run that was killed left settings of {} changed; run halfpower restore",
             devices.join(", ")
         ));
     }
@@ -557,15 +557,15 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_of_a_drive_is_switched_by_its_own_means_and_put_back_with_what_moved() {
+    fn the_cache_of_a_drive_is_switched_in_the_drive_and_restored_with_dependent_settings() {
         let disk = tempfile::tempdir().unwrap();
         let cache = file(disk.path(), "device/scsi_disk/2:0:0:0/cache_type", "write back");
         let believed = file(disk.path(), "queue/write_cache", "write back");
         let wish = HostSetting { name: DRIVE_CACHE, value: THROUGH.to_owned() };
         let changes = changes(disk.path(), &[wish]).unwrap();
         assert_eq!((&changes[0].path, &*changes[0].old), (&cache, BACK));
-        assert_eq!(changes[1].name, WRITE_CACHE, "the kernel looks at the drive again");
-        // A file keeps what is longer; the kernel's does not.
+        assert_eq!(changes[1].name, WRITE_CACHE, "the kernel reads the drive's state again");
+        // Writing a shorter value into a plain file keeps the rest; sysfs does not.
         fs::write(&cache, THROUGH).unwrap();
         fs::write(&believed, THROUGH).unwrap();
         assert_eq!(value(&changes[0].path).unwrap(), THROUGH);
@@ -574,14 +574,11 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_without_a_cache_of_its_own_is_refused_whatever_the_kernel_believes() {
+    fn a_disk_without_a_cache_of_its_own_is_refused() {
         let disk = tempfile::tempdir().unwrap();
         file(disk.path(), "queue/write_cache", "write back");
         let wish = HostSetting { name: DRIVE_CACHE, value: THROUGH.to_owned() };
         let failure = changes(disk.path(), &[wish]).unwrap_err();
-        assert!(
-            failure.message.contains("no write cache that the system could switch"),
-            "{failure}"
-        );
+        assert!(failure.message.contains("no write cache that can be switched"), "{failure}");
     }
 }

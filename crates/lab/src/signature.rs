@@ -1,29 +1,29 @@
-//! What lies on a device: partition tables, file systems, swap, members of volumes, recognised by
-//! the magic numbers of their formats.
+//! Recognises the data on a device by magic numbers: partition tables, file systems, swap and
+//! members of volumes.
 //!
-//! Pure but for reading a sample of both ends. Finding nothing does not mean that nothing is
-//! there, so it decides nothing: it is said to whoever decides. A device may hold any bytes at all,
-//! so nothing here may fail on them.
+//! Only informs the user and permits nothing, because a device on which nothing is recognised may
+//! still hold data. Except for reading samples of both ends, all functions are pure. They must not
+//! fail on any content.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// How much of either end is looked at (bytes): up to the last uberblock of a first ZFS label.
+/// Size of the sample of each end (bytes): up to the last uberblock of the first ZFS label.
 const END_BYTES: u64 = 256 << 10;
-/// So many partitions are looked into, for their contents to be said in a line.
+/// Maximum number of partitions that are examined, so that the description fits in one line.
 const PARTS_MAX: usize = 8;
 /// The types of the partitions around a GPT and around further ones (extended).
 const PROTECTIVE: u8 = 0xee;
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
-/// Something recognised.
+/// A recognised format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What it is.
+    /// Name of the format.
     pub what: &'static str,
-    /// The name that its owner gave it.
+    /// Label given by the user.
     pub label: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Both ends of a device, a partition or an image.
+/// Samples of both ends of a device, a partition or an image.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     head: Vec<u8>,
@@ -44,7 +44,7 @@ pub struct Sample {
     bytes: u64,
 }
 
-/// A part of a device, as its partition table says (bytes).
+/// A partition from a partition table (bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     offset: u64,
@@ -62,7 +62,7 @@ impl Sample {
         Ok(Sample { head: read(offset)?, tail: read(offset + bytes - end)?, bytes })
     }
 
-    /// So many bytes from an offset, where they were sampled.
+    /// `length` bytes from an offset; None outside the sample.
     fn at(&self, offset: u64, length: usize) -> Option<&[u8]> {
         let within = |part: &[u8], from: u64| {
             let from = usize::try_from(from).ok()?;
@@ -92,14 +92,14 @@ impl Sample {
         u64::from(self.u32(offset)) | u64::from(self.u32(offset.saturating_add(4))) << 32
     }
 
-    /// A name of so many bytes at the most.
+    /// A label of at most `length` bytes.
     fn text(&self, offset: u64, length: usize) -> Option<String> {
         let bytes = self.at(offset, length)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(length);
         printable(&String::from_utf8_lossy(&bytes[..end]))
     }
 
-    /// A name in UTF-16.
+    /// A label in UTF-16.
     fn wide_text(&self, offset: u64, length: usize) -> Option<String> {
         let bytes = self.at(offset, length)?;
         let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
@@ -108,17 +108,17 @@ impl Sample {
     }
 }
 
-/// A name without what could play tricks on a terminal; None where nothing is left.
+/// A label without control characters; None if it is then empty.
 fn printable(text: &str) -> Option<String> {
     let kept: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     (!kept.is_empty()).then_some(kept)
 }
 
-/// What lies on a file or device of a size (bytes), as a person would be told: "a GPT partition
-/// table with ext4 'root', swap".
+/// Describes the data on a file or device of `bytes` bytes, such as "a GPT partition table with
+/// ext4 'root', swap". None if nothing is recognised.
 ///
 /// # Errors
-/// When it cannot be read.
+/// The file or device cannot be read.
 pub fn describe(file: &File, bytes: u64) -> io::Result<Option<String>> {
     let sample = Sample::read(file, 0, bytes)?;
     let found: Vec<String> = find(&sample).iter().map(Signature::to_string).collect();
@@ -131,7 +131,7 @@ pub fn describe(file: &File, bytes: u64) -> io::Result<Option<String>> {
     Ok((!found.is_empty()).then(|| format!("{}{with}", found.join(", "))))
 }
 
-/// Everything that is recognised in a sample.
+/// All formats recognised in a sample.
 pub fn find(sample: &Sample) -> Vec<Signature> {
     let finders = [tables, boot_sectors, linux_file_systems, members, ends, others];
     finders.iter().flat_map(|find| find(sample)).collect()
@@ -155,8 +155,8 @@ fn tables(sample: &Sample) -> Vec<Signature> {
     [gpt, backup, mbr].into_iter().flatten().collect()
 }
 
-/// The four entries of an MBR: type, first sector, sectors. None where this is no MBR: the boot
-/// sectors of FAT and NTFS end in the same magic number.
+/// The four entries of an MBR: type, first sector, sectors. None without an MBR; the boot sectors
+/// of FAT and NTFS have the same magic number and are excluded.
 fn entries(sample: &Sample) -> Option<[(u8, u32, u32); 4]> {
     let is_boot_sector = !boot_sectors(sample).is_empty();
     let at = [446_u64, 462, 478, 494];
@@ -166,7 +166,7 @@ fn entries(sample: &Sample) -> Option<[(u8, u32, u32); 4]> {
         .then(|| at.map(|at| (sample.byte(at + 4), sample.u32(at + 8), sample.u32(at + 12))))
 }
 
-/// The partitions that a table names.
+/// The partitions in an MBR or GPT.
 fn parts(sample: &Sample) -> Vec<Part> {
     let part = |block: u64, first: u64, blocks: u64| {
         let (offset, bytes) = (first.checked_mul(block)?, blocks.checked_mul(block)?);
@@ -191,7 +191,7 @@ fn parts(sample: &Sample) -> Vec<Part> {
     (0..count).filter_map(entry).collect()
 }
 
-/// What begins with a DOS boot sector.
+/// Formats that begin with a DOS boot sector.
 fn boot_sectors(sample: &Sample) -> Vec<Signature> {
     let ends = sample.has(510, b"\x55\xaa");
     let fat32 = ends && sample.has(82, b"FAT32   ");
@@ -235,7 +235,7 @@ fn ext_version(sample: &Sample) -> &'static str {
     }
 }
 
-/// Members of volumes and encrypted ones, by what stands at their beginning.
+/// Members of volumes and encrypted volumes with a header at the start.
 fn members(sample: &Sample) -> Vec<Signature> {
     let lvm = (0..4_u64).map(|sector| sector * 512);
     let lvm =
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn two_formats_are_both_named_and_a_label_plays_no_tricks() {
+    fn two_formats_are_both_named_and_labels_lose_control_characters() {
         let pieces: [(i64, &[u8]); 3] = [(0, b"XFSB"), (108, b"a\x1b[2J\nb"), (-512, b"EFI PART")];
         let names = names(&image(&pieces));
         assert_eq!(names, ["the backup of a GPT partition table", "xfs 'a[2Jb'"]);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_partitions_hold_is_said_with_their_table() {
+    fn the_contents_of_partitions_are_described_with_their_table() {
         let at = 1_i64 << 20;
         let mut gpt = [0; 92];
         gpt[..8].copy_from_slice(b"EFI PART");
@@ -384,7 +384,7 @@ mod tests {
         assert!(describe(&written(b""), BYTES).is_err(), "what cannot be read is not empty");
     }
 
-    /// Offsets at which something is looked for, and their neighbours.
+    /// Offsets of magic numbers.
     const PLACES: [i64; 12] = [0, 446, 510, 512, 592, 1024, 1080, 4096, -65536, -8192, -4096, -512];
 
     const MAGICS: [&[u8]; 3] = [b"EFI PART", b"\x55\xaa", b"\x53\xef"];

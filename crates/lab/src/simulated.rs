@@ -1,7 +1,7 @@
-//! Workloads on simulated systems: one call for one point, and many points on all cores.
+//! Runs workloads on simulated systems: single points, or many points in parallel on all cores.
 //!
-//! Every evaluation builds a world of its own and lets it run in virtual time, so that points do
-//! not disturb each other and give the same bits whatever the number of threads.
+//! Each point gets its own simulated system in virtual time. Points do not influence each other,
+//! and results do not depend on the number of threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -21,15 +21,15 @@ use crate::failure::{Failure, Outcome};
 use crate::machine::{DeviceFacts, LinkFacts, SimulatedFacts, TargetFacts};
 use crate::simulated_target::SimulatedTarget;
 
-/// By how much a rate may be above a bound, since times are whole nanoseconds.
+/// Tolerance of bounds, because times are whole nanoseconds.
 const ROUNDING: f64 = 1e-6;
 
-/// What a workload came to on a simulated system.
+/// The result of a workload on a simulated system.
 #[derive(Debug)]
 pub struct Simulated {
-    /// What the load generator measured.
+    /// Measurements of the load generator.
     pub sample: Sample,
-    /// Where the time went.
+    /// Resource use of the system.
     pub account: Account,
 }
 
@@ -44,12 +44,12 @@ impl Simulated {
         per_second(self.sample.requests(), &self.sample)
     }
 
-    /// CPU time charged to the program, for each request (ns).
+    /// CPU time per request charged to the program (ns).
     pub fn cpu_lower_ns(&self) -> f64 {
         self.sample.cpu.process_ns as f64 / self.sample.requests().max(1) as f64
     }
 
-    /// CPU time of the whole machine, for each request (ns).
+    /// CPU time per request of the whole machine (ns).
     pub fn cpu_upper_ns(&self) -> f64 {
         let busy_ns = self.sample.cpu.machine_ns.unwrap_or(0);
         busy_ns as f64 / self.sample.requests().max(1) as f64
@@ -61,7 +61,7 @@ fn per_second(count: u64, sample: &Sample) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// The caching mode that a system is set up for.
+/// The caching mode of a system.
 pub fn caching_of(system: &System) -> Caching {
     match system.setup.caching {
         CachingChoice::Direct => Caching::Direct,
@@ -72,16 +72,17 @@ pub fn caching_of(system: &System) -> Caching {
 /// Runs a workload on every file of a system.
 ///
 /// # Errors
-/// When the workload does not fit the system, or the run breaks a law of physics, which is a bug.
+/// The workload does not fit the system, or the simulation violates a physical limit, which is a
+/// bug.
 pub fn simulate(system: &System, workload: &Workload, caching: Caching) -> Outcome<Simulated> {
     let stop = AtomicBool::new(false);
     simulate_until(system, workload, caching, &stop, &mut |_| {})
 }
 
-/// The same, with an order to stop and progress.
+/// Like [`simulate`], with a stop flag and progress reports.
 ///
 /// # Errors
-/// See [`simulate`].
+/// As for [`simulate`].
 pub fn simulate_until(
     system: &System,
     workload: &Workload,
@@ -113,11 +114,11 @@ fn check_laws(system: &System, account: &Account) -> Outcome<()> {
     }
 }
 
-/// Runs several workloads on every file of a system at the same time; what each did comes back in
-/// their order.
+/// Runs several workloads on every file of a system at the same time. Returns their results in the
+/// same order.
 ///
 /// # Errors
-/// See [`simulate`].
+/// As for [`simulate`].
 pub fn together(
     system: &System,
     streams: &[Workload],
@@ -140,12 +141,12 @@ pub fn together(
     Ok(samples)
 }
 
-/// A rate that no run exceeds.
+/// An upper bound on the rate.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BoundDocument {
-    /// What sets it.
+    /// The resource that sets the bound.
     pub name: String,
-    /// The rate.
+    /// The bound.
     pub bytes_per_s: f64,
 }
 
@@ -155,16 +156,16 @@ impl From<&Bound> for BoundDocument {
     }
 }
 
-/// The closed forms that no run exceeds which moved so many bytes in all, the tightest first. They
-/// hold for one direction and each byte once, from a cold start; none for other workloads.
+/// Upper bounds on the rate of a run that moves `moved` bytes, the tightest first. They hold for
+/// runs from a cold start that only read or only write, each byte once. Empty for other workloads.
 pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: u64) -> Vec<Bound> {
     let shape = shape_of(system, workload, caching, moved);
     let shape = shape.filter(|_| asks_once(workload, moved));
     shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
 }
 
-/// What the closed forms want to know of a workload that moves so many bytes in all; they have none
-/// for mixes, strides, hot blocks and several sizes.
+/// The input of the bounds for a workload that moves `moved` bytes. None for mixes, strides, skewed
+/// distributions and several request sizes.
 pub fn shape_of(
     system: &System,
     workload: &Workload,
@@ -195,7 +196,7 @@ pub fn shape_of(
     })
 }
 
-/// Whether a workload asks for each byte once, and for nothing before it is measured.
+/// Whether a workload requests each byte at most once and has no warm-up.
 fn asks_once(workload: &Workload, moved: u64) -> bool {
     let threads = u64::from(workload.threads);
     let cold = workload.warm_up_ns == 0 && workload.steady.is_none();
@@ -205,17 +206,16 @@ fn asks_once(workload: &Workload, moved: u64) -> bool {
     cold && apart && (limited || short) && moved > 0
 }
 
-/// Refuses a run that was faster than one of its bounds: a bug of the program.
+/// Checks that a run was not faster than one of its bounds, which would be a bug.
 ///
 /// # Errors
-/// Names both rates.
+/// The bound is exceeded; the message contains both rates.
 pub fn check_bounds(system: &System, bounds: &[Bound], bytes_per_s: f64) -> Outcome<()> {
     let broken = bounds.iter().find(|bound| bytes_per_s > bound.bytes_per_s * (1.0 + ROUNDING));
     match broken {
         None => Ok(()),
         Some(bound) => Err(Failure::failed(format!(
-            "{}: {} were simulated where {} lets through {} at the most; this is a bug of the \
-             program",
+            "{}: the simulation reached {}, but {} allows at most {}; this is a bug of the program",
             system.name,
             units::rate(bytes_per_s),
             bound.name,
@@ -224,10 +224,10 @@ pub fn check_bounds(system: &System, bounds: &[Bound], bytes_per_s: f64) -> Outc
     }
 }
 
-/// Refuses a workload that does not fit a simulated system.
+/// Checks that a workload fits a simulated system.
 ///
 /// # Errors
-/// Usage, with the remedy.
+/// A usage error with the remedy.
 pub fn check_fit(place: &SimulatedTarget, workload: &Workload) -> Outcome<()> {
     let world = SimWorld::new(&place.system, workload.seed);
     let files = world.files(place.caching);
@@ -235,7 +235,7 @@ pub fn check_fit(place: &SimulatedTarget, workload: &Workload) -> Outcome<()> {
     Ok(())
 }
 
-/// What is known of a simulated system as a target.
+/// The facts about a simulated system as a target.
 pub fn facts(place: &SimulatedTarget) -> TargetFacts {
     let world = SimWorld::new(&place.system, 0);
     let file = &world.files(place.caching)[0];
@@ -259,7 +259,7 @@ pub fn facts(place: &SimulatedTarget) -> TargetFacts {
     }
 }
 
-/// The devices of a system, which are all alike.
+/// The device of a system; all its devices are equal.
 fn device_of(system: &System) -> DeviceFacts {
     let rotation = match &system.drive {
         DriveModel::Disk(disk) => Some(disk.rotation.0),
@@ -269,15 +269,14 @@ fn device_of(system: &System) -> DeviceFacts {
     DeviceFacts {
         name: "simulated".to_owned(),
         rotational: Some(rotation.is_some()),
-        // Several disks turn each for itself; no rotation is that of the whole.
+        // Several disks are not synchronised, so they have no common rotation.
         revolutions_per_min: rotation.filter(|_| system.setup.disks <= 1).map(|r| r.round() as u32),
         write_cache: Some(state.to_owned()),
         ..DeviceFacts::default()
     }
 }
 
-/// Does independent work on all cores; the results are in the order of the inputs, whatever the
-/// number of threads.
+/// Applies `work` to all inputs on all cores. Returns the results in the order of the inputs.
 pub fn on_all_cores<I: Sync, O: Send>(inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
     let threads = thread::available_parallelism().map_or(1, |count| count.get());
     let next = AtomicUsize::new(0);
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(bounds[0].name, "media");
         assert!(check_bounds(&system, &bounds, rate).is_ok(), "{rate} {bounds:?}");
         let failure = check_bounds(&system, &bounds, 1.3 * rate).unwrap_err();
-        assert!(failure.message.contains("media lets through"), "{failure}");
+        assert!(failure.message.contains("but media allows at most"), "{failure}");
         assert_eq!(failure.exit, crate::failure::Exit::Failed);
     }
 

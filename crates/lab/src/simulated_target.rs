@@ -219,38 +219,39 @@ fn load(system: &str) -> Outcome<Description> {
     Ok(Description::read(&file_of(system)?, system)?)
 }
 
-/// The file of a system as it was written.
+/// The text of a system file.
 ///
 /// # Errors
-/// When there is none, or it cannot be read.
+/// The file does not exist or cannot be read.
 pub fn file_of(system: &str) -> Outcome<String> {
-    match system.contains('/') || system.ends_with(".toml") {
-        true => read(Path::new(system)),
-        false => Ok(Description::file(system)?.to_owned()),
+    if system.contains('/') || system.ends_with(".toml") {
+        read(Path::new(system))
+    } else {
+        Ok(Description::file(system)?.to_owned())
     }
 }
 
-/// The text of a file, where it is no larger than a system file may be.
+/// The text of a file, up to the maximum size of a system file.
 fn read(path: &Path) -> Outcome<String> {
     let failed = |error: std::io::Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
         Failure::usage(format!("reading the system file {path}: {cause}; name a file of TOML"))
     };
-    // Looked at first, for a pipe would keep us waiting.
+    // Checked first, because reading a pipe would block.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err(failed(std::io::ErrorKind::InvalidInput.into()));
     }
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    match text.len() as u64 > BYTES_MAX {
-        true => Err(Failure::usage(format!(
+    if text.len() as u64 > BYTES_MAX {
+        return Err(Failure::usage(format!(
             "{} is too large for a system file; name one (halfpower simulate --show nt4-ultrawide \
              prints an example)",
             path.display()
-        ))),
-        false => Ok(text),
+        )));
     }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Skewed loads, as they are typed with fio's words: `zipf:1.2`, `4k/50:64k/50`, `100us`.
+//! Parsers for skewed loads with fio's syntax: distributions (`zipf:1.2`), request sizes with
+//! shares (`4k/50:64k/50`) and pauses (`100us`).
 
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
-//! What a command cost in CPU: the figures of one soaked interval, and what they mean.
+//! CPU cost of a command: lower and upper bound, computed from readings around one execution.
 //!
-//! The lower bound is what the system charged to the command and all processes that it started. The
-//! upper bound is what the soaker lost meanwhile, with what its calibration may hide, less the
-//! background: the lesser of what it lost before and after, so that the bound stays one. Pure
-//! functions of the readings.
+//! The lower bound is the CPU time charged to the command and all processes that it started. The
+//! upper bound is the CPU time that the soaker lost during the command, plus its calibration error,
+//! minus the background. The background is the smaller loss of those before and after the command,
+//! so the bound stays an upper bound. All functions here are pure.
 
 use std::process::ExitStatus;
 
@@ -18,75 +18,76 @@ use crate::json::{Program, VerdictDocument};
 use crate::machine::Host;
 use crate::point::{State, Verdict};
 
-/// Backgrounds before and after may differ by so much of a CPU; beyond it the upper bound is
-/// suspect. Some three times what a quiet machine of two CPUs showed from second to second.
+/// Maximum difference between the backgrounds before and after (CPUs); above it the upper bound is
+/// suspect. About three times the second-to-second variation of a quiet machine with two CPUs.
 const MOST_DRIFT_CPUS: f64 = 0.1;
-/// Share of all CPUs that others may use; beyond it the soaker cannot lose what the command takes.
+/// Maximum share of all CPUs used by other programs. Above it too little idle time is left for the
+/// soaker to lose.
 const MOST_BACKGROUND: f64 = 0.5;
-/// Readings are up to two ticks of 10 ms coarse, which is a tenth of this (ns).
+/// Minimum length of a command (ns): ten times the resolution of readings, two ticks of 10 ms.
 const SHORT_NS: u64 = 200_000_000;
-/// How good the soaker's calibration is known to be: the part of the time of all CPUs by which the
-/// upper bound may lie below the lower one (methodology, known limits).
+/// Error of the soaker's calibration: the share of all CPU time by which the upper bound may lie
+/// below the lower bound (docs/methodology.md, known limits).
 const TOLERANCE: f64 = 0.04;
 
-/// Everything read around and during one execution.
+/// All readings before, during and after one execution.
 #[derive(Debug)]
 pub struct Readings {
     /// How the command ended.
     pub status: ExitStatus,
-    /// From its start to its end.
+    /// Time from start to end (ns).
     pub elapsed_ns: u64,
-    /// CPUs that it might use.
+    /// CPUs that the command may use.
     pub cpus: Vec<usize>,
-    /// What the system charged to it and to what it waited for.
+    /// CPU time charged to the command and to the children it waited for.
     pub process: ProcessTime,
-    /// What it did not wait for, where that could be found out.
+    /// Child processes that it did not wait for, as far as known.
     pub left_behind: LeftBehind,
-    /// The machine at its start and end, where the system tells.
+    /// `/proc/stat` at the start and the end; None if it cannot be read.
     pub machine: Option<(ProcStat, ProcStat)>,
-    /// What the soaker lost, or why there was none.
+    /// The soaker's readings, or the reason why it did not run.
     pub soaked: Result<Soaked, Declined>,
 }
 
-/// What the soaker lost.
+/// CPU time lost by the soaker, in three intervals.
 #[derive(Debug)]
 pub struct Soaked {
     /// Before the command.
     pub before: SoakerReading,
-    /// While it ran.
+    /// During the command.
     pub during: SoakerReading,
-    /// After it.
+    /// After the command.
     pub after: SoakerReading,
 }
 
-/// What a command cost: what `soak --json` prints.
+/// CPU cost of a command, as printed by `soak --json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SoakDocument {
-    /// Which program wrote it.
+    /// The program that wrote the document.
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// Its exit code; null where a signal ended it.
+    /// Its exit code; null if a signal ended it.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended it; null if it exited.
     pub signal: Option<i32>,
-    /// From its start to its end.
+    /// Time from start to end (ns).
     pub elapsed_ns: u64,
-    /// CPUs that it might use.
+    /// CPUs that the command may use.
     pub cpus: u32,
     /// CPU time.
     pub cpu_ns: SoakCpuDocument,
-    /// CPU time over elapsed time and CPUs.
+    /// CPU time as a share of the time of all CPUs.
     pub utilisation: UtilisationDocument,
-    /// CPUs in use when the command did not run; null without soaker.
+    /// CPUs in use before and after the command; null without a soaker.
     pub background_cpus: Option<BackgroundDocument>,
-    /// Processes that it left running.
+    /// Processes that the command left running.
     pub left_running: Vec<RunningDocument>,
-    /// Each CPU while the command ran.
+    /// Each CPU during the command.
     pub per_cpu: Vec<PerCpuDocument>,
-    /// Why there is no upper bound, where there is none.
+    /// Why there is no upper bound; null if there is one.
     pub declined: Option<DeclinedDocument>,
     /// Whether to trust the upper bound.
     pub verdict: VerdictDocument,
@@ -95,66 +96,67 @@ pub struct SoakDocument {
 /// A process that the command left running.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunningDocument {
-    /// Its number.
+    /// Process id.
     pub pid: i32,
     /// Its name.
     pub name: String,
-    /// CPU time charged to it until the command ended, to 10 ms; part of the lower bound.
+    /// CPU time charged to it until the command ended, with a resolution of 10 ms; part of the
+    /// lower bound.
     pub cpu_ns: u64,
 }
 
 /// CPU time of a command.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SoakCpuDocument {
-    /// Charged to the command and to all processes that it started, until it ended; user + system.
+    /// CPU time charged to the command and all processes that it started, until it ended.
     pub lower: u64,
-    /// Lost by the soaker, background subtracted; null without soaker.
+    /// CPU time lost by the soaker, minus the background; null without a soaker.
     pub upper: Option<u64>,
     /// The part of lower in user mode.
     pub user: u64,
     /// The part of lower in the kernel.
     pub system: u64,
-    /// Busy time of the whole machine, the soaker's own not counted.
+    /// Busy time of the whole machine without the soaker.
     pub machine: Option<u64>,
-    /// Lost by the soaker, background included.
+    /// CPU time lost by the soaker, including the background.
     pub soaker: Option<u64>,
 }
 
 /// Shares of the time of all CPUs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UtilisationDocument {
-    /// By the lower bound.
+    /// Lower bound.
     pub lower: f64,
-    /// By the upper bound.
+    /// Upper bound; null without a soaker.
     pub upper: Option<f64>,
 }
 
-/// CPUs in use when the command did not run, by the soaker.
+/// CPUs in use without the command, measured by the soaker.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BackgroundDocument {
-    /// Before it.
+    /// Before the command.
     pub before: f64,
-    /// After it.
+    /// After the command.
     pub after: f64,
 }
 
-/// One CPU while the command ran, background included.
+/// One CPU during the command, including the background.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PerCpuDocument {
-    /// The kernel's number.
+    /// CPU number.
     pub cpu: usize,
-    /// Share of the time that the soaker lost there.
+    /// Share of the time that the soaker lost on this CPU.
     pub lost_share: Option<f64>,
-    /// Share of the time that it was busy with something else than the soaker, by the system.
+    /// Share of the time that the CPU was busy with other work than the soaker, from `/proc/stat`.
     pub busy_share: Option<f64>,
 }
 
 /// Why there is no upper bound.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeclinedDocument {
-    /// What stands in the way.
+    /// The reason.
     pub reason: String,
-    /// What to do about it.
+    /// How to get an upper bound.
     pub remedy: String,
 }
 
@@ -164,32 +166,32 @@ fn lost_cpus(reading: &SoakerReading) -> f64 {
 }
 
 impl Readings {
-    /// What the system charged to the command and to all that it started.
+    /// CPU time charged to the command and all processes that it started.
     fn charged(&self) -> ProcessTime {
         let (mut all, left) = (self.process, self.left_behind.time());
         all.add(left.user_ns, left.system_ns);
         all
     }
 
-    /// CPU time of all CPUs together.
+    /// Elapsed time multiplied by the number of CPUs (ns).
     fn whole_ns(&self) -> f64 {
         self.elapsed_ns as f64 * self.cpus.len() as f64
     }
 
-    /// What the soaker lost less the background, before doubts.
+    /// CPU time lost by the soaker minus the background, without the calibration error (ns).
     fn beyond_background_ns(&self) -> Option<f64> {
         let soaked = self.soaked.as_ref().ok()?;
         let background = lost_cpus(&soaked.before).min(lost_cpus(&soaked.after));
         Some(soaked.during.lost_ns as f64 - background * soaked.during.elapsed_ns as f64)
     }
 
-    /// The upper bound, never below the lower one: that much was charged in any case.
+    /// The upper bound (ns), at least the lower bound.
     fn upper_ns(&self) -> Option<u64> {
         let upper_ns = self.beyond_background_ns()? + self.soaked.as_ref().ok()?.during.hidden_ns();
         Some((upper_ns.max(0.0) as u64).max(self.charged().total_ns))
     }
 
-    /// Each CPU while the command ran.
+    /// Each CPU during the command.
     fn per_cpu(&self) -> Vec<PerCpuDocument> {
         let spinner = |cpu| {
             let soaked = self.soaked.as_ref().ok()?;
@@ -226,20 +228,22 @@ impl Readings {
         if (before - after).abs() > MOST_DRIFT_CPUS {
             doubt(format!(
                 "the background changed from {before:.2} to {after:.2} CPUs, more than \
-                 {MOST_DRIFT_CPUS}: the upper bound may hold what others did; stop other load, or \
-                 wait for what the command left behind with a longer --settle"
+                {MOST_DRIFT_CPUS}: the upper bound may include other programs; stop them, or wait \
+                 for processes that the command left behind with a longer --settle"
             ));
         }
         if self.elapsed_ns < SHORT_NS {
             doubt(format!(
-                "it ran for {} only, and readings are up to 20 ms coarse; give it more to do",
+                "the command ran for only {}, and readings have a resolution of 20 ms; give it \
+                 more work",
                 units::time(self.elapsed_ns as f64)
             ));
         }
         let lower = self.charged().total_ns as f64;
         if before.min(after) > MOST_BACKGROUND * self.cpus.len() as f64 {
             doubt(format!(
-                "others use {:.2} of {} CPUs: there is too little idle time to lose; stop them",
+                "other programs use {:.2} of {} CPUs, which leaves the soaker too little idle \
+                 time; stop them",
                 before.min(after),
                 self.cpus.len()
             ));
@@ -247,12 +251,12 @@ impl Readings {
             .beyond_background_ns()
             .is_some_and(|ns| ns < lower - TOLERANCE * self.whole_ns())
         {
-            doubt("the soaker lost less than the system charged; repeat it".to_owned());
+            doubt("the soaker lost less CPU time than was charged; run it again".to_owned());
         }
         verdict
     }
 
-    /// Everything as a document.
+    /// The document of these readings.
     pub fn document(&self, command: Vec<String>, host: Host) -> SoakDocument {
         use std::os::unix::process::ExitStatusExt;
         let (per_cpu, upper_ns, charged) = (self.per_cpu(), self.upper_ns(), self.charged());
@@ -301,11 +305,11 @@ impl From<&Running> for RunningDocument {
     }
 }
 
-/// That processes were left running, in words.
+/// A sentence about processes left running; None if there are none.
 fn left_text(running: &[Running]) -> Option<String> {
     const NAMED: usize = 5;
-    let one = |one: &Running| format!("{} ({})", one.name, one.pid);
-    let mut names: Vec<String> = running.iter().take(NAMED).map(one).collect();
+    let shown = |process: &Running| format!("{} ({})", process.name, process.pid);
+    let mut names: Vec<String> = running.iter().take(NAMED).map(shown).collect();
     if running.len() > NAMED {
         names.push(format!("{} more", running.len() - NAMED));
     }
@@ -315,14 +319,14 @@ fn left_text(running: &[Running]) -> Option<String> {
     };
     (!running.is_empty()).then(|| {
         format!(
-            "it left {count} running, {}: CPU time used after its end is in neither bound; have \
+            "it left {count} running, {}: neither bound contains CPU time used after its end; have \
              the command wait for its processes",
             names.join(", ")
         )
     })
 }
 
-/// The report in words.
+/// The report as text.
 pub fn text(document: &SoakDocument) -> String {
     let time = |ns: u64| units::time(ns as f64);
     let ended = match (document.exit_code, document.signal) {
@@ -403,7 +407,7 @@ mod tests {
     #[test]
     fn the_lesser_background_is_subtracted() {
         let document = document(&readings(50_000_000, 500_000_000, 20_000_000));
-        // With 1% of the 500 ms that seemed idle.
+        // Includes 1% of the 500 ms that appeared idle.
         assert_eq!(document.cpu_ns.upper, Some(485_000_000));
         assert_eq!(document.verdict.state, "valid");
         assert!((document.utilisation.upper.unwrap() - 0.485).abs() < 1e-9);
@@ -417,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upper_bound_is_never_below_the_lower_one_and_says_so_where_it_was() {
+    fn the_upper_bound_is_never_below_the_lower_one_and_suspect_if_measured_so() {
         let near = document(&readings(0, 290_000_000, 0));
         assert_eq!((near.cpu_ns.upper, near.verdict.state.as_str()), (Some(300_000_000), "valid"));
         let far = document(&readings(0, 200_000_000, 0));
@@ -425,14 +429,15 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_others_keep_busy_makes_the_upper_bound_suspect() {
+    fn other_programs_that_keep_the_machine_busy_make_the_upper_bound_suspect() {
         let document = document(&readings(900_000_000, 950_000_000, 920_000_000));
         assert_eq!(document.cpu_ns.upper, Some(300_000_000));
-        assert!(document.verdict.reasons[0].contains("others use 0.90 of 1 CPUs"), "{document:?}");
+        let reason = &document.verdict.reasons[0];
+        assert!(reason.contains("other programs use 0.90 of 1 CPUs"), "{document:?}");
     }
 
     #[test]
-    fn without_soaker_the_reason_and_its_remedy_are_said() {
+    fn without_a_soaker_the_report_has_the_reason_and_its_remedy() {
         let declined = Declined { reason: "no right".into(), remedy: "be root".into() };
         let readings = Readings { soaked: Err(declined), ..readings(0, 0, 0) };
         let document = document(&readings);
@@ -441,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_waited_for_is_in_both_bounds_and_named_while_it_runs() {
+    fn children_not_waited_for_are_in_both_bounds_and_named_while_they_run() {
         let mut readings = readings(0, 510_000_000, 0);
         readings.left_behind.ended.add(200_000_000, 0);
         let document_before = document(&readings);

@@ -1,4 +1,4 @@
-//! What a target is, by its name. Nothing is opened here.
+//! Classifies targets by name, without opening them.
 //!
 //! Every verb takes targets by name: a directory, a file or block device, a simulated system
 //! (`sim:SYSTEM,key=value,..`), or a reference device in this process (`truth:KEY=VALUE,..`).
@@ -9,24 +9,24 @@ use crate::failure::{Failure, Outcome};
 use crate::reference_device::{self, ReferenceDevice};
 use crate::simulated_target;
 
-/// What the name of a target stands for.
+/// The kind of a target, from its name.
 #[derive(Clone, Debug)]
 pub enum TargetSpec {
-    /// A directory: a test file is made in it, and removed afterwards.
+    /// A directory, in which a test file is created and removed afterwards.
     Directory(PathBuf),
-    /// A file or block device that exists.
+    /// An existing file or block device.
     Existing(PathBuf),
     /// A simulated system, in virtual time.
     Simulated(PathBuf),
-    /// A device in this process whose behaviour is a formula.
+    /// A reference device: a device in this process with computed delays.
     Reference(Box<ReferenceDevice>),
 }
 
 impl TargetSpec {
-    /// What a name stands for. Whether a file exists is seen when it is opened.
+    /// Classifies a name. Does not check whether a file exists.
     ///
     /// # Errors
-    /// Usage, for a reference device that is none.
+    /// A usage error for an invalid reference device.
     pub fn of(name: &Path) -> Outcome<TargetSpec> {
         if simulated_target::is_simulated(name) {
             Ok(TargetSpec::Simulated(name.to_path_buf()))
@@ -40,16 +40,16 @@ impl TargetSpec {
         }
     }
 
-    /// Whether it is a path of this host: storage behind a kernel, whose data may be lost.
+    /// Whether it is a path of this host, whose data could be lost.
     pub fn is_on_host(&self) -> bool {
         matches!(self, TargetSpec::Directory(_) | TargetSpec::Existing(_))
     }
 }
 
-/// Refuses simulated systems and reference devices where a path of this host is meant.
+/// Checks that a target is a path of this host, not a simulated system or a reference device.
 ///
 /// # Errors
-/// Usage, with the remedy.
+/// A usage error with the remedy.
 pub fn check_on_host(name: &Path) -> Outcome<()> {
     let remedy = match TargetSpec::of(name)? {
         TargetSpec::Directory(_) | TargetSpec::Existing(_) => return Ok(()),
@@ -65,10 +65,10 @@ pub fn check_on_host(name: &Path) -> Outcome<()> {
     Err(Failure::usage(format!("{}: {remedy}", name.display())))
 }
 
-/// What a run measures: targets of one kind.
+/// The targets of a run, all of one kind.
 #[derive(Clone, Debug)]
 pub enum JobTargets {
-    /// None: the I/O engine `null` does no I/O.
+    /// No targets, for the I/O engine `null`.
     Nothing,
     /// Paths of this host.
     Host(Vec<PathBuf>),
@@ -79,7 +79,7 @@ pub enum JobTargets {
 }
 
 impl JobTargets {
-    /// The paths of this host; none where nothing of it is measured.
+    /// The paths of this host; empty for other targets.
     pub fn paths(&self) -> &[PathBuf] {
         match self {
             JobTargets::Host(paths) => paths,
@@ -87,7 +87,7 @@ impl JobTargets {
         }
     }
 
-    /// How many there are, at least 1.
+    /// Number of targets, at least 1.
     pub fn count(&self) -> usize {
         match self {
             JobTargets::Host(paths) => paths.len(),
@@ -96,7 +96,7 @@ impl JobTargets {
         }
     }
 
-    /// The simulated system, where it is one.
+    /// The simulated system; None for other targets.
     pub fn simulated(&self) -> Option<&simulated_target::SimulatedTarget> {
         match self {
             JobTargets::Simulated(system) => Some(system),
@@ -104,7 +104,7 @@ impl JobTargets {
         }
     }
 
-    /// Whether anything outside of this process is measured: not by the I/O engine `null`, nor on
+    /// Whether the run does I/O outside of this process: false for the I/O engine `null` and for
     /// reference devices.
     pub fn does_io(&self) -> bool {
         !matches!(self, JobTargets::Nothing | JobTargets::Reference(_))

@@ -1,4 +1,6 @@
-//! The laboratory: everything a measurement needs, and one function that makes a trial.
+//! Running trials: prepares the target, runs the workload with CPU meters, and judges the result.
+//!
+//! [`Lab`] holds the state shared by all measurements: console, clock, meters and soaker.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
@@ -25,34 +27,34 @@ use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
 use crate::verdict::{self, Circumstances, Tail, Throttled};
 
-/// How long the background is watched before soaked trials ...
+/// How long the background CPU use is measured before soaked trials ...
 const BACKGROUND: Duration = Duration::from_millis(300);
-/// ... and for how long it is then believed (ns).
+/// ... and for how long that value is used (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
-/// Request size that reads a region into the page cache (bytes).
+/// Request size for reading a region into the page cache (bytes).
 const WARM_UP_BYTES: u64 = 1 << 20;
-/// Trials from this length on are judged for drift and sample counts (ns).
+/// Minimum length of a trial that is checked for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
-/// The laboratory: everything a measurement needs, and one function that makes a trial.
+/// State shared by all measurements, with one function that runs a trial.
 #[derive(Debug)]
 pub struct Lab {
-    /// Where words go.
+    /// Output to the terminal.
     pub console: Console,
-    /// The order to stop.
+    /// Set when the user interrupts the program.
     pub interrupt: Interrupt,
-    /// Time.
+    /// Monotonic clock.
     pub clock: Monotonic,
     meter: HostMeter,
     cpus: u32,
-    /// The control groups of this process, where they limit its CPU time.
+    /// CPU quota of the control groups of this process; None without a quota.
     quota: Option<Quota>,
     soaker: RefCell<Option<ReadySoaker>>,
 }
 
-/// What could have served direct requests instead of the storage, as it stood before a trial.
+/// Memory that could serve direct requests instead of storage, with its counters before a trial.
 struct Memory {
-    /// The devices on which images of loop devices lie, with their counters.
+    /// The devices that hold the images of loop devices, with their counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
 }
@@ -73,7 +75,7 @@ impl Memory {
     fn beneath_images(&self) -> Option<DeviceCounters> {
         let since =
             |(device, before): &(Device, DeviceCounters)| Some(device.counters()?.since(before));
-        self.images.iter().filter_map(since).reduce(|one, other| one + other)
+        self.images.iter().filter_map(since).reduce(|sum, counters| sum + counters)
     }
 
     fn dirtied_bytes(&self) -> Option<u64> {
@@ -81,12 +83,12 @@ impl Memory {
     }
 }
 
-/// A quota of CPU time.
+/// A CPU quota.
 #[derive(Debug)]
 struct Quota {
     groups: Groups,
     cpus: f64,
-    /// How long threads had been kept waiting when the program began (ns).
+    /// Throttled time before the program started (ns).
     waited_before_ns: u64,
 }
 
@@ -107,7 +109,7 @@ impl Quota {
     }
 }
 
-/// What the control group allows of the one device that targets lie on.
+/// I/O limit of the control group for the target's device; None with several targets.
 fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     let [target] = targets else { return None };
     let device = Device::of(target.device_number()?)?;
@@ -116,7 +118,7 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     (!limit.is_none()).then_some(limit)
 }
 
-/// A calibrated soaker and what it loses when nothing is measured.
+/// A calibrated soaker and its loss without a measurement.
 #[derive(Debug)]
 struct ReadySoaker {
     soaker: Soaker,
@@ -125,7 +127,7 @@ struct ReadySoaker {
 }
 
 impl ReadySoaker {
-    /// Watches the background, which may have changed since it was last watched.
+    /// Measures the background again.
     fn watch_background(&mut self, clock: &Monotonic) -> Result<(), cpucost::Declined> {
         let (sleep, now) = (|duration| clock.sleep(duration), || clock.now_ns());
         let background = self.soaker.background(BACKGROUND, &sleep, &now)?;
@@ -135,12 +137,12 @@ impl ReadySoaker {
     }
 }
 
-/// Where a trial takes place.
+/// The targets of a trial.
 #[derive(Clone, Debug)]
 pub enum Place<'a> {
-    /// On these targets of this host, all of them at once.
+    /// Targets of this host, all used at the same time.
     Host(Vec<&'a HostTarget>),
-    /// In a world of its own, in virtual time.
+    /// A simulated system, in virtual time.
     Simulated(&'a SimulatedTarget),
 }
 
@@ -153,7 +155,7 @@ impl Place<'_> {
         }
     }
 
-    /// How many targets get all of a workload.
+    /// Number of targets; each of them gets the whole workload.
     pub fn count(&self) -> usize {
         match self {
             Place::Host(targets) => targets.len(),
@@ -161,7 +163,7 @@ impl Place<'_> {
         }
     }
 
-    /// How the targets are striped into one, if they are.
+    /// Layout of the stripe; None if the targets are not striped.
     fn layout(&self) -> Option<Layout> {
         match self {
             Place::Host(targets) => targets[0].layout(),
@@ -169,10 +171,10 @@ impl Place<'_> {
         }
     }
 
-    /// Refuses a workload that does not fit.
+    /// Checks that a workload fits the targets.
     ///
     /// # Errors
-    /// Usage, with the remedy.
+    /// A usage error with the remedy.
     pub fn check_fit(&self, workload: &Workload) -> Outcome<()> {
         match self {
             Place::Host(targets) => Ok(plan::resolve(workload, targets[0]).map(drop)?),
@@ -181,32 +183,32 @@ impl Place<'_> {
     }
 }
 
-/// What to measure, and what to do around it.
+/// A workload with its targets and preparation.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
-    /// Where.
+    /// The targets.
     pub place: Place<'a>,
-    /// The workload on each target.
+    /// The workload of each target.
     pub workload: Workload,
-    /// Take the targets out of the page cache first.
+    /// Evict the targets from the page cache first.
     pub scrub: bool,
     /// Read the region into the page cache first.
     pub warm: bool,
-    /// What of the file is there when it begins.
+    /// State of the file's blocks when the trial begins.
     pub blocks: Blocks,
-    /// What accesses are announced to the kernel.
+    /// Access pattern announced to the kernel (fadvise).
     pub hint: Option<Hint>,
-    /// Holes are meant.
+    /// Accept reads of holes and unwritten blocks.
     pub allow_holes: bool,
-    /// Run a soaker beside it.
+    /// Run a soaker during the trial.
     pub soaked: bool,
-    /// Holes and unwritten blocks of the regions, where the system tells.
+    /// Holes and unwritten blocks of the regions; None if unknown.
     pub coverage: Option<Coverage>,
-    /// The highest percentile that is looked at.
+    /// The highest percentile that is reported.
     pub tail: Tail,
 }
 
-/// What two targets had in the page cache together.
+/// The sum of the scrub results of two targets.
 fn sum_of(one: Scrub, two: Scrub) -> Scrub {
     let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     Scrub {
@@ -217,12 +219,12 @@ fn sum_of(one: Scrub, two: Scrub) -> Scrub {
 }
 
 impl<'a> Setting<'a> {
-    /// A plain measurement of one target.
+    /// A measurement of one target without preparation.
     pub fn new(target: &'a HostTarget, workload: Workload) -> Setting<'a> {
         Setting::at(Place::Host(vec![target]), workload)
     }
 
-    /// A plain measurement of a place.
+    /// A measurement of `place` without preparation.
     pub fn at(place: Place<'a>, workload: Workload) -> Setting<'a> {
         Setting {
             place,
@@ -238,7 +240,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// What the point is called.
+    /// The key of the point.
     pub fn key(&self) -> PointKey {
         let key = PointKey::of(&self.workload);
         PointKey {
@@ -257,11 +259,11 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Makes one trial in a simulated system: a fresh world from the seed of the workload. It begins at
-/// no moment of real time, so that two of them are alike to the bit.
+/// Runs one trial in a new simulated system, seeded by the workload. It records no real time, so
+/// two trials with the same seed are identical.
 ///
 /// # Errors
-/// When the workload does not fit the system, or a law of physics is broken.
+/// The workload does not fit the system, or the simulation violates one of its physical limits.
 pub fn simulated_trial(
     setting: &Setting<'_>,
     place: &SimulatedTarget,
@@ -287,7 +289,7 @@ pub fn simulated_trial(
     Ok(trial)
 }
 
-/// Reads the process meter, and the soaker at the same moments.
+/// Reads the CPU meter of the host and the soaker at the same time.
 struct SoakedMeter<'a> {
     inner: &'a HostMeter,
     soaker: RefCell<&'a mut Soaker>,
@@ -297,7 +299,7 @@ struct SoakedMeter<'a> {
 impl CpuMeter for SoakedMeter<'_> {
     fn sample(&self, now_ns: u64) -> CpuSample {
         let mut soaker = self.soaker.borrow_mut();
-        // The first reading begins an interval; each later one ends it and begins the next.
+        // Each call ends the interval of the previous call and begins a new one.
         *self.reading.borrow_mut() = soaker.end(now_ns).ok();
         let _ = soaker.begin(now_ns);
         self.inner.sample(now_ns)
@@ -305,7 +307,7 @@ impl CpuMeter for SoakedMeter<'_> {
 }
 
 impl Lab {
-    /// A laboratory on this host.
+    /// A new `Lab` on this host.
     pub fn new(console: Console, interrupt: Interrupt) -> Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
         let cpus = cpucost::affinity::allowed_cpus().len() as u32;
@@ -313,18 +315,21 @@ impl Lab {
         Lab { console, interrupt, clock, meter, cpus, quota, soaker }
     }
 
-    /// What a CPU quota of the control group has held back since the program began.
+    /// Throttling by a CPU quota since the program started; None without a quota.
     pub fn throttled(&self) -> Option<Throttled> {
         self.quota.as_ref().map(|quota| quota.since(quota.waited_before_ns))
     }
 
-    /// What the meters of this host cannot tell, each with its remedy.
+    /// Counters that this host does not provide, each with its remedy.
     pub fn missing(&self) -> Vec<String> {
         self.meter.missing()
     }
 
-    /// Starts and calibrates a soaker and watches the background: about a second, once. Says
-    /// why when there can be none.
+    /// Starts and calibrates a soaker and measures the background, if that was not done before.
+    /// Takes about a second.
+    ///
+    /// # Errors
+    /// The reason why no soaker can run, with the remedy.
     pub fn prepare_soaker(&self) -> Result<(), String> {
         if self.soaker.borrow().is_some() {
             return Ok(());
@@ -346,11 +351,11 @@ impl Lab {
         Ok(ready)
     }
 
-    /// Makes one trial.
+    /// Runs one trial.
     ///
     /// # Errors
-    /// When the workload does not fit the target, or an I/O engine cannot go on. Requests that
-    /// fail are counted in the trial and make it invalid.
+    /// The workload does not fit the target, or an I/O engine fails. Failed requests are not
+    /// errors: they are counted in the trial and make it invalid.
     pub fn trial(
         &self,
         setting: &Setting<'_>,
@@ -415,13 +420,13 @@ impl Lab {
         Ok(trial)
     }
 
-    /// Brings a file into the state in which a trial is to find it.
+    /// Brings the blocks of a file into the state that a trial needs.
     fn lay_blocks(&self, target: &HostTarget, setting: &Setting<'_>) -> Outcome<()> {
         if setting.blocks == Blocks::AsTheyAre {
             return Ok(());
         }
         target.truncate(0)?;
-        // What earlier trials wrote is gone.
+        // Forgets the blocks written by earlier trials.
         setting.workload.written.iter().for_each(|written| written.clear());
         let Workload { region_offset, region_bytes, request_bytes, .. } = setting.workload;
         match setting.blocks {
@@ -445,7 +450,7 @@ impl Lab {
         Ok(target.sync()?)
     }
 
-    /// Reads what a workload will work on into the page cache.
+    /// Reads the region of a workload into the page cache.
     fn warm_up(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
         let region_bytes = workload.region_bytes;
         let request_bytes = region_bytes.min(WARM_UP_BYTES);
@@ -460,7 +465,7 @@ impl Lab {
         self.on_the_side(target, &reading)
     }
 
-    /// A workload that is not measured.
+    /// Runs a workload without measuring it.
     fn on_the_side(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
         let mut control = Control { stop: self.interrupt.flag(), on_progress: &mut |_| {} };
         let planned = plan::resolve(workload, target)?;
@@ -480,7 +485,7 @@ impl Lab {
             return Ok((sample, Ok(None)));
         };
         if self.clock.now_ns() > ready.background_at_ns + BACKGROUND_HOLDS_NS {
-            // What cannot be watched now keeps its last value; the reading itself tells why.
+            // On failure the last value stays in use; the next reading reports the reason.
             let _ = ready.watch_background(&self.clock);
         }
         let ReadySoaker { soaker, background_share, .. } = ready;

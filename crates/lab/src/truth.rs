@@ -24,7 +24,7 @@ pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, eno
                                lose, misdirect:SIZE or tear, N counts requests from 0, and \
                                read- or write- before KIND counts only those";
 
-/// What was typed, before it is known what goes together.
+/// Parsed keys, before checking their combination.
 #[derive(Default)]
 struct Typed {
     /// Keys that stand for themselves.
@@ -46,10 +46,10 @@ struct Typed {
     chunk: Option<u64>,
 }
 
-/// Reads a reference device.
+/// Parses a reference device.
 ///
 /// # Errors
-/// One line that says what is wrong and what would be right.
+/// One line with the fault and the valid form.
 pub fn parse_truth(text: &str) -> Result<Truth, String> {
     let mut typed = Typed::default();
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -59,7 +59,7 @@ pub fn parse_truth(text: &str) -> Result<Truth, String> {
     typed.together()
 }
 
-/// Where the zones of a device end, which is its size unless another is asked for (bytes).
+/// The end of the last zone, which is the default size of the device (bytes).
 pub fn span_bytes(truth: &Truth) -> Option<u64> {
     let members = u64::from(truth.stripe.map_or(1, |stripe| stripe.members));
     truth.zones.last().map(|zone| zone.end_bytes.saturating_mul(members))
@@ -93,7 +93,7 @@ impl Typed {
         Ok(())
     }
 
-    /// The device, if all is there that belongs together.
+    /// The device, after checking the combination of keys.
     fn together(self) -> Result<Truth, String> {
         let hit_ns = self.hit_ns;
         let cache = self.cache.map(|bytes| CacheTruth { bytes, hit_ns });
@@ -129,7 +129,7 @@ impl Typed {
     }
 }
 
-/// Two keys of which neither means anything without the other.
+/// Checks two keys that are only valid together.
 fn pair<A, B>(one: (&str, Option<A>), other: (&str, Option<B>)) -> Result<Option<(A, B)>, String> {
     match (one.1, other.1) {
         (Some(a), Some(b)) => Ok(Some((a, b))),
@@ -180,9 +180,10 @@ fn laid_out(span: u64, shares: &[(f64, f64)]) -> Result<Vec<Zone>, String> {
         bytes_per_s: *bytes_per_s,
     };
     let zones: Vec<Zone> = shares.iter().map(zone).collect();
-    match zones.is_sorted_by(|one, next| one.end_bytes < next.end_bytes) {
-        true => Ok(zones),
-        false => Err(format!("a span of {span} bytes is too small for its zones")),
+    if zones.is_sorted_by(|zone, next| zone.end_bytes < next.end_bytes) {
+        Ok(zones)
+    } else {
+        Err(format!("a span of {span} bytes is too small for its zones"))
     }
 }
 
@@ -226,10 +227,10 @@ fn zones_of(truth: &Truth) -> Option<String> {
     Some(format!("{} zones from {outer} to {inner}", truth.zones.len()))
 }
 
-/// Reads a plan of faults.
+/// Parses a fault plan.
 ///
 /// # Errors
-/// One line that says what is wrong and what would be right.
+/// One line with the fault and the valid form.
 pub fn parse_faults(text: &str) -> Result<FaultPlan, String> {
     let rules = text.split(',').filter(|part| !part.is_empty()).map(parse_rule);
     Ok(FaultPlan { rules: rules.collect::<Result<_, _>>()? })

@@ -1,9 +1,9 @@
-//! The cheapest way to read and write a storage in sequence at nearly its best rate, found by
-//! measuring: what `halfpower tune` does.
+//! `halfpower tune`: finds the cheapest request size and depth that read or write a storage
+//! sequentially at nearly its best rate.
 //!
-//! `choice` says what to measure and decides, `probe` measures one setting, `keep` has the file in
-//! which `seqio` looks for what was found. Here the target is made ready, and rounds go on until
-//! their time is over.
+//! `choice` plans the measurements and selects the setting, `probe` measures one setting, and
+//! `keep` stores the result in the file that `seqio` reads. This module prepares the target and
+//! measures in rounds until the time is over.
 
 pub mod choice;
 pub mod keep;
@@ -28,53 +28,53 @@ use crate::memory_limit;
 use crate::scratch::{self, LEAST_BYTES, Scratch};
 use crate::trials::Lab;
 
-/// How long reads are measured, and how long writes (ns): both together under 5 s.
+/// Time for measuring reads, and again for writes (ns): under 5 s together.
 pub const EACH_NS: u64 = 2_200_000_000;
-/// Size of the test file where none is given (bytes).
+/// Default size of the test file (bytes).
 const TEST_FILE_BYTES: u64 = 512 << 20;
-/// Laying it out ends after this long where its size was not asked for (ns).
+/// Maximum time for writing a test file of default size (ns).
 const LAYOUT_NS: u64 = 1_500_000_000;
-/// Probes write no more than so many times what they write over.
+/// Maximum bytes written by probes, as a multiple of the region.
 const TIMES_WRITTEN_MOST: u64 = 16;
-/// An existing file or device is written over up to here (bytes).
+/// Maximum size of the region written in an existing file or device (bytes).
 const WRITTEN_OVER_MOST: u64 = 512 << 20;
-/// What is not stored of a file may be so much of it: it is read without the device.
+/// Maximum share of holes and unwritten blocks in a file, which are read without the device.
 const HOLES_MOST: f64 = 0.01;
 
-/// What is asked for.
+/// The request to tune a target.
 #[derive(Clone, Debug)]
 pub struct Wish<'a> {
     /// A directory, or an existing file or device.
     pub target: &'a Path,
-    /// Size of the test file, or of the part of the target that is used (bytes).
+    /// Size of the test file (bytes); None: the default size.
     pub size: Option<u64>,
-    /// What may be written.
+    /// The user's permissions to write.
     pub consent: Consent,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
-/// What would be measured.
+/// An examined target, before anything is written.
 #[derive(Debug)]
 pub struct Prospect {
-    /// The file system and the device beneath.
+    /// The file system and the device below it.
     pub storage: Arc<Storage>,
-    /// The size of the test file, or of what there is (bytes).
+    /// Size of the test file or of the existing target (bytes).
     pub bytes: u64,
-    /// None for a directory.
+    /// The existing file or device; None for a directory.
     existing: Option<HostTarget>,
-    /// What may be written of it (bytes); 0: it is only read.
+    /// Size of the region that may be written (bytes); 0: read only.
     pub writable_bytes: u64,
-    /// Why nothing is written.
+    /// Why nothing is written; None if writes are measured.
     pub not_written: Option<String>,
     permit: Option<Permit>,
 }
 
 impl Prospect {
-    /// Looks at the target; changes nothing.
+    /// Examines the target without changing it.
     ///
     /// # Errors
-    /// Nothing is there to tune, or what was allowed is not about this target.
+    /// There is nothing to tune, or the permissions do not fit the target.
     pub fn of(wish: &Wish) -> Outcome<Prospect> {
         bench::check_path(wish.target, &wish.consent)?;
         if !wish.target.is_dir() {
@@ -103,10 +103,12 @@ impl Prospect {
     fn of_existing(wish: &Wish) -> Outcome<Prospect> {
         let path = wish.target;
         if wish.size.is_some() {
-            return Err(Failure::usage("--size is that of a test file; name a directory with it"));
+            return Err(Failure::usage(
+                "--size is the size of a test file and needs a directory as the target",
+            ));
         }
         let (target, permit, not_written) = open(path, &wish.consent)?;
-        let file = target.file().ok_or_else(|| nothing(path, "it is no file or device"))?;
+        let file = target.file().ok_or_else(|| nothing(path, "it is not a file or device"))?;
         let storage = storage_of(&file.try_clone(), path)?;
         if !offers_direct(path) {
             return Err(no_direct(path, &storage));
@@ -125,18 +127,19 @@ impl Prospect {
         self.existing.is_none()
     }
 
-    /// What is on the device and goes.
+    /// Description of the data on the device that will be destroyed.
     pub fn destroys(&self) -> Option<&str> {
         self.permit.as_ref()?.destroys.as_deref()
     }
 
-    /// What probes may write (bytes).
+    /// Maximum number of bytes that probes write.
     pub fn write_most(&self) -> u64 {
         self.writable_bytes * TIMES_WRITTEN_MOST
     }
 }
 
-/// Opens what exists: for writing too where that was allowed, else with the reason why not.
+/// Opens an existing file or device, for writing if that is allowed. Otherwise returns the reason
+/// for not writing.
 fn open(path: &Path, consent: &Consent) -> Outcome<(HostTarget, Option<Permit>, Option<String>)> {
     let readable = HostTarget::open(path, false, Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
@@ -154,12 +157,12 @@ fn open(path: &Path, consent: &Consent) -> Outcome<(HostTarget, Option<Permit>, 
 }
 
 fn storage_of(file: &std::io::Result<File>, path: &Path) -> Outcome<Arc<Storage>> {
-    let found = file
+    let storage = file
         .as_ref()
         .map_err(ioengine::error::cause)
         .and_then(|file| Storage::of(file).map_err(|error| ioengine::error::cause(&error)));
-    let storage = found.map_err(|cause| {
-        Failure::failed(format!("looking at {}: {cause}; name another target", path.display()))
+    let storage = storage.map_err(|cause| {
+        Failure::failed(format!("examining {}: {cause}; name another target", path.display()))
     })?;
     match storage.kind {
         Kind::Memory => Err(nothing(path, "it lies in memory")),
@@ -170,8 +173,8 @@ fn storage_of(file: &std::io::Result<File>, path: &Path) -> Outcome<Arc<Storage>
 fn nothing(path: &Path, why: &str) -> Failure {
     let path = path.display();
     Failure::usage(format!(
-        "nothing to tune: {path}: {why}, and what seqio does there needs no tuning; name a \
-         directory, file or device of a disk"
+        "nothing to tune: {path}: {why}, so seqio needs no tuning for it; name a directory, file \
+         or device of a disk"
     ))
 }
 
@@ -184,13 +187,13 @@ fn check_size(what: &str, bytes: u64, remedy: &str) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "{what} of {} is too small to tell settings apart ({} at the least); {remedy}",
+        "{what} of {} is too small to compare settings (minimum {}); {remedy}",
         units::size(bytes),
         units::size(LEAST_BYTES)
     )))
 }
 
-/// Refuses a file of holes: they are read without the device.
+/// Refuses a file with too many holes, which are read without the device.
 fn check_stored(target: &HostTarget, shown: &str, bytes: u64) -> Outcome<()> {
     let missing = target.coverage(0, bytes).map_or(0, |c| c.hole_bytes + c.unwritten_bytes);
     if missing as f64 <= bytes as f64 * HOLES_MOST {
@@ -203,27 +206,28 @@ fn check_stored(target: &HostTarget, shown: &str, bytes: u64) -> Outcome<()> {
     )))
 }
 
-/// A target that is ready.
+/// A target that is ready to be measured.
 #[derive(Debug)]
 pub struct Place {
     file: File,
     bytes: u64,
     prospect: Prospect,
-    /// What laying it out wrote (bytes).
+    /// Bytes written to create the test file.
     pub laid_out_bytes: u64,
     /// Dropped last: removes the test file.
     _scratch: Option<Scratch>,
 }
 
 impl Place {
-    /// Opens the target, or lays the test file out.
+    /// Opens the target, or creates and writes the test file.
     ///
     /// # Errors
-    /// No direct I/O; no room; what the system says.
+    /// No direct I/O, not enough space, or an error of the system.
     pub fn ready(wish: &Wish, prospect: Prospect, lab: &Lab) -> Outcome<Place> {
         let clone = |target: &HostTarget| {
             let file = target.file().map(File::try_clone);
-            file.and_then(Result::ok).ok_or_else(|| nothing(wish.target, "it is no file or device"))
+            let why = "it is not a file or device";
+            file.and_then(Result::ok).ok_or_else(|| nothing(wish.target, why))
         };
         if let Some(target) = &prospect.existing {
             let (file, bytes) = (clone(target)?, prospect.bytes);
@@ -239,7 +243,7 @@ impl Place {
         Ok(Place { file, bytes, prospect, laid_out_bytes: bytes, _scratch: Some(scratch) })
     }
 
-    /// How much probes of this kind work on (bytes).
+    /// Size of the region for reads or for writes (bytes).
     fn region_bytes(&self, op: Op) -> u64 {
         match op {
             Op::Read => self.bytes,
@@ -248,14 +252,14 @@ impl Place {
     }
 }
 
-/// What was found for reads or for writes.
+/// The result for reads or for writes.
 #[derive(Debug)]
 pub struct Tuning {
-    /// The setting, and why.
+    /// The selected setting and the fastest one.
     pub choice: Choice,
     /// All settings, in the order of the grid.
     pub table: Vec<Measured>,
-    /// What the probes wrote (bytes).
+    /// Bytes written by probes.
     pub written_bytes: u64,
 }
 
@@ -263,8 +267,7 @@ pub struct Tuning {
 /// a slow spell of the storage does not decide.
 ///
 /// # Errors
-/// What the system says of reading or writing; the user stopped it; the storage is too slow for any
-/// setting.
+/// A read or write error, an interrupt by the user, or a storage that is too slow for any setting.
 pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     let region_bytes = place.region_bytes(op);
     let memory_most = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
@@ -272,7 +275,7 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     if grid.is_empty() {
         let what = memory_limit::narrowest().map_or("", |limit| limit.what);
         return Err(Failure::failed(format!(
-            "{} is too little memory for the buffers of tune: {what} is that low; raise it",
+            "{} of memory are not enough for the buffers of tune: raise {what}",
             units::size(memory_most)
         )));
     }
@@ -283,11 +286,11 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     let end_ns = clock.now_ns() + EACH_NS;
     let mut table: Vec<Measured> = Vec::new();
     'rounds: while clock.now_ns() < end_ns {
-        // What is found late could not be measured often enough.
+        // New settings are explored only in the first half, so that they get enough samples.
         let explores = clock.now_ns() < end_ns - EACH_NS / 2;
         let mut round = choice::round(&grid, &table, explores);
         shuffle(&mut round, &mut random);
-        let before = table.iter().map(|one| one.rates.len()).sum::<usize>();
+        let before = table.iter().map(|measured| measured.rates.len()).sum::<usize>();
         for setting in round {
             if lab.interrupt.is_set() {
                 return Err(Failure::interrupted());
@@ -303,16 +306,16 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
                 note(&mut table, setting, sample);
             }
         }
-        // Nothing more may be written, or the storage is too slow for all of them.
-        if table.iter().map(|one| one.rates.len()).sum::<usize>() == before {
+        // No probe ran: the write limit is reached, or the storage is too slow for all settings.
+        if table.iter().map(|measured| measured.rates.len()).sum::<usize>() == before {
             break;
         }
     }
     progress.finish();
-    table.sort_by_key(|one| (one.setting.request_bytes, one.setting.depth));
+    table.sort_by_key(|row| (row.setting.request_bytes, row.setting.depth));
     let choice = choice::choose(&table).ok_or_else(|| {
         Failure::failed(format!(
-            "{} is too slow to be measured in so short a time; try again when it is idle",
+            "{} is too slow for a measurement of a few seconds; try again when it is idle",
             place.prospect.storage.identity
         ))
     })?;
@@ -321,7 +324,7 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
 }
 
 fn note(table: &mut Vec<Measured>, setting: Setting, sample: probe::Sample) {
-    let at = table.iter().position(|one| one.setting == setting).unwrap_or_else(|| {
+    let at = table.iter().position(|row| row.setting == setting).unwrap_or_else(|| {
         table.push(Measured { setting, rates: Vec::new(), costs: Vec::new() });
         table.len() - 1
     });
@@ -329,14 +332,14 @@ fn note(table: &mut Vec<Measured>, setting: Setting, sample: probe::Sample) {
     table[at].costs.push(sample.cpu_ns_per_byte);
 }
 
-/// Every order is as likely (Fisher and Yates).
+/// Shuffles uniformly (Fisher and Yates).
 fn shuffle(settings: &mut [Setting], random: &mut Stream) {
     for last in (1..settings.len()).rev() {
         settings.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 
-/// What is done, in a word.
+/// The verb of the progress line.
 fn doing(op: Op) -> &'static str {
     match op {
         Op::Read => "reading at",
@@ -344,7 +347,7 @@ fn doing(op: Op) -> &'static str {
     }
 }
 
-/// A setting as people read it: `1 MiB x 4`.
+/// A setting as request size and depth: `1 MiB x 4`.
 pub fn shown(setting: Setting) -> String {
     format!("{} x {}", units::size(setting.request_bytes.into()), setting.depth)
 }

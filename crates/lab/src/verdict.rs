@@ -1,7 +1,7 @@
-//! Whether a trial measured what was meant (design: trust).
+//! Checks whether a trial measured what was intended.
 //!
-//! Invalid means that the wrong thing was measured; suspect means noise, drift, too few samples.
-//! Every reason carries the numbers that a reader needs to check it.
+//! Invalid: the wrong thing was measured. Suspect: noise, drift or too few samples. Every reason
+//! contains the numbers needed to check it.
 
 use analysis::changepoint::{Break, greatest_break};
 use analysis::drift::drift;
@@ -16,153 +16,153 @@ use workload::{Arrival, Pattern};
 use crate::point::{State, Trial, Verdict};
 use crate::point_key::PointKey;
 
-/// What is known about the circumstances of a trial.
+/// The conditions under which a trial ran.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// Holes and unwritten blocks of the target, where the system tells.
+    /// Holes and unwritten blocks of the target; None if unknown.
     pub coverage: Option<Coverage>,
     /// Size of the target (bytes).
     pub target_bytes: u64,
-    /// The most that the page cache can hold (bytes), where the system tells.
+    /// The maximum size of the page cache (bytes); None if unknown.
     pub page_cache_bytes: Option<u64>,
-    /// What the devices moved on which the images of loop devices lie, where the target lies on
-    /// such.
+    /// Counters of the devices that hold the images of loop devices below the target; None without
+    /// loop devices.
     pub beneath_images: Option<DeviceCounters>,
-    /// How much of the page cache was made dirty while it ran, by anybody (bytes).
+    /// Page cache that any program dirtied during the trial (bytes).
     pub dirtied_bytes: Option<u64>,
-    /// A loop device beneath the target that caches its image, of which nothing tells what reaches
-    /// storage.
+    /// A loop device below the target that caches its image, so that no counter shows the I/O that
+    /// reaches storage.
     pub unseen_image: Option<String>,
     /// The target lies in memory.
     pub in_memory: bool,
-    /// The user means to measure holes.
+    /// The user intends to read holes (`--allow-holes`).
     pub allow_holes: bool,
-    /// Whether reads were meant to come from the device: the cache was scrubbed, or bypassed.
+    /// Reads must come from the device: the page cache was scrubbed or is bypassed.
     pub cold: bool,
-    /// Whether a block device with counters lies beneath.
+    /// A block device with counters lies below the target.
     pub counted: bool,
     /// CPUs that the process may use.
     pub cpus: u32,
-    /// What a CPU quota held back while it ran.
+    /// Throttling by a CPU quota during the trial.
     pub throttled: Option<Throttled>,
-    /// What the control group allows of the device, where there is one device.
+    /// I/O limit of the control group for the device; None with several devices.
     pub io_limit: Option<IoLimit>,
-    /// Whether the rate became steady, where that was waited for.
+    /// Whether the rate became steady; None without `--steady-state`.
     pub became_steady: Option<bool>,
-    /// How the clocks went apart while it ran.
+    /// Differences between the clocks during the trial.
     pub clocks: Disagreement,
-    /// The highest percentile that is looked at.
+    /// The highest percentile that is reported.
     pub tail: Tail,
-    /// The run was cut short.
+    /// The trial was interrupted.
     pub interrupted: bool,
-    /// Trials are long enough for drift and sample counts to mean something.
+    /// The trial is long enough to judge drift and sample counts.
     pub long_trial: bool,
 }
 
-/// A CPU quota, and what it held back.
+/// A CPU quota and the time for which it throttled threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throttled {
-    /// CPUs' worth of time that the control group may use, such as 0.2.
+    /// The quota of the control group in CPUs, such as 0.2.
     pub cpus: f64,
-    /// How long its threads were kept waiting for more (ns).
+    /// Time for which its threads were throttled (ns).
     pub waited_ns: u64,
 }
 
 impl Throttled {
-    /// The share of a time (ns) in which threads were kept waiting, if it is enough to be felt.
+    /// The throttled share of the elapsed time (ns); None if it is too small to matter.
     pub fn felt_share(&self, elapsed_ns: u64) -> Option<f64> {
         let share = (self.waited_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
         (share > THROTTLED_SHARE_MAX).then_some(share)
     }
 }
 
-/// The highest percentile that is looked at, and over how many trials.
+/// The highest percentile that is reported, and the number of trials it is computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tail {
-    /// Such as 99.9.
+    /// The percentile, such as 99.9.
     pub percentile: f64,
-    /// Their latencies are taken together.
+    /// Trials whose latencies are merged.
     pub trials: u32,
-    /// Named by the user, so that short trials are judged by it too.
+    /// The user requested this percentile, so short trials are checked too.
     pub asked: bool,
 }
 
 impl Default for Tail {
-    /// The 99th percentile of one trial, as every line shows it.
+    /// The 99th percentile of one trial, which every result line shows.
     fn default() -> Self {
         Tail { percentile: 99.0, trials: 1, asked: false }
     }
 }
 
 impl Tail {
-    /// Requests that a trial must contribute: ten beyond the percentile over all of them.
+    /// Minimum requests per trial, such that all trials have ten requests beyond the percentile.
     fn requests_min(&self) -> u64 {
         let all = BEYOND_MIN * 100.0 / (100.0 - self.percentile);
         (all / f64::from(self.trials.max(1)) - 1e-6).ceil() as u64
     }
 }
 
-/// Share of the bytes that the device must have seen for a cold read to be one.
+/// Minimum share of a cold read's bytes that the device must have read.
 const DEVICE_SHARE_MIN: f64 = 0.9;
-/// Share of the bytes read that may have stayed in the page cache after a scrub.
+/// Maximum share of the bytes read that may remain in the page cache after a scrub.
 const RESIDENT_SHARE_MAX: f64 = 0.01;
-/// A region is read again from so many times its bytes on.
+/// Bytes read, as a multiple of the region, above which blocks were read more than once.
 const REVISITED_MIN: f64 = 1.1;
-/// Share of the rate asked for that an open loop must deliver.
+/// Minimum share of the requested rate that an open loop must deliver.
 const RATE_SHARE_MIN: f64 = 0.95;
-/// Share of its CPUs that the generator may use before it is the limit.
+/// Share of its CPUs above which the load generator may be the limit.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
-/// Trials from this length on show the depth that was held (ns).
+/// Minimum length of a trial whose queue depth is checked (ns).
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
-/// A change within a trial that counts as drift, as a share of its median.
+/// Minimum change within a trial that counts as drift, as a share of its median.
 const DRIFT_MIN: f64 = 0.15;
 const DRIFT_P_MAX: f64 = 0.01;
-/// Requests that must lie beyond a percentile for it to be worth its name.
+/// Minimum number of requests beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
-/// The measuring clock may differ from the system's by this share ...
+/// Maximum difference between the measuring clock and the system's, as a share of the time ...
 const APART_SHARE_MAX: f64 = 1e-3;
-/// ... and by so much in any case: reading several clocks takes time (ns).
+/// ... or this much if that is more, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// A suspended machine or a wall clock that was set: less is slewing (ns).
+/// Larger steps mean a suspended machine or a wall clock that was set; smaller ones are slewing
+/// (ns).
 const ASLEEP_MIN_NS: i64 = 1_000_000;
 const WALL_MIN_NS: u64 = 1_000_000_000;
-/// What a device may move beyond what was asked for, as a share of it ...
+/// Maximum extra I/O of the device, as a share of the requested bytes ...
 const EXTRA_SHARE_MAX: f64 = 0.1;
-/// ... and in any case, for the metadata of the file system (bytes).
+/// ... or this much if that is more, for file system metadata (bytes).
 const EXTRA_MIN_BYTES: u64 = 1 << 20;
-/// What the kernel may read ahead of each thread of buffered sequential reads (bytes).
+/// Maximum read-ahead of the kernel per thread of buffered sequential reads (bytes).
 const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// User time of other processes, as a share of all CPUs.
+/// Maximum user time of other processes, as a share of all CPUs.
 const OTHERS_SHARE_MAX: f64 = 0.2;
-/// Time that a hypervisor took, as a share of all CPUs.
+/// Maximum steal time, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// Requests are judged by where they were served from so many bytes on ...
+/// Minimum bytes of a trial that is checked for being served by memory ...
 const MEMORY_LEAST_BYTES: u64 = 4 << 20;
-/// ... and are served by memory where the storage beneath saw less than this share of them, or the
-/// page cache more.
+/// ... which is so if storage moved less than this share, or if the page cache took more.
 const MEMORY_SHARE_MAX: f64 = 0.5;
-/// Time for which a CPU quota may hold threads back, as a share of the trial.
+/// Maximum time for which a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
-/// Shorter trials hold too few ticks of the accounting of CPU time (ns).
+/// Minimum length of a trial with enough ticks of CPU accounting (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
-/// A pause from this length on is one however long the trial is (ns).
+/// A pause of this length is a stall in a trial of any length (ns).
 const LONG_STALL_NS: u64 = 10_000_000_000;
-/// A rate from this share of a limit on requests on is the limit's.
+/// A rate above this share of the control group's I/O limit is set by that limit.
 const IO_LIMIT_SHARE: f64 = 0.9;
-/// Share of a trial that its threads may wait for a CPU.
+/// Maximum share of a trial for which threads may wait for a CPU.
 const RUN_DELAY_SHARE_MAX: f64 = 0.2;
-/// Requests of an open loop that must be due in a trial for its rate to be one.
+/// Minimum number of requests that an open loop issues in a trial.
 const REQUESTS_MIN: f64 = 3.0;
-/// Requests of an open loop that must have been due in a pause.
+/// Minimum number of open-loop requests due during a pause that counts as a stall.
 const DUE_IN_STALL: f64 = 20.0;
-/// Share of requests that may come back within the call that submits them.
+/// Maximum share of requests that may complete inside the submit call.
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
-/// A pause from this length on is a stall (ns), if it is long for the device and the trial.
+/// Minimum length of a stall (ns). It must also be long for the device and the trial.
 const STALL_NS: u64 = 500_000_000;
-/// Requests up to this size fit into few memory segments whatever the pages (bytes).
+/// Requests up to this size need few memory segments even on small pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
-/// Judges one trial.
+/// Runs all checks on one trial.
 pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     let mut verdict = Verdict::default();
     if around.interrupted {
@@ -183,7 +183,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         return verdict;
     }
     if key.is_simulated {
-        // Nothing disturbs a simulated system, and what it does is what it is asked about.
+        // A simulated system has no outside load, and its caches are part of the experiment.
         check_depth(key, trial, &mut verdict);
         check_rate(key, trial, &mut verdict);
         if around.long_trial {
@@ -194,7 +194,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         }
         return verdict;
     }
-    // A reference device has time, but neither blocks nor caches, and spins to be on time.
+    // A reference device only adds delays: it has no blocks and no caches, and busy-waits.
     let real = !key.is_issued_by(EngineKind::Delay);
     if real {
         check_holes(key, around, &mut verdict);
@@ -226,7 +226,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     verdict
 }
 
-/// Whether time went as it should.
+/// Suspended machine, wall clock set, or a measuring clock that disagrees with the system's.
 fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     let Disagreement { elapsed_ns, ours_ns, asleep_ns, wall_ns } = around.clocks;
     let allowed_ns = (elapsed_ns as f64 * APART_SHARE_MAX) as u64;
@@ -241,12 +241,12 @@ fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     }
     if asleep_ns > ASLEEP_MIN_NS {
         let asleep = units::time(asleep_ns as f64);
-        let text = format!("the machine was suspended for {asleep} while it was measured");
+        let text = format!("the machine was suspended for {asleep} during the trial");
         verdict.add(State::Suspect, text);
     }
     if wall_ns.unsigned_abs() > WALL_MIN_NS {
         let text = format!(
-            "the wall clock was set by {} meanwhile: its date is off, the measurement is not",
+            "the wall clock was set by {} during the trial: only the recorded date is wrong",
             signed(wall_ns)
         );
         verdict.add(State::Suspect, text);
@@ -260,14 +260,14 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
         let share = 100.0 * empty as f64 / around.target_bytes.max(1) as f64;
         let text = format!(
             "{share:.1}% of the file are holes or unwritten blocks ({}), which are read without \
-             touching the device; write the file first, or say --allow-holes",
+             touching the device; write the file first, or use --allow-holes",
             units::size(empty)
         );
         verdict.add(State::Invalid, text);
     }
 }
 
-/// Reads that were meant for the device must have reached it.
+/// Cold reads must reach the device.
 fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let read = trial.directions[0].bytes;
     let left = trial.scrub.and_then(|scrub| scrub.resident_after_bytes).unwrap_or(0);
@@ -275,7 +275,7 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         let left = units::size(left);
         verdict.add(State::Invalid, format!("{left} stayed in the page cache after the scrub"));
     }
-    // Blocks that are asked for again and again come from the page cache, as they are meant to.
+    // Skewed buffered reads hit the page cache by design.
     let cold = around.cold && (key.is_direct() || !key.is_skewed());
     let Some(device) = trial.device.filter(|_| around.counted && cold) else { return };
     let seen = device.read_sectors * 512;
@@ -284,7 +284,7 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         && (seen as f64) < read as f64 * DEVICE_SHARE_MIN
     {
         let text = format!(
-            "the device read {} of the {} that were asked for: the rest came from a cache",
+            "the device read {} of the {} requested: the rest came from a cache",
             units::size(seen),
             units::size(read)
         );
@@ -292,9 +292,9 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
 }
 
-/// Buffered reads that have come to the end of their region find it in the page cache from then on,
-/// whatever the device would do; whether they did. A device with counters tells more of it, and a
-/// cache that cannot hold the region gives nothing back.
+/// Whether buffered reads wrapped around their region, so that later reads came from the page
+/// cache. Not checked with device counters, which show cache hits directly, or if the page cache
+/// cannot hold the region.
 fn check_revisits(
     key: &PointKey,
     trial: &Trial,
@@ -310,7 +310,7 @@ fn check_revisits(
     if revisits {
         let text = format!(
             "{} were read of a region of {}: what is read again comes from the page cache; use a \
-             larger --size, or one without --runtime, which is read once",
+             larger --size, or --size without --runtime to read the region once",
             units::size(read),
             units::size(around.target_bytes)
         );
@@ -319,9 +319,9 @@ fn check_revisits(
     revisits
 }
 
-/// What the device moved beyond what was asked for was for somebody else, as far as it can be told
-/// from what the system adds: reading ahead and whole pages to buffered requests, the journal to
-/// writes that are made durable one by one or let the file grow.
+/// Extra I/O of the device belongs to other programs. The system adds I/O of its own, which is
+/// allowed for: read-ahead and whole pages for buffered requests, the journal for durable writes
+/// and growing files.
 fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(device) = trial.device.filter(|_| around.counted) else { return };
     let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
@@ -332,23 +332,24 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
         (false, false) => None,
     };
     let quiet = key.caching == Caching::Direct && !key.makes_durable() && !around.allow_holes;
-    let told = only_reads || quiet;
+    let writes_known = only_reads || quiet;
     let read = ahead.map_or(0, |ahead| (device.read_sectors * 512).saturating_sub(reads + ahead));
-    let written = if told { (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
+    let written =
+        if writes_known { (device.write_sectors * 512).saturating_sub(writes) } else { 0 };
     let asked = reads + writes;
     if read + written > EXTRA_MIN_BYTES.max((asked as f64 * EXTRA_SHARE_MAX) as u64) {
         let text = format!(
-            "others used the device: beyond the {} asked for it read {} and wrote {}",
-            units::size(asked),
+            "others used the device: {} read and {} written beside the {} of this trial",
             units::size(read),
-            units::size(written)
+            units::size(written),
+            units::size(asked)
         );
         verdict.add(State::Suspect, text);
     }
 }
 
-/// Other programs that compute, and a hypervisor that serves others. Kernel threads that work for
-/// the requests have no user time, so it is others' alone.
+/// CPU use of other programs, and steal time. Kernel threads that serve the requests have no user
+/// time, so user time of other processes is never caused by the trial.
 fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS {
         return;
@@ -365,8 +366,8 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Time in which the threads could have run and something else did: what is measured is its CPU
-/// time too. Where there are more threads than CPUs they wait for each other.
+/// Time for which runnable threads waited because another program used their CPU. Not checked with
+/// more threads than CPUs, which wait for each other.
 fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
     let threads = key.threads().saturating_mul(pool).max(1);
@@ -377,15 +378,15 @@ fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
     let share = waited_ns as f64 / (trial.elapsed_ns as f64 * f64::from(threads));
     if share > RUN_DELAY_SHARE_MAX {
         let text = format!(
-            "its threads waited for a CPU for {:.0}% of the trial, on which something else ran; \
-             stop it, or keep to other CPUs (--cpus-allowed)",
+            "the threads waited for a CPU for {:.0}% of the trial while another program used it; \
+             stop that program, or choose other CPUs (--cpus-allowed)",
             share.min(1.0) * 100.0
         );
         verdict.add(State::Suspect, text);
     }
 }
 
-/// A limit of the control group on requests to the device: a rate at the limit is the limit's.
+/// A rate at the control group's I/O limit measures that limit, not the device.
 fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(limit) = &around.io_limit else { return };
     let seconds = trial.elapsed_ns as f64 / 1e9;
@@ -403,15 +404,15 @@ fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) 
         };
         if let Some(allowed) = allowed.filter(|_| direction.requests > 0) {
             let text = format!(
-                "the control group allows {name} of {allowed} (io.max, blkio.throttle), which is \
-                 what was measured"
+                "the control group allows {name} of {allowed} (io.max, blkio.throttle): this limit \
+                 was measured, not the device"
             );
             verdict.add(State::Suspect, text);
         }
     }
 }
 
-/// A CPU quota of the control group: what was measured is the quota.
+/// With a CPU quota of the control group, the rate may measure the quota.
 fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(throttled) = around.throttled else { return };
     if let Some(share) = throttled.felt_share(trial.elapsed_ns) {
@@ -425,12 +426,12 @@ fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict
     }
 }
 
-/// A percentile needs requests beyond it.
+/// A percentile is meaningful only with enough requests beyond it.
 fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     let (requests, least) = (trial.requests(), tail.requests_min());
     if requests < least {
         let text = format!(
-            "only {requests} requests in a trial: too few for the percentile {}, which takes \
+            "only {requests} requests in a trial: too few for the percentile {}, which needs \
              {least}",
             tail.percentile
         );
@@ -438,8 +439,8 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     }
 }
 
-/// Requests that come back in the very call that submits them were never outstanding together,
-/// whatever Little's law makes of stamps that a whole batch shares.
+/// Requests that complete inside the submit call are never in flight together. Little's law does
+/// not show it, because a whole batch shares its timestamps.
 fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(live) = &trial.live else { return };
     let share = live.at_once as f64 / trial.requests().max(1) as f64;
@@ -447,7 +448,7 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
     if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
             "{:.0}% of the requests came back within the call that submitted them: the depth of {} \
-             was not reached, and their latency is that of whole batches",
+             was not reached, and latencies are per batch",
             share * 100.0,
             key.depth()
         );
@@ -455,12 +456,12 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
     }
 }
 
-/// Little's law: rate times latency is what was in flight.
+/// Little's law: rate times mean latency is the mean number of requests in flight.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let outstanding = u64::from(key.depth()) * u64::from(key.threads());
     let full = key.requests_per_s().is_none() && !key.has_pauses();
     let Some(mean) = trial.latency().mean().filter(|_| full) else { return };
-    // A flush, at the end or before it, is time without requests.
+    // No requests are in flight during a flush.
     let flushed = trial
         .live
         .as_ref()
@@ -469,28 +470,28 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let elapsed = trial.accepted_ns.unwrap_or(trial.elapsed_ns).saturating_sub(flushed).max(1);
     let rate = trial.requests() as f64 * 1e9 / elapsed as f64;
     let check = littles_law::check(rate, mean, outstanding);
-    // In a short trial the threads' starts and ends weigh too much.
+    // In a short trial, filling and draining the queue takes too large a share of the time.
     let enough = trial.requests() >= 20 * outstanding && elapsed >= DEPTH_TRIAL_NS;
     if enough && outstanding > 1 && check.share_of_depth < 0.5 {
         let text = format!(
-            "{:.1} requests were in flight on average, not the {outstanding} asked for",
+            "{:.1} requests were in flight on average, not {outstanding} as requested",
             check.mean_in_flight
         );
         verdict.add(State::Invalid, text);
     }
 }
 
-/// An open loop that falls behind measures a backlog, not the rate that was asked for.
+/// An open loop that falls behind measures its backlog, not the requested rate.
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.requests_per_s() else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;
-    // As many more may be missing by chance: three standard deviations of their number.
+    // Poisson arrivals: allow three standard deviations of their number.
     let is_poisson = matches!(key.workload.arrival, Arrival::Poisson { .. });
     let chance = if is_poisson { 3.0 * due.sqrt() } else { 0.0 };
     if due >= 20.0 && (trial.requests() as f64) < due * RATE_SHARE_MIN - chance {
         let delivered = units::count(trial.requests_per_s());
         let text = format!(
-            "{delivered} requests/s were delivered of the {} asked for; raise --iodepth or \
+            "{delivered} requests/s were delivered of the {} requested; raise --iodepth or \
              --numjobs, or lower --rate-iops",
             units::count(asked)
         );
@@ -512,9 +513,8 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Requests that were to reach storage and were served by memory: a file system in memory, a file
-/// system that falls back to its page cache (btrfs for checksummed data), the cached image of a
-/// loop device.
+/// Direct requests that memory served instead of storage: on tmpfs, on a file system that falls
+/// back to the page cache (btrfs for checksummed data), or on a loop device with a cached image.
 fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if around.in_memory {
         verdict.add(State::Suspect, "the target lies in memory (tmpfs): no storage was measured");
@@ -529,8 +529,8 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         if (moved as f64) < (read + written) as f64 * MEMORY_SHARE_MAX {
             let (moved, asked) = (units::size(moved), units::size(read + written));
             let text = format!(
-                "the image of the loop device is in the page cache of its host: the device beneath \
-                 it moved {moved} of {asked}; attach it with losetup --direct-io=on"
+                "the image of the loop device is in the page cache of its host: the device below \
+                 it moved {moved} of {asked}; attach the image with losetup --direct-io=on"
             );
             verdict.add(State::Suspect, text);
             return;
@@ -538,8 +538,8 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
     if let Some(name) = &around.unseen_image {
         let text = format!(
-            "{name} reads and writes its image through the page cache, and no device beneath tells \
-             what reached storage; attach it with losetup --direct-io=on"
+            "{name} reads and writes its image through the page cache, and no device below it \
+             counts what reached storage; attach the image with losetup --direct-io=on"
         );
         verdict.add(State::Suspect, text);
         return;
@@ -548,16 +548,16 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     if written > MEMORY_LEAST_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
         let (dirtied, written) = (units::size(dirtied), units::size(written));
         let text = format!(
-            "direct writes went through the page cache: {dirtied} of it became dirty for {written} \
-             written; the file system cannot bypass it here (btrfs cannot for checksummed data), \
-             or others wrote"
+            "direct writes went through the page cache: {dirtied} became dirty while {written} \
+             were written; either the file system cannot bypass the page cache (btrfs with \
+             checksums), or other programs wrote"
         );
         verdict.add(State::Suspect, text);
     }
 }
 
-/// A request on ordinary pages runs into the device's segment limit: say so where huge ones were
-/// asked for and refused.
+/// Large requests on 4 KiB pages can exceed the device's segment limit. Reports huge pages that
+/// were requested and not available.
 fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(live) = &trial.live else { return };
     let (got, wanted) = (live.setup.huge_bytes, live.setup.buffer_bytes);
@@ -566,20 +566,21 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         let (got, wanted) = (units::size(got), units::size(wanted));
         let text = format!(
             "only {got} of the {wanted} of buffers lie on huge pages; enable transparent huge \
-             pages (madvise), or say --buffer-pages 4k if that is meant"
+             pages (madvise), or use --buffer-pages 4k if this is intended"
         );
         verdict.add(State::Suspect, text);
     }
 }
 
-/// A device that stood still for a good part of a trial: its mean rate is one that nobody meets.
+/// A device that completed nothing for a large part of a trial, which makes its mean rate
+/// meaningless.
 fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let (mut longest_ns, mut still_ns) = (0, 0);
     for part in &trial.series {
         still_ns = if part.requests == 0 { still_ns + part.length_ns } else { 0 };
         longest_ns = longest_ns.max(still_ns);
     }
-    // A slow device is not a stalled one, and in an open loop there may have been nothing to do.
+    // A slow device is not stalled, and an open loop may have had no requests due.
     let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
     let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
     let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
@@ -590,43 +591,43 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// A rate that breaks is said to break, and only one that does not to drift.
+/// Sudden changes of the rate; gradual drift is checked only without a sudden change.
 fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let whole = trial.series_until(key.workload.limit_ns);
     let moved: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
-    let is_large = |found: &Break| {
-        let (before, after) = (found.before_per_s, found.after_per_s);
+    let is_large = |change: &Break| {
+        let (before, after) = (change.before_per_s, change.after_per_s);
         (after - before).abs() > DRIFT_MIN * before.max(after)
     };
-    if let Some(found) = greatest_break(&moved).filter(is_large) {
-        verdict.add(State::Suspect, break_text(key, &found));
+    if let Some(change) = greatest_break(&moved).filter(is_large) {
+        verdict.add(State::Suspect, break_text(key, &change));
         return;
     }
     let rates: Vec<f64> = whole.iter().map(|p| p.bytes as f64).collect();
-    let Some(found) = drift(&rates).filter(|_| whole.len() >= 10) else { return };
-    if found.slope_relative.abs() > DRIFT_MIN && found.p_value < DRIFT_P_MAX {
-        let percent = found.slope_relative * 100.0;
+    let Some(drift) = drift(&rates).filter(|_| whole.len() >= 10) else { return };
+    if drift.slope_relative.abs() > DRIFT_MIN && drift.p_value < DRIFT_P_MAX {
+        let percent = drift.slope_relative * 100.0;
         let text = format!("the rate drifted by {percent:+.0}% within a trial");
         verdict.add(State::Suspect, text);
     }
 }
 
-fn break_text(key: &PointKey, found: &Break) -> String {
-    let at = units::time(found.at_ns);
-    let [before, after] = [found.before_per_s, found.after_per_s].map(units::rate_mb);
-    let falls = found.after_per_s < found.before_per_s;
+fn break_text(key: &PointKey, change: &Break) -> String {
+    let at = units::time(change.at_ns);
+    let [before, after] = [change.before_per_s, change.after_per_s].map(units::rate_mb);
+    let falls = change.after_per_s < change.before_per_s;
     let buffered_writes = key.read_percent() < 100 && key.caching == Caching::Buffered;
     let (moved, why) = match (falls, buffered_writes) {
         (true, true) => ("fell", "the page cache was full, or the device throttled"),
         (true, false) => ("fell", "throttled, or out of burst credit"),
-        (false, _) => ("rose", "warming up, or a burst; a --ramp-time leaves that out"),
+        (false, _) => ("rose", "warm-up or a burst; exclude it with --ramp-time"),
     };
     format!("the rate {moved} from {before} to {after} after {at}: {why}")
 }
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if key.polls() {
-        // Who polls uses a whole CPU, whatever the limit is.
+        // Polling always uses a whole CPU.
         return;
     }
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
@@ -635,15 +636,15 @@ fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
     let share = trial.cpu.process_ns as f64 / available.max(1.0);
     if share > GENERATOR_SHARE_MAX && key.is_direct() && !around.allow_holes {
         let text = format!(
-            "its threads used {:.0}% of their CPUs: the CPU may be the limit, not the device; \
-             try more --numjobs or a larger --bs",
+            "the threads used {:.0}% of their CPUs: the CPU may be the limit, not the device; try \
+             more --numjobs or a larger --bs",
             share * 100.0
         );
         verdict.add(State::Suspect, text);
     }
 }
 
-/// Whether reads in a caching mode, after a scrub where there is one, must reach the device.
+/// Whether reads must reach the device: they are direct, or the page cache was scrubbed.
 pub fn is_cold(caching: Caching, scrubbed: bool) -> bool {
     caching.is_direct() || scrubbed
 }
@@ -660,7 +661,7 @@ mod tests {
         judged_as(|_| {}, change)
     }
 
-    /// As `judged`, of another workload.
+    /// Like `judged`, with a modified workload.
     fn judged_as(
         rename: impl FnOnce(&mut PointKey),
         change: impl FnOnce(&mut Trial, &mut Circumstances),
@@ -697,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_of_durable_writes_is_nobody_elses() {
+    fn the_journal_of_durable_writes_is_not_counted_as_other_programs() {
         let writes = |change: fn(&mut Workload)| {
             judged_as(
                 |key| {
@@ -725,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn who_polls_uses_its_cpus_without_being_the_limit() {
+    fn polling_uses_whole_cpus_without_being_the_limit() {
         let busy = |change: fn(&mut Workload)| {
             judged_as(
                 |key| {
@@ -763,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_from_the_page_cache_is_invalid_and_no_warm_up() {
+    fn reading_a_region_again_from_the_page_cache_is_invalid() {
         let read = |region: u64, counted: bool| {
             let buffered = |key: &mut PointKey| key.caching = Caching::Buffered;
             judged_as(buffered, |trial, around| {
@@ -785,7 +786,7 @@ mod tests {
         assert_eq!(again.state, State::Invalid, "{again:?}");
         assert!(again.reasons.concat().contains("comes from the page cache"), "{again:?}");
         assert!(!again.reasons.concat().contains("ramp-time"), "{again:?}");
-        // A region that is read once, or that the page cache cannot hold, or counters that tell.
+        // A region read once, one too large for the page cache, and a device with counters.
         for (region, counted) in [(8 << 20, false), (1 << 31, false), (1 << 20, true)] {
             let reasons = read(region, counted).reasons.concat();
             assert!(!reasons.contains("comes from the page cache"), "{region} {reasons}");
@@ -793,7 +794,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_at_the_limit_of_the_control_group_is_the_limits() {
+    fn a_rate_at_the_limit_of_the_control_group_is_suspect() {
         let limited = |bytes_per_s: u64| {
             judged(|trial, around| {
                 trial.elapsed_ns = 1_000_000_000;
@@ -812,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_invalid_unless_they_are_meant() {
+    fn holes_are_invalid_unless_they_are_allowed() {
         let holes = |_: &mut Trial, around: &mut Circumstances| {
             around.coverage = Some(Coverage { hole_bytes: 4096, unwritten_bytes: 0 });
             around.target_bytes = 8192;
@@ -820,11 +821,11 @@ mod tests {
         let verdict = judged(holes);
         assert_eq!(verdict.state, State::Invalid);
         assert!(verdict.reasons[0].contains("50.0%"), "{verdict:?}");
-        let meant = judged(|trial, around| {
+        let allowed = judged(|trial, around| {
             holes(trial, around);
             around.allow_holes = true;
         });
-        assert_eq!(meant.state, State::Valid);
+        assert_eq!(allowed.state, State::Valid);
     }
 
     #[test]
@@ -848,7 +849,7 @@ mod tests {
         assert_eq!(judged(|trial, _| trial.scrub = Some(scrub)).state, State::Invalid);
     }
 
-    /// A trial whose intervals of 100 ms moved so many bytes each.
+    /// The verdict on a trial whose 100 ms intervals each moved `bytes(i)`.
     fn with_series(bytes: impl Fn(u64) -> u64) -> Verdict {
         judged(|trial, _| {
             let point = |i| SeriesPoint {
@@ -890,7 +891,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_takes_ten_requests_beyond_it() {
+    fn a_percentile_needs_ten_requests_beyond_it() {
         let few = |percentile, trials, asked, long_trial| {
             judged(|trial, around| {
                 trial.directions[0].requests = 400;
@@ -904,11 +905,11 @@ mod tests {
         assert_eq!(few(99.0, 3, false, true).state, State::Valid, "1000 in three trials");
         assert_eq!(few(90.0, 1, true, true).state, State::Valid);
         assert_eq!(few(99.0, 1, false, false).state, State::Valid, "a short trial");
-        is_suspect(&few(99.9, 3, true, false), "percentile 99.9, which takes 3334");
+        is_suspect(&few(99.9, 3, true, false), "percentile 99.9, which needs 3334");
     }
 
     #[test]
-    fn what_the_device_did_for_others_is_told_from_what_was_asked_of_it() {
+    fn io_of_other_programs_is_separated_from_the_trials_own() {
         let counted = |read_mib: u64, written_mib: u64| DeviceCounters {
             read_sectors: read_mib << 11,
             write_sectors: written_mib << 11,
@@ -927,12 +928,12 @@ mod tests {
             judge(&point.key, &point.trials[0], &around)
         };
         assert_eq!(with(108, 1, direct, random).state, State::Valid);
-        is_suspect(&with(130, 0, direct, random), "read 30 MiB and wrote 0 B");
-        is_suspect(&with(100, 12, direct, sequential), "wrote 12 MiB");
+        is_suspect(&with(130, 0, direct, random), "30 MiB read and 0 B written beside the 100 MiB");
+        is_suspect(&with(100, 12, direct, sequential), "12 MiB written");
         assert_eq!(with(120, 0, buffered, sequential).state, State::Valid, "read ahead");
         is_suspect(&with(200, 0, buffered, sequential), "others used the device");
         assert_eq!(with(900, 0, buffered, random).state, State::Valid, "read around");
-        is_suspect(&with(0, 90, buffered, random), "wrote 90 MiB");
+        is_suspect(&with(0, 90, buffered, random), "90 MiB written");
     }
 
     #[test]
@@ -1000,7 +1001,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_come_back_in_the_submitting_call_were_never_outstanding_together() {
+    fn completions_inside_the_submit_call_mean_that_the_depth_was_not_reached() {
         let at_once = |depth: u32, rate: Option<f64>| {
             let mut point = point(&[4096 * 1000]);
             point.key.workload.depth = depth;
@@ -1011,24 +1012,24 @@ mod tests {
             verdict.reasons.iter().any(|reason| reason.contains("the depth of 8 was not reached"))
         };
         assert!(at_once(8, None));
-        assert!(!at_once(1, None), "at depth 1 there is nothing to miss");
-        assert!(!at_once(8, Some(1000.0)), "an open loop waits for what is due");
+        assert!(!at_once(1, None), "depth 1 is always reached");
+        assert!(!at_once(8, Some(1000.0)), "an open loop need not fill its queue");
     }
 
     #[test]
-    fn requests_that_were_due_and_never_issued_are_told() {
+    fn requests_that_were_due_and_never_issued_are_reported() {
         let mut point = point(&[4096 * 1000]);
         point.key.workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
         point.trials[0].live_mut().never_issued = 3;
-        let told = |point: &crate::point::Point| {
+        let reasons = |point: &crate::point::Point| {
             let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
             let never = "3 requests were due and never issued";
-            assert!(verdict.reasons.iter().any(|one| one.contains(never)), "{verdict:?}");
+            assert!(verdict.reasons.iter().any(|reason| reason.contains(never)), "{verdict:?}");
             verdict.reasons.len()
         };
-        assert_eq!(told(&point), 1);
+        assert_eq!(reasons(&point), 1);
         point.key.workload.arrival = Arrival::Constant { requests_per_s: 50_000.0 };
-        assert_eq!(told(&point), 2, "and that it fell behind");
+        assert_eq!(reasons(&point), 2, "it also fell behind");
     }
 
     #[test]

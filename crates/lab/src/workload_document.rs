@@ -1,8 +1,7 @@
-//! A workload as it is printed and kept: in JSON documents, and in the columns and the JSON of a
-//! point in the database.
+//! A workload as it is printed and stored: in JSON documents and in the database.
 //!
-//! [`PointKey`] is what the program works with. The names here are those of docs/vocabulary.md and
-//! never change; what an older program did not keep has its default.
+//! The program itself uses [`PointKey`]. The names here are defined in docs/vocabulary.md and never
+//! change. Fields that an older version did not store have defaults.
 
 use ioengine::engine::{EngineOption, EngineOptions};
 use ioengine::target::Hint;
@@ -23,7 +22,7 @@ use crate::skew;
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadDocument {
-    /// fio's name of pattern and direction.
+    /// Pattern and direction, with fio's names.
     pub rw: String,
     /// Order of visits.
     pub pattern: String,
@@ -37,77 +36,77 @@ pub struct WorkloadDocument {
     pub ioengine: String,
     /// Caching mode.
     pub caching: String,
-    /// Region worked on.
+    /// Size of the region.
     pub size_bytes: u64,
     /// Share of reads.
     pub read_percent: u32,
-    /// Rate of an open loop.
+    /// Rate of an open loop; null for a closed loop.
     pub rate_requests_per_s: Option<f64>,
     /// Seed of every random choice.
     pub seed: u64,
-    /// Everything else.
+    /// All other settings.
     pub settings: WorkloadSettings,
 }
 
-/// What of a workload has no field of its own in [`WorkloadDocument`].
+/// Settings of a workload that have no field in [`WorkloadDocument`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WorkloadSettings {
     /// Start of the region.
     pub offset_bytes: u64,
-    /// Targets that work together.
+    /// Number of targets that are measured together.
     pub targets: u32,
-    /// The targets are striped into one, so many bytes on each in turn.
+    /// Chunk size if the targets are striped into one.
     pub chunk_bytes: Option<u64>,
     /// own, shared or interlocked.
     pub placement: String,
-    /// What is written: random, zero or verified.
+    /// Data that is written: random, zero or verified.
     pub content: String,
     /// Pages behind the buffers: huge or 4k.
     pub buffer_pages: String,
-    /// A trial ends after so many bytes.
+    /// Bytes after which a trial ends.
     pub limit_bytes: Option<u64>,
-    /// A trial ends after so long.
+    /// Time after which a trial ends.
     pub limit_ns: Option<u64>,
-    /// Not counted at the start.
+    /// Warm-up before the measured phase.
     pub warm_up_ns: u64,
-    /// Whether writes are flushed at the end, as part of the time.
+    /// Whether writes are flushed at the end, within the measured time.
     pub flush_at_end: bool,
     /// CPUs that threads are pinned to.
     pub cpus: Vec<usize>,
-    /// linear or poisson, of an open loop.
+    /// linear or poisson; null for a closed loop.
     pub rate_process: Option<String>,
     /// Pause after completions.
     pub thinktime_ns: Option<u64>,
-    /// Requests from pause to pause.
+    /// Number of requests between pauses.
     pub thinktime_blocks: Option<u32>,
-    /// Which blocks are visited how often, where not evenly.
+    /// Distribution of random requests over blocks; null if even.
     pub random_distribution: Option<String>,
-    /// Several request sizes with their shares.
+    /// Request sizes with their shares; null for a single size.
     pub request_sizes: Option<Vec<SizeShareDocument>>,
     /// Whether each request was logged.
     pub logs_requests: bool,
-    /// From the start of one request to the start of the next.
+    /// Distance between the starts of strided requests.
     pub stride_bytes: Option<u64>,
-    /// Whether the targets were taken out of the page cache before each trial.
+    /// Whether the targets were evicted from the page cache before each trial.
     pub scrubbed: bool,
-    /// Whether their regions were read into it.
+    /// Whether the regions were read into the page cache before each trial.
     pub warmed: bool,
-    /// What was announced to the kernel.
+    /// Access pattern announced to the kernel (fadvise).
     pub hint: Option<String>,
     /// Whether writes may grow the file.
     pub grows_file: bool,
-    /// What was asked of the I/O engine.
+    /// Options of the I/O engine.
     pub options: Vec<String>,
-    /// fsync after so many writes of a thread.
+    /// Writes of a thread between two calls of fsync.
     pub fsync: Option<u32>,
-    /// fdatasync after so many writes of a thread.
+    /// Writes of a thread between two calls of fdatasync.
     pub fdatasync: Option<u32>,
-    /// What of the file was there when a trial began.
+    /// State of the file's blocks when a trial began.
     pub blocks: Blocks,
     /// Whether the warm-up lasted until the rate was steady.
     pub waits_for_steady_state: bool,
-    /// Whether the kernel was traced meanwhile.
+    /// Whether kernel tracing was active.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub traced: bool,
 }
@@ -121,7 +120,7 @@ impl Default for WorkloadSettings {
 /// A request size with its share of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeShareDocument {
-    /// Size.
+    /// Request size.
     pub request_bytes: u32,
     /// Share of the requests.
     pub percent: u8,
@@ -211,7 +210,7 @@ impl From<&PointKey> for WorkloadDocument {
 }
 
 impl WorkloadDocument {
-    /// The columns of a point.
+    /// The database row of a point.
     pub fn row(self, ordinal: u32) -> PointRow {
         PointRow {
             ordinal,
@@ -235,10 +234,10 @@ impl WorkloadDocument {
         }
     }
 
-    /// From the columns of a point.
+    /// Reads the database row of a point.
     ///
     /// # Errors
-    /// When its JSON is not that of a workload.
+    /// The row's JSON is not a valid workload.
     pub fn of_row(row: PointRow) -> Result<WorkloadDocument, String> {
         let settings = serde_json::from_str(&row.workload_json);
         Ok(WorkloadDocument {
@@ -257,10 +256,10 @@ impl WorkloadDocument {
         })
     }
 
-    /// The workload that is described.
+    /// The key of this workload.
     ///
     /// # Errors
-    /// A name that this version does not know, or a number that no workload has.
+    /// An unknown name, or a number that is not valid in a workload.
     pub fn key(&self) -> Result<PointKey, String> {
         let settings = &self.settings;
         let is_simulated = self.ioengine == SIMULATED;
@@ -327,7 +326,7 @@ impl WorkloadDocument {
                 let stride_bytes = self.settings.stride_bytes.unwrap_or(self.request_bytes);
                 Ok(Pattern::Strided { stride_bytes })
             }
-            other => Err(format!("no pattern is called '{other}'")),
+            other => Err(format!("unknown pattern '{other}'")),
         }
     }
 
@@ -338,7 +337,7 @@ impl WorkloadDocument {
             (Some(requests_per_s), Some("linear") | None) => {
                 Ok(Arrival::Constant { requests_per_s })
             }
-            (_, Some(other)) => Err(format!("no rate process is called '{other}'")),
+            (_, Some(other)) => Err(format!("unknown rate process '{other}'")),
         }
     }
 }
@@ -353,14 +352,14 @@ impl WorkloadSettings {
 
     fn placement(&self) -> Result<Placement, String> {
         let all = [Placement::Own, Placement::Shared, Placement::Interlocked];
-        let found = all.into_iter().find(|one| placement_name(*one) == self.placement);
-        found.ok_or_else(|| format!("no placement is called '{}'", self.placement))
+        let placement = all.into_iter().find(|known| placement_name(*known) == self.placement);
+        placement.ok_or_else(|| format!("unknown placement '{}'", self.placement))
     }
 
     fn content(&self) -> Result<Content, String> {
         let all = [Content::Random, Content::Zero, Content::Verified];
-        let found = all.into_iter().find(|one| content_name(*one) == self.content);
-        found.ok_or_else(|| format!("no content is called '{}'", self.content))
+        let content = all.into_iter().find(|known| content_name(*known) == self.content);
+        content.ok_or_else(|| format!("unknown content '{}'", self.content))
     }
 
     fn think(&self) -> Option<Think> {
@@ -376,8 +375,8 @@ impl WorkloadSettings {
     fn options(&self) -> Result<EngineOptions, String> {
         let mut options = EngineOptions::default();
         for name in &self.options {
-            let found = EngineOption::ALL.into_iter().find(|option| option.name() == name);
-            match found.ok_or_else(|| format!("no option is called '{name}'"))? {
+            let option = EngineOption::ALL.into_iter().find(|option| option.name() == name);
+            match option.ok_or_else(|| format!("unknown option '{name}'"))? {
                 EngineOption::SqPoll => options.sq_poll = true,
                 EngineOption::IoPoll => options.io_poll = true,
                 EngineOption::Uncached => options.uncached = true,

@@ -131,7 +131,7 @@ fn a_plan_names_the_settings_and_changes_none() {
     let (place, before) = (Place::new(), queue.all());
     let ended = place.does(&format!("run {} {FLAGS} --plan", device.path()));
     let name = device.path().trim_start_matches("/dev/");
-    let line = format!("set scheduler of {name} from none to mq-deadline, and put it back");
+    let line = format!("set scheduler of {name} from none to mq-deadline, and restore it");
     assert!(ended.stdout.contains(&line), "{ended}");
     assert_eq!(queue.all(), before);
     place.is_tidy();
@@ -185,10 +185,10 @@ fn a_killed_run_is_named_by_the_next_and_undone_by_restore() {
     assert_ne!(queue.all(), before);
 
     let run = place.does("run --ioengine null --runtime 0.02 --trials 1 --no-store");
-    assert_eq!(run.stderr.matches("say halfpower restore").count(), 1, "{run}");
+    assert_eq!(run.stderr.matches("run halfpower restore").count(), 1, "{run}");
     assert!(place.does("clean").stdout.contains("run halfpower restore"));
     let again = place.halfpower(&format!("run {} --size 1m --read-ahead 64k", device.path()));
-    again.with_code(1).says("was killed left settings", "say halfpower restore first");
+    again.with_code(1).says("was killed left settings", "run halfpower restore first");
 
     let plan = place.does("restore --plan");
     let line = format!("restore scheduler of {name} to none");

@@ -1,7 +1,7 @@
-//! The parameters of an experiment: name, help and parser of each, in one table.
+//! The parameters of an experiment: one table with the name, help and parser of each.
 //!
-//! A parameter is a flag of `run` and `sweep` and a key of plan files. To add one, add its field to
-//! [`Experiment`], its row here, and what it does where the field is used.
+//! A parameter is a flag of `run` and `sweep` and a key of plan files. To add a parameter, add a
+//! field to [`Experiment`], a row here, and the code that uses the field.
 
 use ioengine::target::Hint;
 use ioengine::{BufferPages, EngineKind};
@@ -12,33 +12,34 @@ use crate::failure::{Failure, Outcome};
 use crate::skew;
 use crate::truth;
 
-/// What a parser says of a value that it refuses, with an example of a right one.
+/// Result of a parser. The error describes the fault and shows a valid value.
 type Parsed = Result<(), String>;
 
 /// One parameter of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name: the flag without dashes, and the key in plan files. fio's where fio has one.
+    /// Its name: the flag without dashes, and the key in plan files. Uses fio's name if there is
+    /// one.
     pub name: &'static str,
-    /// Further names.
+    /// Alternative names.
     pub aliases: &'static [&'static str],
     /// The group under which `--help` lists it.
     pub heading: &'static str,
     /// What `--help` shows for its value: `SIZE`.
     pub value_name: &'static str,
-    /// The value that holds where none is given, as it would be typed; empty where there is none.
+    /// The default value as typed by a user; empty without a default.
     pub default: &'static str,
-    /// Values to offer, where there are few.
+    /// All valid values if there are only a few, for shell completion.
     pub choices: &'static [&'static str],
-    /// Whether it is on or off, and may stand without a value.
+    /// Whether it is a switch, which needs no value.
     pub is_switch: bool,
-    /// Whether it takes a list: an axis of a sweep.
+    /// Whether it is an axis of a sweep, which takes a list.
     pub is_axis: bool,
-    /// Whether every verb that measures has it, so that `CommonArgs` declares it.
+    /// Whether all measuring commands have it, so that `CommonArgs` declares it.
     pub is_common: bool,
-    /// What it does, for `--help`.
+    /// The text shown by `--help`.
     pub help: &'static str,
-    /// Sets it from text.
+    /// Parses a value and stores it in an experiment.
     pub set: fn(&mut Experiment, &str) -> Parsed,
 }
 
@@ -73,7 +74,7 @@ impl Parameter {
         }
     }
 
-    /// A parameter that is on or off, and off unless it is given.
+    /// A switch that is off by default.
     const fn switch(
         name: &'static str,
         heading: &'static str,
@@ -104,7 +105,7 @@ impl Parameter {
     }
 }
 
-/// The parameter of a name in either spelling, `time-based` or `time_based`.
+/// The parameter with a name or alias, spelled `time-based` or `time_based`.
 pub fn named(name: &str) -> Option<&'static Parameter> {
     let name = name.replace('_', "-");
     PARAMETERS.iter().find(|known| known.name == name || known.aliases.contains(&name.as_str()))
@@ -216,7 +217,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "stride",
         "SIZE",
         WORKLOAD,
-        "Visit every so many bytes instead of every block",
+        "Distance between the starts of requests (default: the request size)",
         |experiment, text| put(&mut experiment.stride_bytes, units::parse_size(text)),
     ),
     Parameter::new(
@@ -230,10 +231,10 @@ pub const PARAMETERS: &[Parameter] = &[
         "chunk",
         "SIZE",
         WORKLOAD,
-        "Stripe the targets into one, so many bytes on each in turn; requests are cut between them",
+        "Stripe the targets into one with this chunk size; requests are split at chunk boundaries",
         |experiment, text| put(&mut experiment.chunk_bytes, units::parse_size(text)),
     ),
-    Parameter::new("offset", "SIZE", WORKLOAD, "Where the region begins", |experiment, text| {
+    Parameter::new("offset", "SIZE", WORKLOAD, "Start of the region", |experiment, text| {
         store(&mut experiment.offset_bytes, units::parse_size(text))
     })
     .default("0"),
@@ -241,16 +242,16 @@ pub const PARAMETERS: &[Parameter] = &[
         "placement",
         "own|shared|interlocked",
         WORKLOAD,
-        "own: each thread its own part of the region; shared: all on all of it; interlocked: all \
-         together one sequential stream",
+        "own: each thread uses its own part of the region; shared: all threads use the whole \
+         region; interlocked: all threads together form one sequential stream",
         |experiment, text| {
-            let found = match text {
+            let placement = match text {
                 "own" => Placement::Own,
                 "shared" => Placement::Shared,
                 "interlocked" => Placement::Interlocked,
                 _ => return Err("write own, shared or interlocked".to_owned()),
             };
-            store(&mut experiment.placement, Ok(found))
+            store(&mut experiment.placement, Ok(placement))
         },
     )
     .default("own")
@@ -260,12 +261,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "preallocated|extend|truncate|fallocate|last-block",
         WORKLOAD,
         "preallocated: blocks were written before; extend: writes grow a new file; truncate: a \
-         written file is cut to nothing before each trial; fallocate: blocks of a new file are \
-         reserved; last-block: its last block is written before the others",
+        written file is truncated to zero before each trial; fallocate: blocks of a new file are \
+         reserved; last-block: the last block of a new file is written first",
         |experiment, text| {
-            let found = Allocation::ALL.into_iter().find(|one| one.name() == text);
-            let why = "write preallocated, extend, truncate, fallocate or last-block";
-            store(&mut experiment.allocation, found.ok_or_else(|| why.to_owned()))
+            let allocation = Allocation::ALL.into_iter().find(|known| known.name() == text);
+            let why = "use preallocated, extend, truncate, fallocate or last-block";
+            store(&mut experiment.allocation, allocation.ok_or_else(|| why.to_owned()))
         },
     )
     .default("preallocated")
@@ -284,7 +285,7 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "invalidate",
         WORKLOAD,
-        "Take the target out of the page cache before buffered reads",
+        "Evict the target from the page cache before buffered reads",
         |experiment, text| store(&mut experiment.invalidate, boolean(text)),
     )
     .default("true"),
@@ -292,15 +293,15 @@ pub const PARAMETERS: &[Parameter] = &[
         "page-cache",
         "cold|warm",
         WORKLOAD,
-        "What buffered requests find in the page cache. cold: nothing, writes neither; warm: all \
-         of the region, read just before. Default: reads nothing, writes what the last trial left",
+        "State of the page cache before each trial, for reads and writes. cold: empty; warm: holds \
+         the whole region. Default: cold for reads, unchanged for writes",
         |experiment, text| {
-            let found = match text {
+            let page_cache = match text {
                 "cold" => Ok(PageCache::Cold),
                 "warm" => Ok(PageCache::Warm),
                 _ => Err("write cold or warm".to_owned()),
             };
-            put(&mut experiment.page_cache, found)
+            put(&mut experiment.page_cache, page_cache)
         },
     )
     .choices(&["cold", "warm"]),
@@ -308,16 +309,16 @@ pub const PARAMETERS: &[Parameter] = &[
         "runtime",
         "TIME",
         TIME,
-        "Length of a trial (default 5 s where no --size is given)",
+        "Length of a trial (default 5 s without --size)",
         |experiment, text| put(&mut experiment.runtime_ns, units::parse_duration(text)),
     ),
     Parameter::switch(
         "time-based",
         TIME,
-        "Start over at the end of the region until --runtime is over",
+        "At the end of the region start over, until --runtime is over",
         |experiment, text| store(&mut experiment.time_based, boolean(text)),
     ),
-    Parameter::new("ramp-time", "TIME", TIME, "Warm-up that is not counted", |experiment, text| {
+    Parameter::new("ramp-time", "TIME", TIME, "Warm-up before measuring", |experiment, text| {
         store(&mut experiment.ramp_time_ns, units::parse_duration(text))
     })
     .default("0"),
@@ -327,7 +328,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "Warm up until the rate is steady (5 s within 20%, slope within 10%), at most 10 minutes",
         |experiment, text| store(&mut experiment.steady_state, boolean(text)),
     ),
-    Parameter::new("trials", "N", TIME, "How often to measure", |experiment, text| {
+    Parameter::new("trials", "N", TIME, "Number of measurements", |experiment, text| {
         store(&mut experiment.trials, number(text))
     })
     .default("3"),
@@ -342,14 +343,14 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate-process",
         "linear|poisson",
         WORKLOAD,
-        "linear: at equal distances; poisson: at random, as many independent users do",
+        "linear: requests at equal intervals; poisson: at random times, like independent users",
         |experiment, text| {
-            let found = match text {
+            let process = match text {
                 "linear" => Ok(RateProcess::Linear),
                 "poisson" => Ok(RateProcess::Poisson),
                 _ => Err("write linear or poisson".to_owned()),
             };
-            store(&mut experiment.rate_process, found)
+            store(&mut experiment.rate_process, process)
         },
     )
     .default("linear")
@@ -384,15 +385,16 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "soaker",
         WORKLOAD,
-        "Alternate trials with an idle-priority soaker: the upper bound of the CPU cost",
+        "Run every other trial with an idle-priority soaker, for an upper bound of the CPU cost",
         |experiment, text| store(&mut experiment.soaker, boolean(text)),
     ),
     Parameter::new(
         "random-distribution",
         "LAW",
         WORKLOAD,
-        "Which blocks random requests visit: random: each once in a pass; zipf:THETA, pareto:H: \
-         some often, scattered; zoned:ACCESSES/REGION:.. (percents): parts of the region in order",
+        "Blocks that random requests visit. random: each block once per pass; zipf:THETA, \
+         pareto:H: skewed, hot blocks scattered; zoned:ACCESSES/REGION:.. \
+         (percent): parts of the region in order",
         |experiment, text| store(&mut experiment.distribution, skew::parse_distribution(text)),
     )
     .default("random"),
@@ -400,7 +402,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "bssplit",
         "SIZE/PERCENT:..",
         WORKLOAD,
-        "Several request sizes with their shares of the requests, instead of --bs: 4k/50:64k/50",
+        "Several request sizes with their shares, instead of --bs: 4k/50:64k/50",
         |experiment, text| put(&mut experiment.request_sizes, text.parse()),
     ),
     Parameter::new(
@@ -415,7 +417,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "thinktime-blocks",
         "N",
         WORKLOAD,
-        "Pause only after so many requests",
+        "Number of requests between pauses",
         |experiment, text| put(&mut experiment.think_requests, number(text)),
     ),
     Parameter::new(
@@ -428,15 +430,15 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "sqthread-poll",
         ENGINE,
-        "io_uring: a thread of the kernel takes submissions (SQPOLL); it spins on a CPU of its \
-         own, one for each thread",
+        "io_uring: a kernel thread polls for submissions (SQPOLL); each thread has one, which \
+         keeps a CPU busy",
         |experiment, text| store(&mut experiment.engine.sqthread_poll, boolean(text)),
     ),
     Parameter::switch(
         "hipri",
         ENGINE,
-        "io_uring: completions are polled for at the device (IOPOLL); direct only, on a device \
-         with poll queues",
+        "io_uring: poll the device for completions (IOPOLL); direct I/O only, on a device with \
+         poll queues",
         |experiment, text| store(&mut experiment.engine.hipri, boolean(text)),
     ),
     Parameter::switch(
@@ -448,8 +450,8 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "fua",
         ENGINE,
-        "Each write is durable before it completes, asked of the request and not of the open file \
-         (RWF_DSYNC): Forced Unit Access where the device knows it",
+        "Each write is durable before it completes (RWF_DSYNC per request, not O_DSYNC); uses \
+         Forced Unit Access if the device supports it",
         |experiment, text| store(&mut experiment.engine.fua, boolean(text)),
     ),
     Parameter::new(
@@ -466,7 +468,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "scheduler",
         "NAME",
         HOST,
-        "I/O scheduler of the device during the run, put back afterwards (root)",
+        "I/O scheduler of the device during the run, restored afterwards (root)",
         |experiment, text| put(&mut experiment.host.scheduler, Ok(text.to_owned())),
     ),
     Parameter::new(
@@ -475,11 +477,13 @@ pub const PARAMETERS: &[Parameter] = &[
         HOST,
         "Read-ahead window of the device during the run (root)",
         |experiment, text| {
-            let bytes =
-                units::parse_size(text).and_then(|bytes| match bytes.is_multiple_of(4096) {
-                    true => Ok(bytes),
-                    false => Err("the kernel counts it in pages; use 128k or 4m".to_owned()),
-                });
+            let bytes = units::parse_size(text).and_then(|bytes| {
+                if bytes.is_multiple_of(4096) {
+                    Ok(bytes)
+                } else {
+                    Err("the kernel counts it in pages; use 128k or 4m".to_owned())
+                }
+            });
             put(&mut experiment.host.read_ahead_bytes, bytes)
         },
     ),
@@ -487,15 +491,15 @@ pub const PARAMETERS: &[Parameter] = &[
         "kernel-write-cache",
         "back|through",
         HOST,
-        "What the kernel believes of the device's write cache: with through it sends no flushes. \
-         The drive's own setting is not touched, so data may be lost at a power failure (root)",
+        "Write cache mode that the kernel assumes: with through it sends no flushes. The drive's \
+         own setting stays unchanged, so a power failure may lose data (root)",
         |experiment, text| {
-            let found = match text {
+            let state = match text {
                 "back" => Ok(KernelWriteCache::Back),
                 "through" => Ok(KernelWriteCache::Through),
                 _ => Err("write back or through".to_owned()),
             };
-            put(&mut experiment.host.kernel_write_cache, found)
+            put(&mut experiment.host.kernel_write_cache, state)
         },
     )
     .choices(&["back", "through"]),
@@ -503,11 +507,11 @@ pub const PARAMETERS: &[Parameter] = &[
         "nr-requests",
         "N",
         HOST,
-        "Requests that the device's queue holds during the run (root)",
+        "Number of requests in the device's queue during the run (root)",
         |experiment, text| {
             let count = number(text).and_then(|count: u32| match count {
                 4.. => Ok(count),
-                _ => Err("the kernel takes 4 or more".to_owned()),
+                _ => Err("the kernel requires 4 or more".to_owned()),
             });
             put(&mut experiment.host.nr_requests, count)
         },
@@ -518,13 +522,13 @@ pub const PARAMETERS: &[Parameter] = &[
         HOST,
         "Merging of requests: 0 all, 1 simple merges only, 2 none (root)",
         |experiment, text| {
-            let found = match text {
+            let merges = match text {
                 "0" => Ok(0),
                 "1" => Ok(1),
                 "2" => Ok(2),
                 _ => Err("write 0, 1 or 2".to_owned()),
             };
-            put(&mut experiment.host.nomerges, found)
+            put(&mut experiment.host.nomerges, merges)
         },
     )
     .choices(&["0", "1", "2"]),
@@ -543,13 +547,13 @@ pub const PARAMETERS: &[Parameter] = &[
     .common(),
 ];
 
-/// Puts a value where there was none.
+/// Sets an optional value.
 fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Parsed {
     *place = Some(value?);
     Ok(())
 }
 
-/// Puts a value in the place of its default.
+/// Replaces a default value.
 fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     *place = value?;
     Ok(())
@@ -618,26 +622,26 @@ fn narrow(value: u64, remedy: &str) -> Result<u32, String> {
 /// Percentiles from a list such as `50,99.9`, in rising order; fio separates them by colons.
 fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let within = |p: &f64| *p > 0.0 && *p < 100.0;
-    let mut found = Vec::new();
+    let mut percentiles = Vec::new();
     for part in text.split([',', ':']) {
         let percentile =
             part.trim().parse::<f64>().ok().filter(within).ok_or_else(|| {
                 format!("'{part}' is not between 0 and 100; write them as 50,99.9")
             })?;
-        found.push(percentile);
+        percentiles.push(percentile);
     }
-    found.sort_by(f64::total_cmp);
-    found.dedup();
-    Ok(found)
+    percentiles.sort_by(f64::total_cmp);
+    percentiles.dedup();
+    Ok(percentiles)
 }
 
-/// The highest number of a CPU that a list may name; the kernel counts to 8192.
+/// The highest CPU number that a list may contain; the kernel supports 8192 CPUs.
 const CPU_MAX: usize = 65_535;
 
 /// CPUs from a list such as `0,2` or `0-3`.
 ///
 /// # Errors
-/// What is no such list. Whether the host has these CPUs is for [`check_cpus`] to say.
+/// The text is not such a list. [`check_cpus`] checks whether the host has these CPUs.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     let bad = || "write CPUs as 0,2 or 0-3".to_owned();
     let mut cpus = Vec::new();
@@ -645,7 +649,7 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let first: usize = first.trim().parse().map_err(|_| bad())?;
         let last: usize = last.trim().parse().map_err(|_| bad())?;
-        // Before the range is spelt out: a short text can name more CPUs than memory holds.
+        // Checked before expanding the range, which may not fit in memory.
         if last > CPU_MAX {
             return Err(format!("there is no CPU {last}; {}", bad()));
         }
@@ -657,10 +661,10 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// Refuses CPUs that this process may not use.
+/// Checks that this process may use all of these CPUs.
 ///
 /// # Errors
-/// Usage, naming the first.
+/// A usage error with the first CPU that it may not use.
 pub fn check_cpus(cpus: &[usize]) -> Outcome<()> {
     let allowed = cpucost::affinity::allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {

@@ -1,4 +1,5 @@
-//! Settings: parameters with the values that a file or the command line gives them.
+//! Settings: parameters with their values from a plan file or the command line.
+//! Settings are applied to an experiment in the order in which they were given.
 
 use std::path::Path;
 
@@ -8,9 +9,9 @@ use crate::experiment::Experiment;
 use crate::experiment::parameters::{self, PARAMETERS, Parameter};
 use crate::failure::{Exit, Failure, Outcome};
 
-/// The largest plan file (bytes): what is larger is something else that ends in .toml.
+/// Maximum size of a plan file (bytes); a larger file is probably not a plan.
 const BYTES_MAX: u64 = 1 << 20;
-/// Permissions to write, which no file can give.
+/// Permissions to write, which are accepted only on the command line.
 pub const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
 
 /// One parameter with its values.
@@ -18,17 +19,17 @@ pub const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
 pub struct Setting {
     /// The parameter.
     pub parameter: &'static Parameter,
-    /// Its values, each as it would be typed.
+    /// Its values as typed on the command line.
     pub values: Vec<String>,
 }
 
 impl Setting {
-    /// As it would be typed.
+    /// The setting as a command-line flag.
     pub fn word(&self) -> String {
         format!("--{}={}", self.parameter.name, self.values.join(","))
     }
 
-    /// The same parameter with one of its values.
+    /// The same parameter with a single value.
     #[must_use]
     pub fn with(&self, value: &str) -> Setting {
         Setting { values: vec![value.to_owned()], ..self.clone() }
@@ -37,7 +38,7 @@ impl Setting {
     /// Sets it in an experiment.
     ///
     /// # Errors
-    /// Usage, for a value that the parameter does not take.
+    /// A usage error for an invalid value.
     pub fn apply(&self, experiment: &mut Experiment) -> Outcome<()> {
         let (name, text) = (self.parameter.name, self.values.join(","));
         (self.parameter.set)(experiment, &text)
@@ -45,12 +46,12 @@ impl Setting {
     }
 }
 
-/// Parameters that were set, each once.
+/// Settings with at most one entry per parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Adds a setting; it takes the place of an earlier one of the same parameter.
+    /// Adds a setting, replacing an earlier setting of the same parameter.
     pub fn put(&mut self, setting: Setting) {
         self.0.retain(|other| other.parameter.name != setting.parameter.name);
         self.0.push(setting);
@@ -59,7 +60,8 @@ impl Settings {
     /// Adds the key and value of a plan.
     ///
     /// # Errors
-    /// Usage for what is no parameter, or no value of it; refused for a consent to write.
+    /// A usage error for an unknown parameter or an invalid value. A permission to write is
+    /// refused.
     pub fn add(&mut self, key: &str, value: &Value) -> Outcome<()> {
         let values = texts_of(key, value)?;
         let name = key.replace('_', "-");
@@ -79,12 +81,12 @@ impl Settings {
         Ok(())
     }
 
-    /// All of them, in the order in which they were set.
+    /// All settings, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Setting> {
         self.0.iter()
     }
 
-    /// The same, but what `others` set as they set it.
+    /// The union of both; `others` take precedence.
     #[must_use]
     pub fn overridden_by(&self, others: &Settings) -> Settings {
         let mut settings = self.without(others);
@@ -92,7 +94,7 @@ impl Settings {
         settings
     }
 
-    /// The same without what `others` set.
+    /// These settings without the parameters that `others` contains.
     #[must_use]
     pub fn without(&self, others: &Settings) -> Settings {
         let is_set = |setting: &Setting| {
@@ -101,10 +103,10 @@ impl Settings {
         Settings(self.0.iter().filter(|setting| !is_set(setting)).cloned().collect())
     }
 
-    /// Refuses a list where one workload is to be measured.
+    /// Checks that no axis has several values, because `run` measures a single workload.
     ///
     /// # Errors
-    /// Usage, naming `sweep`.
+    /// A usage error that recommends `sweep`.
     pub fn check_one_workload(&self) -> Outcome<()> {
         let is_list = |setting: &&Setting| {
             let text = setting.values.join(",");
@@ -120,7 +122,7 @@ impl Settings {
         }
     }
 
-    /// Sets all of them in an experiment.
+    /// Applies all settings to an experiment.
     ///
     /// # Errors
     /// As for [`Setting::apply`].
@@ -129,18 +131,18 @@ impl Settings {
     }
 }
 
-/// The failure of a file that allows to write.
+/// The failure for a plan file that contains a permission to write.
 pub fn consent_in_file(key: &str, flag: &str) -> Failure {
     Failure::new(
         Exit::Refused,
-        format!("{key} is a consent, which no file can give; type --{flag} yourself"),
+        format!("{key} is accepted only on the command line; use --{flag} there"),
     )
 }
 
 /// The text of a plan file.
 ///
 /// # Errors
-/// When it cannot be read, or is too large for one.
+/// The file cannot be read or is too large.
 pub fn read_plan(path: &Path) -> Outcome<String> {
     let reading = |error: std::io::Error| {
         let cause = ioengine::error::cause(&error);
@@ -155,24 +157,24 @@ pub fn read_plan(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(reading)
 }
 
-/// The line of an offset; of the end of the text, the last one.
+/// The line number of a byte offset; the last line for the end of the text.
 pub fn line_of(text: &str, offset: usize) -> usize {
     let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     line.min(text.lines().count().max(1))
 }
 
-/// What a value would be typed as, each of a list by itself.
+/// The values of a plan's entry as typed on the command line, one per element of a list.
 ///
 /// # Errors
-/// Usage, naming the key, for what cannot be typed and for an empty list.
+/// A usage error with the key for an empty list or an unsupported type.
 pub fn texts_of(key: &str, value: &Value) -> Outcome<Vec<String>> {
     match values_of(value) {
         Some(values) if values.is_empty() => Err(Failure::usage(format!(
-            "{key} is an empty list, which measures nothing; write at least one value"
+            "{key} is an empty list, which measures nothing; give at least one value"
         ))),
         Some(values) => Ok(values),
         None => Err(Failure::usage(format!(
-            "{key}: no value of a flag; write text, a number or a list"
+            "{key}: unsupported type of value; use text, a number or a list"
         ))),
     }
 }

@@ -1,4 +1,5 @@
-//! What of the flags of a run does not go together. Looks at flags alone, not at targets' contents.
+//! Checks for flags of a run that contradict each other or have no effect.
+//! Examines flags only, not the contents of targets.
 
 use ioengine::EngineKind;
 use workload::{Distribution, Pattern};

@@ -1,8 +1,8 @@
 //! Journal entries of host settings: what one run changed on one block device.
 //!
-//! An entry is durable before the first change and removed after the last one is undone. Its
-//! owner holds a lock on its file for as long as it lives, so that a dead owner is known as dead
-//! in every PID namespace. There is one entry for each device.
+//! An entry is durable before the first change and removed after the last change is undone. The
+//! process that made the changes locks the entry's file while it lives, so that its death is
+//! visible in every PID namespace. There is one entry per device.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,34 +13,34 @@ use serde::{Deserialize, Serialize};
 
 use super::folder;
 
-/// Every entry's file name begins with it.
+/// Prefix of the file names of entries.
 const PREFIX: &str = "settings-";
 
-/// Settings of one device that one run changed.
+/// Settings of one device that a run changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The device.
     pub device: Identity,
-    /// In the order in which they were made.
+    /// The changes, in the order in which they were made.
     pub changes: Vec<Change>,
-    /// The process that made them.
+    /// The process that made the changes.
     pub pid: u32,
-    /// The boot in which it ran.
+    /// Boot id when the process ran.
     pub boot_id: String,
 }
 
-/// What tells one block device from another that has taken its name.
+/// Identity of a block device, to detect another device with the same name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Kernel name of the whole disk ("nvme0n1", "loop0").
     pub name: String,
     /// Device number, as major:minor.
     pub number: String,
-    /// Serial number, where there is one.
+    /// Serial number; None if unknown.
     pub serial: Option<String>,
-    /// The kernel's running number of devices that appeared, from Linux 5.15 on.
+    /// The kernel's sequence number of the disk (diskseq, since Linux 5.15).
     pub diskseq: Option<String>,
-    /// Inode of its `queue` folder in sysfs: the queue itself, whatever lies behind it by now.
+    /// Inode of its `queue` folder in sysfs, which identifies the queue even if the medium changed.
     #[serde(default)]
     pub queue: Option<u64>,
 }
@@ -52,11 +52,11 @@ pub struct Change {
     pub name: String,
     /// Its file.
     pub path: PathBuf,
-    /// The value to put back.
+    /// The value to restore.
     pub old: String,
-    /// The value that was set. None: it was not asked for, but the kernel may move it.
+    /// The value that was set. None: not requested, but the kernel may reset it.
     pub wanted: Option<String>,
-    /// The change along with which the kernel may move it.
+    /// The name of the change with which the kernel may reset this setting.
     pub moved_by: Option<String>,
 }
 
@@ -70,9 +70,9 @@ pub struct Recorded {
 /// An entry found on disk.
 #[derive(Debug)]
 pub struct Found {
-    /// What it says.
+    /// Its content.
     pub entry: Entry,
-    /// None while its owner lives; else holding it keeps others away.
+    /// The lock on the entry; None while its owner lives.
     recorded: Option<Recorded>,
 }
 
@@ -90,7 +90,7 @@ impl Recorded {
         let folder = folder().ok_or_else(none)?;
         fs::create_dir_all(&folder)?;
         let file = file_of(&folder, &entry.device.name);
-        // Locked, whole and durable before it gets its name: nobody ever sees it otherwise.
+        // The file is locked, complete and durable before it gets its name.
         let half = file.with_extension("tmp");
         let mut options = OpenOptions::new();
         let mut lock = options.write(true).create(true).truncate(true).mode(0o600).open(&half)?;
@@ -102,7 +102,7 @@ impl Recorded {
         Ok(Recorded { file, _lock: lock })
     }
 
-    /// Forgets the entry: there is nothing left to undo.
+    /// Removes the entry after all changes are undone.
     pub fn undone(self) {
         let _ = fs::remove_file(&self.file);
     }
@@ -119,7 +119,7 @@ impl Found {
         Some(Found { entry, recorded })
     }
 
-    /// The entry of a dead owner, for the caller to settle; None while the owner lives.
+    /// The entry if its owner is dead, to be undone by the caller; None while the owner lives.
     pub fn of_dead_owner(self) -> Option<(Entry, Recorded)> {
         Some((self.entry, self.recorded?))
     }

@@ -35,7 +35,7 @@ pub struct MemoryDocument {
     pub paths: Vec<PathDocument>,
     /// Measurements that were skipped, each with reason and remedy.
     pub skipped: Vec<String>,
-    /// Whether it was interrupted.
+    /// Whether the measurement was interrupted.
     pub interrupted: bool,
 }
 
@@ -118,7 +118,7 @@ pub struct PathDocument {
 }
 
 impl MemoryDocument {
-    /// The document of a measurement, with the pages that were asked for.
+    /// The document of a measurement with the requested pages.
     pub fn of(spec: &MemorySpec, buffer_pages: &str, readings: &MemoryReadings) -> MemoryDocument {
         let cache = |cache: &memspeed::caches::Cache| CacheDocument {
             level: cache.level,

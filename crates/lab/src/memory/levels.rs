@@ -1,4 +1,5 @@
-//! Working sets: one for each cache and one for memory, and which of them a set lies in.
+//! Working sets: one per cache and one in memory.
+//! Also finds the cache level or memory that holds a given working set.
 
 use memspeed::LEAST_SET_BYTES;
 use memspeed::caches::Cache;

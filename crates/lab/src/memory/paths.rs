@@ -25,7 +25,7 @@ pub const REQUEST_BYTES: usize = 64 << 10;
 /// Files are no larger (bytes): a pass takes tens of milliseconds.
 const FILE_MOST_BYTES: u64 = 128 << 20;
 
-/// What is measured, in this order.
+/// The measured paths, in this order.
 pub const PATHS: [&str; 5] = [
     "temporary-file-read",
     "temporary-file-write",
@@ -34,7 +34,7 @@ pub const PATHS: [&str; 5] = [
     "memcpy-from-buffer",
 ];
 
-/// A way that bytes take.
+/// The rate of a data path.
 #[derive(Clone, Debug)]
 pub struct PathReading {
     /// One of [`PATHS`].
@@ -43,7 +43,7 @@ pub struct PathReading {
     pub file_bytes: u64,
     /// Median rate, bytes counted once (bytes per second).
     pub bytes_per_s: Interval,
-    /// Samples: passes over all of it.
+    /// Number of samples, each a pass over the whole file or array.
     pub samples: usize,
 }
 
@@ -105,7 +105,7 @@ pub fn measure(
     Ok((PATHS.iter().zip(&rates).filter_map(reading).collect(), skipped))
 }
 
-/// A file without a name, which goes when it is closed, be it by a kill.
+/// A file without a name (O_TMPFILE), which is removed when it is closed, even after a kill.
 fn hot_file(folder: &Path, bytes: u64) -> Result<File, String> {
     let name = folder.display();
     let free = ioengine::host::free_bytes_at(folder).map_err(|e| e.to_string())?;

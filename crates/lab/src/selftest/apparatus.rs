@@ -1,4 +1,5 @@
-//! What every quantity is measured with: trials on a device, and medians over rounds of them.
+//! Measurements of the self-test: single trials on a reference device, and medians over several
+//! rounds of trials.
 
 use analysis::quantile::median;
 use ioengine::{EngineKind, HostTarget};

@@ -1,4 +1,5 @@
-//! The quantities of the self-test, each with its device, its truth and its tolerance.
+//! The quantities of the self-test. Each has its device, its true value and its
+//! tolerance.
 
 use analysis::changepoint::throttle;
 use analysis::halfpower::{self, SizePoint};

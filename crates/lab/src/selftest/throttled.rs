@@ -1,4 +1,4 @@
-//! A real block device with a rate that the kernel enforces: a loop device under cgroup block
+//! A real block device with a rate limit enforced by the kernel: a loop device under cgroup block
 //! throttling.
 //!
 //! Needs root, loop devices and a block controller (cgroup v1 `blkio`, or v2 `io`). This process
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 const CONTROLLERS: [(&str, &str); 2] =
     [("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"), ("/sys/fs/cgroup", "io.max")];
 
-/// A real block device with a rate that the kernel enforces: a loop device under cgroup block
+/// A real block device with a rate limit enforced by the kernel: a loop device under cgroup block
 /// throttling.
 pub struct Throttled {
     device: Loop,
