@@ -545,7 +545,8 @@ pub fn wrong_value(error: &clap::Error) -> Option<String> {
     let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
     let value = text(ContextKind::InvalidValue)?;
     let why = std::error::Error::source(error)?.to_string();
-    let remedy = if why.contains("; ") { "" } else { "; see --help" };
+    let has_remedy = why.contains("; ") || why.starts_with("write ");
+    let remedy = if has_remedy { "" } else { "; see --help" };
     Some(format!("{flag} {value}: {why}{remedy}"))
 }
 

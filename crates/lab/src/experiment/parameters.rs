@@ -585,10 +585,9 @@ pub fn buffer_pages(text: &str) -> Result<BufferPages, String> {
 
 fn rw(text: &str) -> Result<Rw, String> {
     let name = if text == "readwrite" { "rw" } else { text };
-    Rw::ALL
-        .into_iter()
-        .find(|rw| rw.name() == name)
-        .ok_or_else(|| "write read, write, rw, randread, randwrite or randrw".to_owned())
+    Rw::ALL.into_iter().find(|rw| rw.name() == name).ok_or_else(|| {
+        "no such direction; use read, write, rw, randread, randwrite or randrw".to_owned()
+    })
 }
 
 fn engine_kind(text: &str) -> Result<Option<EngineKind>, String> {
