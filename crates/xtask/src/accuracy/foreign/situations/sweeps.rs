@@ -24,7 +24,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "a device with burst credit",
         made: "`study burst` on nbdkit's rate filter of 50 MB/s with its burst of 2 s",
         must: "the credit is found",
-        says: &["a credit of"],
+        says: &["a burst credit of"],
         run: burst,
     },
     Situation {
