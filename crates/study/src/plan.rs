@@ -428,7 +428,7 @@ mod tests {
                 "line 5: part a: 'bz' is no flag",
             ),
             ("title = 'x'\nbs = = 2", "line 2: "),
-            ("[[part]]\nname = 'a'\noverwrite = 'x'", "consent"),
+            ("[[part]]\nname = 'a'\noverwrite = 'x'", "on the command line"),
             ("part = 4", "part is a list"),
             ("quick = 4", "quick is a table"),
             ("\n[[figure]]\ntitle = 'a'\nz = 'b'", "line 2: figure: "),

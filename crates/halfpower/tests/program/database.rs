@@ -192,5 +192,5 @@ fn a_database_is_not_its_own_target() {
     let place = Place::new();
     place.does("run --ioengine null --runtime 0.2 --trials 1");
     let line = "run halfpower.db --rw write --overwrite=halfpower.db --size 4k --direct=0";
-    place.cannot(line).with_code(3).says("target and the database at once", "--db");
+    place.cannot(line).with_code(3).says("both the target and the database", "--db");
 }

@@ -71,7 +71,7 @@ fn direct_writes_that_become_dirty_pages_are_said_to_be_memory() {
         volume.folder().display()
     );
     let reasons = reasons(&Place::new().document(&line));
-    assert!(reasons.contains("became dirty for"), "{reasons}");
+    assert!(reasons.contains("became dirty while"), "{reasons}");
 }
 
 /// An overlay whose upper folder lies in `upper`.

@@ -95,7 +95,7 @@ fn a_served_file_keeps_what_is_written_and_is_gone_at_the_end() {
     let mut served = or_skip!(Served::new("fixed=100us,parallel=8", ""));
     let line = "run mounted/device --overwrite=mounted/device --rw write --bs 64k --size 4m";
     let ended = served.place.does(&format!("{line} --verify --trials 1 --no-store"));
-    ended.says("verified 4 MiB", "whole");
+    ended.says("verified 4 MiB", "correct");
     served.ends();
 }
 

@@ -239,7 +239,7 @@ fn what_cannot_be_measured_is_refused_with_the_remedy() {
         ("--kernel stream", "stream", "triad"),
         ("--size 1k", "--size", "4k or more"),
         ("--size 4x", "4x", "4k"),
-        ("--size 900t", "the sets take", "smaller --size"),
+        ("--size 900t", "sets take", "smaller --size"),
         ("--threads 0", "--threads 0", "1 to 4096"),
         ("--threads x", "--threads x", "not a number"),
         ("--offset 12", "--offset 12", "multiple of 8"),

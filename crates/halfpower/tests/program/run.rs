@@ -495,7 +495,7 @@ fn an_open_loop_that_falls_behind_says_so() {
     let line = "run data --rate-iops 100000000 --runtime 0.2 --trials 1 --no-store";
     let document = place.document(line);
     assert_eq!(document["verdict"]["state"], "suspect", "{}", document["verdict"]);
-    assert!(document["verdict"]["reasons"].to_string().contains("asked for"));
+    assert!(document["verdict"]["reasons"].to_string().contains("requests/s were delivered of"));
 }
 
 #[test]

@@ -201,8 +201,8 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("run sim:nt4-ultrawide,volume=raid5", "needs disks=3", "more"),
         ("run sim:./missing.toml", "missing.toml", "name a file"),
         ("simulate", "no system", "--system"),
-        ("simulate data", "no place", "--system"),
-        ("simulate --system nt4-ultrawide data", "no place", "--system"),
+        ("simulate data", "takes no target", "--system"),
+        ("simulate --system nt4-ultrawide data", "takes no target", "--system"),
     ] {
         place.cannot(line).with_code(2).says(cause, remedy);
     }
@@ -283,7 +283,7 @@ fn a_simulated_request_that_takes_for_ever_is_no_matter_for_the_kernel_log() {
     let place = Place::new();
     let line = format!("run {ULTRA},drive.firmware_read=100s --bs 4k --size 1m --no-store -q");
     let ended = place.cannot(&line).with_code(1);
-    let ended = ended.says("60 s of virtual time", "simulate --show");
+    let ended = ended.says("60 s of virtual time", "changed by too much");
     assert!(!ended.stderr.contains("dmesg"), "{ended}");
 }
 

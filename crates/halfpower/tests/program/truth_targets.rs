@@ -147,7 +147,7 @@ fn what_does_not_go_with_a_device_is_refused_with_the_remedy() {
     };
     refused("run truth:fixed=1ms .", "not measured together", "one by one");
     refused("run truth:fixed=1ms sim:nt4-ultrawide", "not measured together", "one by one");
-    refused("run truth:fixed=1ms --truth fixed=2ms", "says itself", "drop --truth");
+    refused("run truth:fixed=1ms --truth fixed=2ms", "already describes", "drop --truth");
     refused("run truth:fixed=1ms --ioengine sync", "delay alone", "mount truth:");
     refused("sweep truth:fixed=1ms --ioengine null,delay", "delay alone", "mount truth:");
     refused("run truth:fixed=1ms --rw write --size 1m --verify", "no data", "mount");
