@@ -270,6 +270,9 @@ fn conclude(
             console.say(format!("\nWrote {}.", places.join(" and ")));
         }
     }
+    if insight.seen.is_empty() && !interrupted {
+        console.warn("no trial was finished in time; give a longer --budget");
+    }
     for what in consistency::contradictions(evidence, &insight) {
         console.warn(format!("this survey contradicts itself ({what}); please report it"));
     }

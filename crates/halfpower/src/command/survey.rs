@@ -1,7 +1,7 @@
 //! `halfpower survey`: converts the flags to the options of a survey. The survey itself is in the
 //! crate `survey`.
 
-use lab::failure::{Failure, Outcome};
+use lab::failure::Outcome;
 use survey::grid::Budget;
 use survey::session::{self, SurveyOptions};
 
@@ -10,9 +10,6 @@ use crate::cli::SurveyArgs;
 /// Runs a survey.
 pub fn execute(args: &SurveyArgs) -> Outcome {
     let budget = Budget::of(args.quick, args.thorough, args.budget).for_app(args.app);
-    if budget.budget_ns < 5_000_000_000 {
-        return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
-    }
     session::execute(&SurveyOptions {
         target: args.target.clone(),
         budget,
