@@ -14,6 +14,7 @@ pub mod inputs;
 pub mod study;
 pub mod tune;
 pub mod whatif;
+pub mod plan;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -94,6 +95,8 @@ pub enum Verb {
     Reproduce(ReproduceArgs),
     /// Predict the effect of a change to a simulated system or its load
     Whatif(whatif::WhatifArgs),
+    /// Find the cheapest simulated configurations that meet a stated need
+    Plan(plan::PlanArgs),
     /// Copy files, trees and devices at the speed of the storage; durable, never partial
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a reference device as a real file, until Ctrl-C

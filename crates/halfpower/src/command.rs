@@ -24,4 +24,5 @@ pub mod study;
 pub mod survey;
 pub mod tune;
 pub mod whatif;
+pub mod plan;
 pub mod classic;

@@ -51,6 +51,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("sums", lines_of_sums),
     ("filters", filters),
     ("tunings", tunings),
+    ("need", need),
 ];
 
 /// Runs one of [`TARGETS`].
@@ -60,6 +61,20 @@ pub const TARGETS: &[(&str, Target)] = &[
 pub fn run(name: &str, data: &[u8]) {
     let found = TARGETS.iter().find(|(known, _)| *known == name);
     found.expect("the name is one of the table").1(data);
+}
+
+/// The first line is the need of `plan`, the rest a price list. Both are read or refused; what is
+/// read has positive rates and prices that are no negative numbers.
+fn need(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (need, prices) = text.split_once('\n').unwrap_or((&text, ""));
+    if let Ok(need) = capacity::need::Need::parse(need) {
+        assert!(need.streams.iter().all(|stream| stream.requests_per_s > 0.0), "{need:?}");
+    }
+    if let Ok(prices) = capacity::prices::Prices::parse(prices) {
+        let price = |system: &capacity::prices::SystemPrices| system.of(system.most, true);
+        assert!(prices.systems.iter().all(|system| price(system) >= 0.0), "{prices:?}");
+    }
 }
 
 /// Rules of `copy --include` and `--exclude`, one per line, and paths to match, which begin with a

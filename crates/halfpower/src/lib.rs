@@ -79,6 +79,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Assist(args) => command::assist::execute(args),
         Verb::Calibrate(args) => command::calibrate::execute(args),
         Verb::Whatif(args) => command::whatif::execute(args),
+        Verb::Plan(args) => command::plan::execute(args),
         Verb::Copy(args) => command::copy::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
         Verb::Cat(args) => command::cat::execute(args),

@@ -114,8 +114,16 @@ fn check_laws(system: &System, account: &Account) -> Outcome<()> {
     }
 }
 
-/// Runs several workloads on every file of a system at the same time. Returns their results in the
-/// same order.
+/// The results of workloads that ran at the same time.
+#[derive(Debug)]
+pub struct Together {
+    /// Measurements of each workload, in the order given.
+    pub samples: Vec<Sample>,
+    /// Resource use of the system.
+    pub account: Account,
+}
+
+/// Runs several workloads on every file of a system at the same time.
 ///
 /// # Errors
 /// As for [`simulate`].
@@ -124,7 +132,7 @@ pub fn together(
     streams: &[Workload],
     caching: Caching,
     stop: &AtomicBool,
-) -> Outcome<Vec<Sample>> {
+) -> Outcome<Together> {
     let world = SimWorld::new(system, streams.first().map_or(0, |workload| workload.seed));
     let files = world.files(caching);
     let plan = |workload: &Workload| {
@@ -137,8 +145,9 @@ pub fn together(
     let mark = world.mark();
     let mut control = Control { stop, on_progress: &mut |_| {} };
     let samples = stepper::run_together(&planned, &world.clock(), &mut control)?;
-    check_laws(system, &world.account_since(&mark))?;
-    Ok(samples)
+    let account = world.account_since(&mark);
+    check_laws(system, &account)?;
+    Ok(Together { samples, account })
 }
 
 /// An upper bound on the rate.
@@ -346,8 +355,8 @@ mod tests {
         let random = Workload { pattern: Pattern::Random, request_bytes: 8192, ..timed.clone() };
         let run = |streams: &[Workload]| {
             let stop = AtomicBool::new(false);
-            let samples = together(&ultra(), streams, Caching::Direct, &stop).unwrap();
-            samples.iter().map(Sample::bytes).collect::<Vec<u64>>()
+            let found = together(&ultra(), streams, Caching::Direct, &stop).unwrap();
+            found.samples.iter().map(Sample::bytes).collect::<Vec<u64>>()
         };
         let one = simulate(&ultra(), &timed, Caching::Direct).unwrap().sample.bytes();
         assert_eq!(run(std::slice::from_ref(&timed)), [one]);

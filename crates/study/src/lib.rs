@@ -20,5 +20,6 @@ pub mod ahead;
 pub mod general;
 pub mod catalogue;
 pub mod session;
+pub mod disk_cache_table;
 pub mod document;
 pub mod view;

@@ -21,22 +21,11 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
     }
     let text = match args.what.as_str() {
         "man" => manual()?,
-        "schema" | "schema-run" => schema::<json::RunDocument>(),
-        "schema-sweep" => schema::<json::SweepDocument>(),
-        "schema-simulate" => schema::<SimulateDocument>(),
-        "schema-survey" => schema::<survey::document::SurveyDocument>(),
-        "schema-study" => schema::<study::document::StudiesDocument>(),
-        "schema-selftest" => schema::<crate::command::selftest::SelftestDocument>(),
-        "schema-reproduce" => schema::<ReproduceDocument>(),
-        "schema-memory" => schema::<lab::memory::document::MemoryDocument>(),
-        "schema-soak" => schema::<lab::soak::SoakDocument>(),
-        "schema-calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
-        "schema-whatif" => schema::<crate::command::whatif::WhatifDocument>(),
-        "schema-checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
-        "schema-tune" => schema::<crate::command::tune::TuneDocument>(),
-        "schema-target" => schema::<TargetDocument>(),
-        "schema-copy" => schema::<crate::command::copy::CopyDocument>(),
-        shell => completions(shell)?,
+        "schema" => schema_of("run").unwrap_or_default(),
+        what => match what.strip_prefix("schema-").and_then(schema_of) {
+            Some(schema) => schema,
+            None => completions(what)?,
+        },
     };
     console::data(text.trim_end());
     Ok(Exit::Ok)
@@ -54,6 +43,33 @@ fn manual() -> Outcome<String> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
+/// A verb that has `--json`, and the schema of its document.
+type Schema = (&'static str, fn() -> String);
+
+/// All of them.
+const SCHEMAS: [Schema; 16] = [
+    ("run", schema::<json::RunDocument>),
+    ("sweep", schema::<json::SweepDocument>),
+    ("simulate", schema::<SimulateDocument>),
+    ("survey", schema::<survey::document::SurveyDocument>),
+    ("study", schema::<study::document::StudiesDocument>),
+    ("selftest", schema::<crate::command::selftest::SelftestDocument>),
+    ("reproduce", schema::<ReproduceDocument>),
+    ("calibrate", schema::<crate::command::calibrate::CalibrateDocument>),
+    ("whatif", schema::<crate::command::whatif::WhatifDocument>),
+    ("plan", schema::<capacity::document::CapacityDocument>),
+    ("soak", schema::<lab::soak::SoakDocument>),
+    ("memory", schema::<lab::memory::document::MemoryDocument>),
+    ("checksum", schema::<crate::command::checksum::ChecksumDocument>),
+    ("tune", schema::<crate::command::tune::TuneDocument>),
+    ("target", schema::<TargetDocument>),
+    ("copy", schema::<crate::command::copy::CopyDocument>),
+];
+
+fn schema_of(verb: &str) -> Option<String> {
+    SCHEMAS.iter().find(|(name, _)| *name == verb).map(|(_, schema)| schema())
+}
+
 fn schema<T: schemars::JsonSchema>() -> String {
     // The schema of serialised output; fields with a default would be optional for input.
     let settings = SchemaSettings::draft2020_12().for_serialize();
@@ -62,12 +78,10 @@ fn schema<T: schemars::JsonSchema>() -> String {
 
 fn completions(shell: &str) -> Outcome<String> {
     let shell: Shell = shell.parse().map_err(|_| {
-        Failure::usage(format!(
-            "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
-             schema-study, schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, \
-             schema-soak, schema-memory, schema-checksum, schema-tune, schema-target, schema-copy, \
-             bash, zsh, fish or elvish"
-        ))
+        let schemas: Vec<String> =
+            SCHEMAS.iter().map(|(name, _)| format!("schema-{name}")).collect();
+        let schemas = schemas.join(", ");
+        Failure::usage(format!("generate {shell}: man, {schemas}, bash, zsh, fish or elvish"))
     })?;
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "halfpower", &mut text);
@@ -80,43 +94,13 @@ mod tests {
 
     #[test]
     fn the_published_schemas_are_up_to_date() {
-        let published = [
-            (include_str!("../../../../docs/schema/run.schema.json"), "run"),
-            (include_str!("../../../../docs/schema/sweep.schema.json"), "sweep"),
-            (include_str!("../../../../docs/schema/simulate.schema.json"), "simulate"),
-            (include_str!("../../../../docs/schema/survey.schema.json"), "survey"),
-            (include_str!("../../../../docs/schema/study.schema.json"), "study"),
-            (include_str!("../../../../docs/schema/selftest.schema.json"), "selftest"),
-            (include_str!("../../../../docs/schema/memory.schema.json"), "memory"),
-            (include_str!("../../../../docs/schema/soak.schema.json"), "soak"),
-            (include_str!("../../../../docs/schema/reproduce.schema.json"), "reproduce"),
-            (include_str!("../../../../docs/schema/checksum.schema.json"), "checksum"),
-            (include_str!("../../../../docs/schema/tune.schema.json"), "tune"),
-            (include_str!("../../../../docs/schema/target.schema.json"), "target"),
-            (include_str!("../../../../docs/schema/calibrate.schema.json"), "calibrate"),
-            (include_str!("../../../../docs/schema/whatif.schema.json"), "whatif"),
-            (include_str!("../../../../docs/schema/copy.schema.json"), "copy"),
-        ];
-        for (text, name) in published {
-            let now = match name {
-                "run" => schema::<json::RunDocument>(),
-                "sweep" => schema::<json::SweepDocument>(),
-                "simulate" => schema::<SimulateDocument>(),
-                "study" => schema::<study::document::StudiesDocument>(),
-                "selftest" => schema::<crate::command::selftest::SelftestDocument>(),
-                "memory" => schema::<lab::memory::document::MemoryDocument>(),
-                "soak" => schema::<lab::soak::SoakDocument>(),
-                "checksum" => schema::<crate::command::checksum::ChecksumDocument>(),
-                "tune" => schema::<crate::command::tune::TuneDocument>(),
-                "target" => schema::<TargetDocument>(),
-                "reproduce" => schema::<ReproduceDocument>(),
-                "calibrate" => schema::<crate::command::calibrate::CalibrateDocument>(),
-                "whatif" => schema::<crate::command::whatif::WhatifDocument>(),
-                "copy" => schema::<crate::command::copy::CopyDocument>(),
-                _ => schema::<survey::document::SurveyDocument>(),
-            };
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), SCHEMAS.len());
+        for (name, schema) in SCHEMAS {
+            let path = folder.join(format!("{name}.schema.json"));
+            let text = std::fs::read_to_string(path).unwrap_or_default();
             assert!(
-                text.trim_end() == now.trim_end(),
+                text.trim_end() == schema().trim_end(),
                 "run: halfpower generate schema-{name} > docs/schema/{name}.schema.json"
             );
         }

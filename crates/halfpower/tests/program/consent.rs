@@ -376,6 +376,7 @@ fn lines_for(
             let named = treasure.targets().into_iter();
             named.map(|target| format!("whatif {target} --iodepth-to 2")).collect()
         }
+        "plan" => files.map(|file| format!("plan --need reads,8k,1/s --prices {file}")).to_vec(),
         "copy" => copy_lines(treasure, dice),
         "cat" | "checksum" => {
             let named = treasure.targets().into_iter();

@@ -9,6 +9,7 @@
 mod fixture;
 mod volume;
 mod whatif;
+mod plan;
 
 mod calibrate;
 mod campaign;

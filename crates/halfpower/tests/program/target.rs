@@ -113,6 +113,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             // It needs a survey to plan for.
             "report" | "calibrate" | "help" => continue,
             "whatif" => "whatif nt4-ultrawide --iodepth-to 2 --plan".to_owned(),
+            "plan" => "plan --need reads,8k,100/s --plan".to_owned(),
             other => panic!("{other} is a new verb: give it --plan, and a line here"),
         };
         let ended = place.does(&line);

@@ -335,7 +335,8 @@ fn in_one_world(runner: &StudyRunner<'_>, streams: &[&Stream<'_>]) -> Outcome<Ve
         system.setup.file_size = system.setup.file_size.max(place.system.setup.file_size);
     }
     let workloads: Vec<_> = streams.iter().map(|one| one.setting.workload.clone()).collect();
-    simulated::together(&system, &workloads, first.caching, runner.lab.interrupt.flag())
+    let stop = runner.lab.interrupt.flag();
+    Ok(simulated::together(&system, &workloads, first.caching, stop)?.samples)
 }
 
 /// Runs the streams on this host. With priorities, the streams with the smallest requests get

@@ -1,0 +1,296 @@
+//! Whether a configuration meets a need: first by closed-form bounds, then by simulation.
+//!
+//! The bounds of `simulator::bounds` are upper limits of the throughput of each stream alone. A
+//! part that serves several streams needs, for each of them, at least the share of its time that is
+//! rate over bound (utilisation law). If these shares add up to more than 1, no simulation can
+//! succeed. What the bounds do not exclude is simulated: all streams run together as open loops
+//! with Poisson arrivals, and every stated rate and latency must hold.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use ioengine::{Caching, Op, Target};
+use lab::failure::Outcome;
+use lab::simulated::{self, Together};
+use simulator::bounds::{self, Shape};
+use simulator::{SimWorld, System};
+use workload::{Arrival, Pattern, Sample, Workload};
+
+use crate::candidate::{Candidate, Catalogue};
+use crate::need::{Need, Stream};
+
+/// Requests in flight that no open loop exceeds; bounds on outstanding requests play no role.
+const DEPTH_OF_BOUNDS: u32 = 1 << 20;
+/// Requests of one stream that may be outstanding.
+const DEPTH_MAX: u32 = 256;
+/// Memory for the buffers of a stream (bytes).
+const BUFFER_BYTES: u64 = 64 << 20;
+/// Requests of the slowest stream in a simulation, so that a 99th percentile has ten beyond it.
+const REQUESTS_MIN: f64 = 1000.0;
+/// Requests of all streams in a simulation.
+const REQUESTS_MAX: f64 = 200_000.0;
+/// Shortest and longest simulated time (ns).
+const TIME_NS: (f64, f64) = (5e8, 6e10);
+/// A stream has a backlog, so that its rate does not hold, if its last requests complete later
+/// after the end of the run than this share of the run plus this time (ns).
+const BACKLOG: (f64, f64) = (0.05, 1e7);
+/// Alignment of the parts of the file that sequential streams use (bytes).
+const ALIGNMENT: u64 = 1 << 20;
+
+/// The judgement of a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    /// The volume is smaller than the stated capacity; its size (bytes).
+    TooSmall(u64),
+    /// A part would have to be busy for more than all the time.
+    Excluded(Excluded),
+    /// The simulation misses a rate or latency.
+    Misses(Outlook),
+    /// It meets the need.
+    Meets(Outlook),
+}
+
+/// The part that excludes a configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Excluded {
+    /// Its name.
+    pub part: String,
+    /// The share of its time that the need takes at least; above 1.
+    pub utilisation: f64,
+}
+
+/// The simulated results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// Of each stream of the need.
+    pub streams: Vec<StreamOutlook>,
+    /// The busiest part, or the bottleneck.
+    pub busiest: String,
+    /// Its utilisation, 0 to 1.
+    pub utilisation: f64,
+    /// The usable capacity (bytes).
+    pub capacity_bytes: u64,
+    /// What is missed; empty if the need is met.
+    pub missed: Vec<String>,
+}
+
+/// The simulated results of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StreamOutlook {
+    /// Requests completed per second.
+    pub requests_per_s: f64,
+    /// Median latency (ns).
+    pub p50_ns: u64,
+    /// 99th percentile of the latency (ns).
+    pub p99_ns: u64,
+}
+
+/// Judges a configuration.
+///
+/// # Errors
+/// The configuration is not a valid system, or the simulation violates a physical limit, which is
+/// a bug.
+pub fn judge(catalogue: &Catalogue, candidate: &Candidate, need: &Need) -> Outcome<Judgement> {
+    let capacity_bytes = capacity_of(&catalogue.system(candidate, u64::MAX >> 2)?);
+    let wanted = need.capacity_bytes.unwrap_or(capacity_bytes);
+    if wanted > capacity_bytes {
+        return Ok(Judgement::TooSmall(capacity_bytes));
+    }
+    let system = catalogue.system(candidate, wanted)?;
+    if let Some(excluded) = excluded(&system, need) {
+        return Ok(Judgement::Excluded(excluded));
+    }
+    let outlook = simulate(&system, need, capacity_bytes)?;
+    let is_met = outlook.missed.is_empty();
+    Ok(if is_met { Judgement::Meets(outlook) } else { Judgement::Misses(outlook) })
+}
+
+/// The size of the volume (bytes).
+fn capacity_of(system: &System) -> u64 {
+    SimWorld::new(system, 0).files(Caching::Direct)[0].size_bytes()
+}
+
+/// The part that would be busy for more than all the time, if any: of several, the busiest.
+fn excluded(system: &System, need: &Need) -> Option<Excluded> {
+    let caching = simulated::caching_of(system);
+    let mut shares: BTreeMap<(String, Option<bool>), f64> = BTreeMap::new();
+    for stream in &need.streams {
+        let shape = Shape {
+            op: stream.op,
+            random: stream.random,
+            request_bytes: stream.request_bytes,
+            depth: DEPTH_OF_BOUNDS,
+            caching,
+            bytes: None,
+        };
+        for bound in bounds::of(system, &shape) {
+            // Each direction has a flash channel of its own.
+            let direction = (bound.name == "flash channels").then_some(stream.op == Op::Write);
+            let share = stream.bytes_per_s() / bound.bytes_per_s;
+            *shares.entry((bound.name, direction)).or_default() += share;
+        }
+    }
+    let ((part, _), utilisation) = shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (utilisation > 1.0).then_some(Excluded { part, utilisation })
+}
+
+/// Runs all streams together.
+fn simulate(system: &System, need: &Need, capacity_bytes: u64) -> Outcome<Outlook> {
+    let run_ns = run_ns(need);
+    let workloads: Vec<Workload> =
+        (0..need.streams.len()).map(|index| workload(system, need, index, run_ns)).collect();
+    let stop = AtomicBool::new(false);
+    let caching = simulated::caching_of(system);
+    let Together { samples, account } = simulated::together(system, &workloads, caching, &stop)?;
+    let pairs = || need.streams.iter().zip(&samples);
+    let binding = account.binding();
+    let share = |name: &str| name == binding.resource;
+    let busiest = account
+        .resources
+        .iter()
+        .filter(|resource| binding.resource == "latency" || share(&resource.name))
+        .max_by(|a, b| a.utilisation(1).total_cmp(&b.utilisation(1)));
+    Ok(Outlook {
+        streams: pairs().map(|(stream, sample)| outlook(stream, sample)).collect(),
+        busiest: busiest.map_or(binding.resource.clone(), |resource| resource.name.clone()),
+        utilisation: binding.utilisation,
+        capacity_bytes,
+        missed: pairs().filter_map(|(stream, sample)| missed(stream, sample, run_ns)).collect(),
+    })
+}
+
+/// The simulated time (ns): long enough for the percentiles of the slowest stream, short enough for
+/// the fastest one.
+fn run_ns(need: &Need) -> u64 {
+    let rates = || need.streams.iter().map(|stream| stream.requests_per_s);
+    let slowest = rates().fold(f64::INFINITY, f64::min);
+    let all: f64 = rates().sum();
+    let wanted = (REQUESTS_MIN / slowest * 1e9).clamp(TIME_NS.0, TIME_NS.1);
+    wanted.min(REQUESTS_MAX / all * 1e9).max(1e6) as u64
+}
+
+/// A stream as an open loop. Sequential streams share the file in equal parts, random ones use all
+/// of it.
+fn workload(system: &System, need: &Need, index: usize, run_ns: u64) -> Workload {
+    let stream = &need.streams[index];
+    let request = u64::from(stream.request_bytes);
+    let file = system.setup.file_size / request * request;
+    let part = file / need.streams.len() as u64 / ALIGNMENT * ALIGNMENT;
+    let is_split = !stream.random && part >= request.max(ALIGNMENT);
+    let (offset, bytes) = if is_split { (part * index as u64, part) } else { (0, file) };
+    Workload {
+        pattern: if stream.random { Pattern::Random } else { Pattern::Sequential },
+        read_percent: if stream.op == Op::Read { 100 } else { 0 },
+        request_bytes: stream.request_bytes,
+        depth: (BUFFER_BYTES / request).clamp(2, u64::from(DEPTH_MAX)) as u32,
+        region_offset: offset,
+        region_bytes: bytes / request * request,
+        arrival: Arrival::Poisson { requests_per_s: stream.requests_per_s },
+        limit_ns: Some(run_ns),
+        seed: 42 + index as u64,
+        ..Workload::default()
+    }
+}
+
+fn outlook(stream: &Stream, sample: &Sample) -> StreamOutlook {
+    let latency = &sample.operations[usize::from(stream.op == Op::Write)].latency;
+    let seconds = sample.end_ns.saturating_sub(sample.start_ns).max(1) as f64 / 1e9;
+    StreamOutlook {
+        requests_per_s: sample.requests() as f64 / seconds,
+        p50_ns: latency.quantile(0.5).unwrap_or(0),
+        p99_ns: latency.quantile(0.99).unwrap_or(0),
+    }
+}
+
+/// What a stream misses: its rate, or its latency.
+fn missed(stream: &Stream, sample: &Sample, run_ns: u64) -> Option<String> {
+    let took_ns = sample.end_ns.saturating_sub(sample.start_ns) as f64;
+    let latency = &sample.operations[usize::from(stream.op == Op::Write)].latency;
+    let is_late = took_ns > run_ns as f64 * (1.0 + BACKLOG.0) + BACKLOG.1;
+    if sample.never_issued > 0 || is_late || sample.requests() == 0 {
+        let got = units::count(outlook(stream, sample).requests_per_s);
+        return Some(format!("{stream}: only {got}/s"));
+    }
+    let limit = stream.latency?;
+    let found_ns = latency.quantile(limit.percentile / 100.0).unwrap_or(u64::MAX);
+    (found_ns >= limit.limit_ns)
+        .then(|| format!("{stream}: p{} is {}", limit.percentile, units::time(found_ns as f64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Limits;
+    use crate::prices::{BUILT_IN, Prices};
+
+    fn judged(need: &str, which: impl Fn(&Candidate) -> bool) -> Judgement {
+        let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
+        let need = Need::parse(need).unwrap();
+        let limits = Limits { price_max: None, devices_max: 64 };
+        let all = catalogue.candidates(&need, &limits).unwrap();
+        judge(&catalogue, all.iter().find(|one| which(one)).unwrap(), &need).unwrap()
+    }
+
+    fn atlas(disks: u32) -> impl Fn(&Candidate) -> bool {
+        move |one| one.system == "w2k-atlas10k" && one.disks == disks
+    }
+
+    #[test]
+    fn one_disk_serves_fifty_random_reads_and_not_five_thousand() {
+        // Table 9 of the second paper: 105 random 8 KB reads per second at depth 1.
+        let Judgement::Meets(outlook) = judged("reads 8k 50/s", atlas(1)) else {
+            panic!("50 a second are half of what the disk can do")
+        };
+        assert!((outlook.streams[0].requests_per_s - 50.0).abs() < 5.0, "{outlook:?}");
+        assert!(outlook.capacity_bytes > 17_000_000_000, "{outlook:?}");
+        let no = judged("reads 8k 5000/s", atlas(1));
+        assert!(matches!(&no, Judgement::Excluded(why) if why.part == "media"), "{no:?}");
+    }
+
+    #[test]
+    fn bounds_of_several_streams_add_up() {
+        let one = "reads 64k 15MB/s";
+        assert!(matches!(judged(one, atlas(1)), Judgement::Meets(_)));
+        let both = judged(&format!("{one}; writes 64k 15MB/s"), atlas(1));
+        assert!(matches!(&both, Judgement::Excluded(why) if why.utilisation > 1.0), "{both:?}");
+    }
+
+    #[test]
+    fn a_latency_limit_is_missed_before_the_rate_is() {
+        let found = judged("reads 8k 80/s p99<20ms", atlas(1));
+        let Judgement::Misses(outlook) = found else { panic!("{found:?}") };
+        assert!(outlook.missed[0].contains("p99 is"), "{outlook:?}");
+        assert!(matches!(judged("reads 8k 80/s", atlas(1)), Judgement::Meets(_)));
+    }
+
+    #[test]
+    fn a_volume_smaller_than_the_capacity_is_too_small() {
+        let found = judged("reads 8k 1/s; capacity 20GB", atlas(1));
+        assert!(matches!(found, Judgement::TooSmall(_)), "{found:?}");
+        let found = judged("reads 8k 1/s; capacity 20GB", atlas(2));
+        assert!(matches!(found, Judgement::Meets(_)), "{found:?}");
+    }
+
+    /// What the bounds exclude, no simulation can meet.
+    #[test]
+    fn the_bounds_exclude_nothing_that_a_simulation_meets() {
+        let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
+        let limits = Limits { price_max: None, devices_max: 16 };
+        let mut excluded_count = 0;
+        for text in [
+            "reads 8k 400/s; writes 64k 20MB/s",
+            "writes 4k 3000/s; reads 1m 500MB/s",
+            "reads 4k 200k/s; writes 4k 100k/s",
+        ] {
+            let need = Need::parse(text).unwrap();
+            for one in catalogue.candidates(&need, &limits).unwrap().iter().step_by(23) {
+                let system = catalogue.system(one, 4 << 30).unwrap();
+                let Some(why) = excluded(&system, &need) else { continue };
+                excluded_count += 1;
+                let outlook = simulate(&system, &need, 0).unwrap();
+                assert!(!outlook.missed.is_empty(), "{text} on {one}: {why:?} {outlook:?}");
+            }
+        }
+        assert!(excluded_count > 10, "{excluded_count}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Capacity planning: the cheapest configurations of simulated systems that meet a stated need.
+//!
+//! `need` reads the need, `prices` the price list, `candidate` enumerates configurations (devices,
+//! number, volume, controller, write cache), `judge` decides whether one meets the need, first by
+//! closed-form bounds and then by simulation, `ranking` finds the cheapest ones, and `document`
+//! prints them.
+
+pub mod need;
+pub mod prices;
+pub mod candidate;
+pub mod judge;
+pub mod ranking;
+pub mod document;

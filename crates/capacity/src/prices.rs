@@ -1,0 +1,149 @@
+//! The price list: what the parts of a system cost, each price with its source.
+
+use serde::Deserialize;
+
+/// The price list that comes with the program: the papers' Table 2, and assumed prices of typical
+/// current systems.
+pub const BUILT_IN: &str = include_str!("prices.toml");
+
+/// What a source of an invented price begins with.
+const ASSUMED: &str = "assumed";
+
+/// A price list.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// The currency, such as USD.
+    pub currency: String,
+    /// The systems, each once.
+    #[serde(rename = "system")]
+    pub systems: Vec<SystemPrices>,
+}
+
+/// Prices of the parts of one system.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemPrices {
+    /// A built-in system, or the path of a system file.
+    pub name: String,
+    /// The largest number of devices in one machine.
+    pub most: u32,
+    /// The machine without devices.
+    pub host: Part,
+    /// What connects devices.
+    pub adapter: Adapter,
+    /// One device.
+    pub device: Part,
+    /// A RAID controller, needed if the adapter or array makes the volume; free if left out.
+    pub controller: Option<Part>,
+}
+
+/// A part with its price.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// The price.
+    pub price: f64,
+    /// Where the price comes from.
+    pub source: String,
+}
+
+/// An adapter with its price.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// The price.
+    pub price: f64,
+    /// The largest number of devices on one adapter.
+    pub devices: u32,
+    /// Buses of one adapter; 0: one for each device.
+    pub buses: u32,
+    /// Where the price comes from.
+    pub source: String,
+}
+
+impl Prices {
+    /// Reads a price list.
+    ///
+    /// # Errors
+    /// Not TOML, an unknown key, or an impossible number; the message has the place.
+    pub fn parse(text: &str) -> Result<Prices, String> {
+        let prices: Prices = toml::from_str(text).map_err(|error| error.to_string())?;
+        for system in &prices.systems {
+            system.check().map_err(|why| format!("system {}: {why}", system.name))?;
+        }
+        if prices.systems.is_empty() {
+            return Err("the list has no [[system]]".into());
+        }
+        Ok(prices)
+    }
+}
+
+impl SystemPrices {
+    fn check(&self) -> Result<(), String> {
+        let parts = [Some(&self.host), Some(&self.device), self.controller.as_ref()];
+        let prices = parts.into_iter().flatten().map(|part| part.price).chain([self.adapter.price]);
+        if let Some(wrong) = prices.into_iter().find(|price| !(0.0..1e12).contains(price)) {
+            return Err(format!("{wrong} is not a price; give 0 or more"));
+        }
+        if !(1..=4096).contains(&self.most) || self.adapter.devices == 0 {
+            return Err("`most` is from 1 to 4096, `adapter.devices` at least 1".into());
+        }
+        Ok(())
+    }
+
+    /// The price of a configuration: host, adapters, devices, and a RAID controller if it has one.
+    pub fn of(&self, devices: u32, has_controller: bool) -> f64 {
+        let adapters = devices.div_ceil(self.adapter.devices);
+        let controller = self.controller.as_ref().filter(|_| has_controller);
+        self.host.price
+            + f64::from(adapters) * self.adapter.price
+            + f64::from(devices) * self.device.price
+            + controller.map_or(0.0, |part| part.price)
+    }
+
+    /// The number of buses for so many devices, as a value of `buses` in a system file.
+    pub fn buses(&self, devices: u32) -> u32 {
+        let adapters = devices.div_ceil(self.adapter.devices);
+        (adapters * self.adapter.buses).min(devices)
+    }
+
+    /// Whether any price is assumed.
+    pub fn is_assumed(&self) -> bool {
+        let sources = [&self.host.source, &self.adapter.source, &self.device.source];
+        let controller = self.controller.as_ref().map(|part| &part.source);
+        sources.into_iter().chain(controller).any(|source| source.starts_with(ASSUMED))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_costs_the_sum_of_its_parts() {
+        let prices = Prices::parse(BUILT_IN).unwrap();
+        let fireball = &prices.systems[1];
+        // Five disks need two adapters of four.
+        assert!((fireball.of(5, false) - (3750.0 + 2.0 * 255.0 + 5.0 * 209.0)).abs() < 1e-9);
+        assert_eq!(fireball.buses(5), 0);
+        assert_eq!(prices.systems[0].buses(1), 1);
+        assert_eq!(prices.systems[0].buses(20), 2);
+    }
+
+    #[test]
+    fn assumed_prices_are_known_as_such() {
+        let prices = Prices::parse(BUILT_IN).unwrap();
+        let assumed: Vec<bool> = prices.systems.iter().map(SystemPrices::is_assumed).collect();
+        assert_eq!(assumed, [false, false, true, true, true]);
+    }
+
+    #[test]
+    fn wrong_lists_are_refused_with_the_place() {
+        let wrong = BUILT_IN.replace("price = 534", "price = -1");
+        assert!(Prices::parse(&wrong).unwrap_err().contains("w2k-atlas10k: -1 is not a price"));
+        let wrong = BUILT_IN.replace("most = 30", "mots = 30");
+        assert!(Prices::parse(&wrong).unwrap_err().contains("mots"));
+        assert!(Prices::parse("currency = 'USD'\nsystem = []").unwrap_err().contains("[[system]]"));
+    }
+}

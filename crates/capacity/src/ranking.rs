@@ -1,0 +1,292 @@
+//! The cheapest configuration of each kind that meets a need, with its margin and what binds it.
+//!
+//! Configurations are judged in the order of their price, until enough kinds (system, volume, and
+//! what assembles it) have one that meets the need with a margin. A kind that has one is not judged
+//! any further, since its other configurations cost more. Of several with the same price, the one
+//! that sustains the largest load is chosen.
+
+use std::collections::BTreeSet;
+
+use lab::failure::Outcome;
+use lab::simulated::on_all_cores;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::candidate::{Candidate, Catalogue, Limits};
+use crate::judge::{Judgement, Outlook, judge};
+use crate::need::Need;
+
+/// Configurations judged between two looks at whether enough are found.
+const BATCH: usize = 32;
+/// How often the load is doubled to find one that does not hold.
+const DOUBLINGS: u32 = 4;
+/// Bisections between the largest load that holds and the smallest that does not.
+const BISECTIONS: u32 = 5;
+
+/// What to look for.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The need.
+    pub need: Need,
+    /// Limits on the configurations.
+    pub limits: Limits,
+    /// The load must hold at this multiple of its rates, at least 1.
+    pub margin: f64,
+    /// How many kinds of configurations to find.
+    pub count: usize,
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// How many configurations there were, and what became of them.
+    pub counts: Counts,
+    /// The cheapest of each kind that meets the need, the cheapest first.
+    pub choices: Vec<Choice>,
+    /// Without any: the one that came closest, and why it does not meet the need.
+    pub closest: Option<(Candidate, String)>,
+}
+
+/// How many configurations were judged, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counts {
+    /// Configurations within the limits.
+    pub candidates: usize,
+    /// Too small for the stated capacity.
+    pub too_small: usize,
+    /// Excluded by a closed-form bound.
+    pub excluded_by_bounds: usize,
+    /// Simulated, and missed a rate or latency.
+    pub missed: usize,
+    /// Simulated, and met the need with the margin.
+    pub met: usize,
+    /// Not judged, since a cheaper one of their kind met the need, or enough kinds were found.
+    pub not_cheaper: usize,
+}
+
+/// A configuration that meets the need.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The configuration.
+    pub candidate: Candidate,
+    /// Its results at the stated load.
+    pub outlook: Outlook,
+    /// The largest multiple of the stated load that it was found to sustain.
+    pub headroom: f64,
+    /// The busiest part at that load, or the bottleneck.
+    pub binds: String,
+}
+
+impl Choice {
+    /// The price of a request per second, at the largest load that it sustains.
+    pub fn price_per_request_per_s(&self, need: &Need) -> f64 {
+        let all: f64 = need.streams.iter().map(|stream| stream.requests_per_s).sum();
+        self.candidate.price / (all * self.headroom)
+    }
+
+    /// The price of 10^9 bytes of usable capacity.
+    pub fn price_per_gb(&self) -> f64 {
+        self.candidate.price / (self.outlook.capacity_bytes as f64 / 1e9)
+    }
+}
+
+/// Finds the cheapest configurations. `tell` is called with the number judged so far.
+///
+/// # Errors
+/// An invalid system in the price list, or a simulation that violates a physical limit.
+pub fn find(
+    catalogue: &Catalogue,
+    question: &Question,
+    tell: &mut dyn FnMut(usize, usize),
+) -> Outcome<Answer> {
+    let all = catalogue.candidates(&question.need, &question.limits)?;
+    let with_margin = question.need.times(question.margin);
+    let mut counts = Counts { candidates: all.len(), ..Counts::default() };
+    let (mut met, mut closest): (Vec<Candidate>, _) = (Vec::new(), None);
+    let mut best = f64::INFINITY;
+    let mut rest = all.as_slice();
+    while let Some(first) = rest.first().filter(|_| kinds(&met) < question.count) {
+        // Those of one price are judged together, so that the best of them can be chosen.
+        let equal = rest.iter().take_while(|one| one.price <= first.price).count();
+        let (batch, later) = rest.split_at(equal.max(BATCH).min(rest.len()));
+        rest = later;
+        let is_new = |one: &&Candidate| {
+            !met.iter().any(|found| found.kind() == one.kind() && found.price < one.price)
+        };
+        let wanted: Vec<&Candidate> = batch.iter().filter(is_new).collect();
+        counts.not_cheaper += batch.len() - wanted.len();
+        let judged = on_all_cores(&wanted, |one| judge(catalogue, one, &with_margin));
+        tell(all.len() - rest.len(), all.len());
+        for (one, judgement) in wanted.into_iter().zip(judged) {
+            let judgement = judgement?;
+            counts.add(&judgement);
+            let (distance, why) = distance(&judgement);
+            if distance < best {
+                best = distance;
+                closest = Some((one.clone(), why));
+            }
+            if matches!(judgement, Judgement::Meets(_)) {
+                met.push(one.clone());
+            }
+        }
+    }
+    counts.not_cheaper += rest.len();
+    let cheapest = |one: &Candidate| {
+        !met.iter().any(|other| other.kind() == one.kind() && other.price < one.price)
+    };
+    let cheapest: Vec<&Candidate> = met.iter().filter(|one| cheapest(one)).collect();
+    let choices = on_all_cores(&cheapest, |one| choice(catalogue, one, question));
+    let choices = best_of_each_kind(choices.into_iter().collect::<Outcome<_>>()?);
+    let closest = closest.filter(|_| choices.is_empty());
+    Ok(Answer { counts, choices: choices.into_iter().take(question.count).collect(), closest })
+}
+
+/// The number of different kinds.
+fn kinds(met: &[Candidate]) -> usize {
+    met.iter().map(Candidate::kind).collect::<BTreeSet<_>>().len()
+}
+
+/// Of each kind, the choice with the most headroom; the first of several.
+fn best_of_each_kind(choices: Vec<Choice>) -> Vec<Choice> {
+    let mut best: Vec<Choice> = Vec::new();
+    for choice in choices {
+        match best.iter_mut().find(|one| one.candidate.kind() == choice.candidate.kind()) {
+            Some(one) if choice.headroom > one.headroom => *one = choice,
+            Some(_) => {}
+            None => best.push(choice),
+        }
+    }
+    best
+}
+
+impl Counts {
+    fn add(&mut self, judgement: &Judgement) {
+        let count = match judgement {
+            Judgement::TooSmall(_) => &mut self.too_small,
+            Judgement::Excluded(_) => &mut self.excluded_by_bounds,
+            Judgement::Misses(_) => &mut self.missed,
+            Judgement::Meets(_) => &mut self.met,
+        };
+        *count += 1;
+    }
+}
+
+/// How far a configuration is from meeting the need, for the one that came closest: simulated ones
+/// before excluded ones, those before ones that are too small. With the reason.
+fn distance(judgement: &Judgement) -> (f64, String) {
+    match judgement {
+        Judgement::Meets(_) => (0.0, String::new()),
+        Judgement::Misses(outlook) => {
+            let part = format!("{} is busy {:.0}%", outlook.busiest, 100.0 * outlook.utilisation);
+            (outlook.missed.len() as f64, format!("{}; {part}", outlook.missed.join("; ")))
+        }
+        Judgement::Excluded(why) => {
+            let times = why.utilisation;
+            (1e3 + times, format!("{} can do 1/{times:.1} of the load at most", why.part))
+        }
+        Judgement::TooSmall(bytes) => {
+            let size = units::decimal_size(*bytes);
+            (1e9 / (*bytes).max(1) as f64 + 1e9, format!("it holds only {size}"))
+        }
+    }
+}
+
+/// A configuration that meets the need: its results at the stated load, and the largest load that
+/// it sustains, found by doubling and bisection.
+fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> Outcome<Choice> {
+    let met = |factor: f64| -> Outcome<Option<Outlook>> {
+        Ok(match judge(catalogue, candidate, &question.need.times(factor))? {
+            Judgement::Meets(outlook) => Some(outlook),
+            _ => None,
+        })
+    };
+    let at_margin = met(question.margin)?;
+    // A lower load may take longer where a timer is involved, so the margin's result stands in.
+    let outlook = match met(1.0)? {
+        Some(outlook) => Some(outlook),
+        None => at_margin.clone(),
+    };
+    let (mut low, mut high, mut at_low) = (question.margin, None, at_margin);
+    for _ in 0..DOUBLINGS {
+        match met(2.0 * low)? {
+            Some(outlook) => (low, at_low) = (2.0 * low, Some(outlook)),
+            None => {
+                high = Some(2.0 * low);
+                break;
+            }
+        }
+    }
+    for _ in 0..BISECTIONS {
+        let Some(most) = high else { break };
+        let middle = (low * most).sqrt();
+        match met(middle)? {
+            Some(outlook) => (low, at_low) = (middle, Some(outlook)),
+            None => high = Some(middle),
+        }
+    }
+    let binds = at_low.map(|outlook| outlook.busiest).unwrap_or_default();
+    let Some(outlook) = outlook else {
+        let what = format!("{candidate}: two simulations of the same load differ; this is a bug");
+        return Err(lab::failure::Failure::failed(what));
+    };
+    Ok(Choice { candidate: candidate.clone(), outlook, headroom: low, binds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prices::{BUILT_IN, Prices};
+
+    fn answer(need: &str, price_max: Option<f64>) -> (Question, Answer) {
+        let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
+        let need = Need::parse(need).unwrap();
+        let limits = Limits { price_max, devices_max: 12 };
+        let question = Question { need, limits, margin: 1.2, count: 3 };
+        let answer = find(&catalogue, &question, &mut |_, _| {}).unwrap();
+        (question, answer)
+    }
+
+    #[test]
+    fn the_cheapest_that_meets_the_need_is_found() {
+        let (question, answer) = answer("reads 8k 150/s; capacity 30GB", None);
+        assert_eq!(answer.choices.len(), 3);
+        let kinds: BTreeSet<_> = answer.choices.iter().map(|one| one.candidate.kind()).collect();
+        assert_eq!(kinds.len(), 3);
+        let prices: Vec<f64> = answer.choices.iter().map(|one| one.candidate.price).collect();
+        assert!(prices.is_sorted(), "{prices:?}");
+        let counts = answer.counts;
+        let judged = counts.too_small + counts.excluded_by_bounds + counts.missed + counts.met;
+        assert_eq!(judged + counts.not_cheaper, counts.candidates);
+        // Everything cheaper was judged and did not meet the need.
+        let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
+        let all = catalogue.candidates(&question.need, &question.limits).unwrap();
+        let need = question.need.times(question.margin);
+        for one in all.iter().filter(|one| one.price < prices[0]) {
+            let judgement = judge(&catalogue, one, &need).unwrap();
+            assert!(!matches!(judgement, Judgement::Meets(_)), "{one}");
+        }
+        for one in &answer.choices {
+            assert!(one.headroom >= 1.2 && one.outlook.missed.is_empty(), "{one:?}");
+            assert!(one.price_per_gb() > 0.0 && !one.binds.is_empty());
+        }
+    }
+
+    #[test]
+    fn without_a_solution_the_closest_is_named_with_the_reason() {
+        let (_, answer) = answer("reads 8k 1000000/s", Some(4500.0));
+        assert!(answer.choices.is_empty());
+        let (_, why) = answer.closest.unwrap();
+        assert!(why.contains("of the load at most"), "{why}");
+    }
+
+    #[test]
+    fn the_same_question_has_the_same_answer() {
+        let text = |answer: &Answer| -> Vec<String> {
+            answer.choices.iter().map(|one| format!("{:?}", one)).collect()
+        };
+        let one = answer("reads 4k 2k/s; writes 64k 10MB/s", None).1;
+        let two = answer("reads 4k 2k/s; writes 64k 10MB/s", None).1;
+        assert_eq!(text(&one), text(&two));
+        assert!(!one.choices.is_empty());
+    }
+}

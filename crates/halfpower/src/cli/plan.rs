@@ -1,0 +1,61 @@
+//! Flags of `plan`: what storage must deliver, and which configurations may deliver it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Flags of `plan`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower plan --need 'reads 8k 20000/s p99<2ms; writes 64k 300MB/s; capacity 20TB'
+  halfpower plan --need 'writes 8k 300/s; capacity 100GB; survives 1; durable' --max-cost 8000
+  halfpower plan --show-prices > prices.toml
+  halfpower plan --need 'reads 1m 2GB/s' --prices prices.toml --margin 50
+
+A need is a list of clauses, separated by semicolons:
+  reads|writes SIZE RATE   RATE is 20000/s (random order) or 300MB/s (sequential order);
+                           then optionally random or sequential, and a limit such as p99<2ms
+  capacity SIZE            usable bytes
+  survives N               failed devices that the data must survive
+  durable                  writes are durable when they complete: write caches are off
+
+Each configuration of the price list (system, number of devices, volume, controller, stripe unit,
+write cache) is judged in the order of its price: first by closed-form bounds, then by a simulation
+of all streams together. The cheapest one of each kind (system, volume, controller) that meets the
+need is printed, with the load that it sustains and what limits it.")]
+pub struct PlanArgs {
+    /// What storage must deliver
+    #[arg(long, value_name = "NEED", required_unless_present = "show_prices",
+          value_parser = capacity::need::Need::parse)]
+    pub need: Option<capacity::need::Need>,
+    /// Price list; its systems are considered (default: the list of --show-prices)
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+    /// Print the built-in price list
+    #[arg(long)]
+    pub show_prices: bool,
+    /// Highest price
+    #[arg(long, value_name = "PRICE", value_parser = super::whatif::parse_price)]
+    pub max_cost: Option<f64>,
+    /// Largest number of devices
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_devices: u32,
+    /// How much faster than stated the rates must hold (percent)
+    #[arg(long, value_name = "PERCENT", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(0..=400))]
+    pub margin: u32,
+    /// Number of kinds of configurations to find
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub count: u32,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the result, warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}

@@ -1,0 +1,58 @@
+//! `halfpower plan`: the cheapest simulated configurations that meet a stated need.
+
+use std::fs;
+
+use capacity::candidate::{Catalogue, Limits};
+use capacity::document;
+use capacity::prices::{BUILT_IN, Prices};
+use capacity::ranking::{self, Question};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json;
+
+use crate::cli::plan::PlanArgs;
+
+/// Runs the command. Ends with 1 if no configuration meets the need.
+pub fn execute(args: &PlanArgs) -> Outcome {
+    let Some(need) = args.need.clone().filter(|_| !args.show_prices) else {
+        console::data(BUILT_IN.trim_end());
+        return Ok(Exit::Ok);
+    };
+    let prices = prices(args)?;
+    let catalogue = Catalogue::load(&prices)?;
+    let limits = Limits { price_max: args.max_cost, devices_max: args.max_devices };
+    let margin = 1.0 + f64::from(args.margin) / 100.0;
+    let question = Question { need, limits, margin, count: args.count as usize };
+    if args.plan {
+        let all = catalogue.candidates(&question.need, &question.limits)?.len();
+        console::data(&format!("judge up to {all} configurations; nothing was done"));
+        return Ok(Exit::Ok);
+    }
+    let mut progress = Console::new(args.quiet).open_progress();
+    let mut tell = |judged: usize, all: usize| {
+        progress.advance(Some(judged as f64 / all as f64), "judging configurations");
+    };
+    let answer = ranking::find(&catalogue, &question, &mut tell);
+    progress.finish();
+    let document = document::of(&question, &answer?, &prices.currency);
+    if args.json {
+        console::data(&json::print(&document));
+    } else {
+        document::text(&document).iter().for_each(|line| console::data(line));
+    }
+    Ok(if document.choices.is_empty() { Exit::Failed } else { Exit::Ok })
+}
+
+fn prices(args: &PlanArgs) -> Outcome<Prices> {
+    let (text, name) = match &args.prices {
+        Some(path) => {
+            let text = fs::read_to_string(path).map_err(|error| {
+                Failure::usage(format!("{}: {error}; see --show-prices", path.display()))
+            })?;
+            (text, path.display().to_string())
+        }
+        None => (BUILT_IN.to_owned(), "the built-in price list".to_owned()),
+    };
+    let see = "see --show-prices for an example";
+    Prices::parse(&text).map_err(|why| Failure::usage(format!("{name}: {}; {see}", why.trim_end())))
+}
