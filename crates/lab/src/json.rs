@@ -494,6 +494,30 @@ pub fn print(document: &impl Serialize) -> String {
     serde_json::to_string_pretty(document).expect("our documents have string keys only")
 }
 
+/// The fields of a serialisable value as a titled list of names and values, without nulls.
+pub fn facts(name: &str, of: &impl Serialize) -> (String, Vec<(String, String)>) {
+    (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
+}
+
+/// The leaves of a JSON value as names and values, without nulls.
+fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
+    use serde_json::Value;
+    let joined = |key: &str| {
+        let name = key.replace('_', " ");
+        if prefix.is_empty() { name } else { format!("{prefix} {name}") }
+    };
+    match value {
+        Value::Null => Vec::new(),
+        Value::Object(fields) => {
+            fields.iter().flat_map(|(key, value)| rows(&joined(key), value)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|item| rows(prefix, item)).collect(),
+        Value::String(text) if text.is_empty() => Vec::new(),
+        Value::String(text) => vec![(prefix.to_owned(), text.clone())],
+        other => vec![(prefix.to_owned(), other.to_string())],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -517,5 +541,11 @@ mod tests {
         assert_eq!(document.trials[0].device.as_ref().unwrap().read_bytes, u64::MAX);
         let writes = document.summary.by_operation.unwrap().write;
         assert_eq!(writes.requests, u64::MAX);
+    }
+
+    #[test]
+    fn json_is_flattened_into_rows_without_nulls() {
+        let value = serde_json::json!({"a_b": {"c": 1, "d": null}, "e": "x"});
+        assert_eq!(rows("", &value), [("a b c".into(), "1".into()), ("e".into(), "x".into())]);
     }
 }

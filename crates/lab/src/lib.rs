@@ -25,6 +25,7 @@ pub mod page;
 pub mod point_key;
 pub mod workload_document;
 pub mod point;
+pub mod evidence;
 pub mod request_log;
 pub mod record;
 pub mod verdict;

@@ -9,6 +9,7 @@
 
 use analysis::quantile::median;
 use lab::bench::Bench;
+use lab::evidence::{Evidence, Reading};
 use lab::failure::Outcome;
 use lab::job::Job;
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
@@ -17,7 +18,6 @@ use workload::{Pattern, Think, Workload};
 
 use crate::conclusion::Conclusion;
 use crate::curve;
-use crate::evidence::{Evidence, Reading};
 use crate::runner::StudyRunner;
 
 /// A miss takes at least this many times as long as a hit.

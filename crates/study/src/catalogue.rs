@@ -4,10 +4,10 @@
 //! measurement. The plan is TOML, in `plans/` or in the file itself. To add a study, add its file
 //! and two lines here.
 
+use lab::evidence::Evidence;
 use lab::failure::Outcome;
 
 use crate::conclusion::Conclusion;
-use crate::evidence::Evidence;
 use crate::runner::StudyRunner;
 
 mod alignment;

@@ -2,18 +2,14 @@
 //!
 //! It also compares two points, and says whether they differ by more than noise.
 
-use analysis::costmodel::{self, CostModel, CostPoint};
-use analysis::halfpower::{self, SizePoint};
-use analysis::interval::Interval;
+use analysis::halfpower;
+use lab::evidence::{Evidence, MeasuredPoint};
+use survey::half_power::{self, REPEATABLE};
 
 use crate::conclusion::words_of_times;
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// The highest rate may exceed the plateau by this factor. Beyond it the plateau is not the peak.
 const PLATEAU_REACH: f64 = 1.25;
-/// Repeatability of the papers' measurements (share). A smaller difference does not count, and no
-/// interval is taken to be narrower.
-pub const REPEATABLE: f64 = 0.03;
 /// Two rates are "the same" only if they are known to lie this close together (share).
 const SAME: f64 = 0.1;
 /// A size "reaches" the peak from this share of it on.
@@ -48,16 +44,7 @@ pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String
 /// The smallest size that exceeds half of a peak (bytes): as measured, and by a fit of T = f + s S.
 pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f64>) {
     let rates: Vec<(u64, f64)> = curve.iter().map(|point| (point.bytes(), point.rate())).collect();
-    let times: Vec<SizePoint> = curve
-        .iter()
-        .filter(|point| point.rate() > 0.0)
-        .map(|point| SizePoint {
-            request_bytes: point.bytes(),
-            time_ns: point.bytes() as f64 * 1e9 / point.rate(),
-            relative_error: error(&point.summary.bytes_per_s),
-        })
-        .collect();
-    let fitted = halfpower::fit(&times).ok().and_then(|fit| fit.fit_against(pap));
+    let fitted = half_power::fit(curve).ok().and_then(|fit| fit.fit_against(pap));
     (halfpower::measured(&rates, pap), fitted)
 }
 
@@ -65,19 +52,6 @@ pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f6
 pub fn reaches_peak(curve: &[&MeasuredPoint]) -> Option<u64> {
     let top = curve.iter().map(|point| point.rate()).reduce(f64::max)?;
     curve.iter().find(|point| point.rate() >= AT_PEAK * top).map(|point| point.bytes())
-}
-
-/// CPU charged to the process, as a fixed cost of a request and a cost of each KiB.
-pub fn cost(curve: &[&MeasuredPoint]) -> Option<CostModel> {
-    let cost_point = |point: &&MeasuredPoint| {
-        Some(CostPoint {
-            request_bytes: point.bytes(),
-            cpu_ns: point.cpu_ns()?,
-            relative_error: error(&point.summary.bytes_per_s),
-        })
-    };
-    let points: Vec<CostPoint> = curve.iter().filter_map(cost_point).collect();
-    costmodel::fit(&points).ok()
 }
 
 /// Share of one CPU charged to the process.
@@ -160,16 +134,10 @@ pub fn edge(curve: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
     in_order.then_some((below.last()?.0, above.first()?.0, threshold_ns))
 }
 
-/// The relative half width of an interval, at least [`REPEATABLE`].
-fn error(interval: &Interval) -> f64 {
-    let width = interval.half_width_relative();
-    if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::{LinkFacts, TargetFacts};
 
     /// Points of a device that takes 50 us for each request and 1 ns for each byte.

@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use lab::evidence::{LeftOut, MeasuredPoint, Reading, Skipped};
 use lab::json::{PointDocument, Program};
 use lab::machine::{Host, TargetFacts};
 use schemars::JsonSchema;
 use serde::Serialize;
 use survey::advice::Advice;
-use survey::document::{AdviceDocument, FindingDocument, WroteDocument};
+use survey::document::{FindingDocument, WroteDocument};
 
 use crate::conclusion::{ClaimResult, Verdict, claim_of};
-use crate::evidence::{LeftOut, MeasuredPoint, Reading, Skipped};
 use crate::session::StudyResult;
 
 /// What `study --json` prints.
@@ -50,7 +50,7 @@ pub struct StudyDocument {
     /// The findings, most important first.
     pub findings: Vec<FindingDocument>,
     /// Rules of the papers that bring a gain here.
-    pub advice: Vec<AdviceDocument>,
+    pub advice: Vec<Advice>,
     /// Parts that could not be measured, with the reason.
     pub left_out: Vec<LeftOut>,
     /// Why nothing was measured; null otherwise.
@@ -100,10 +100,10 @@ impl From<&StudyResult> for StudyDocument {
             asks: study.plan.asks.clone(),
             papers: study.papers.to_owned(),
             claims: study.conclusion.claims.iter().map(ClaimDocument::from).collect(),
-            points: study.evidence.cells.iter().map(StudyPointDocument::from).collect(),
+            points: study.evidence.points.iter().map(StudyPointDocument::from).collect(),
             readings: study.evidence.readings.clone(),
             findings: study.conclusion.findings.iter().map(FindingDocument::from).collect(),
-            advice: study.conclusion.advice.iter().map(advice).collect(),
+            advice: study.conclusion.advice.clone(),
             left_out: study.evidence.left_out.clone(),
             skipped: study.evidence.skipped.clone(),
             failure: study.failure.clone(),
@@ -134,16 +134,5 @@ impl From<&MeasuredPoint> for StudyPointDocument {
             given: point.given.clone(),
             point: PointDocument::from(&point.point),
         }
-    }
-}
-
-fn advice(advice: &Advice) -> AdviceDocument {
-    AdviceDocument {
-        id: advice.id.clone(),
-        text: advice.text.clone(),
-        evidence: advice.evidence.clone(),
-        gain: advice.gain,
-        gain_in: advice.gain_in.to_owned(),
-        how: advice.how.clone(),
     }
 }

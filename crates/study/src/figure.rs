@@ -3,12 +3,12 @@
 //!
 //! A plan names the flags and the quantity; `check` refuses names that no point has.
 
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::experiment::parameters;
 use lab::failure::{Failure, Outcome};
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
 use report::units::Unit;
 
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::{FigurePlan, Plan, Words};
 
 /// A value, and the ends of its interval if it has one.
@@ -258,7 +258,7 @@ fn with_unit(flag: &str, word: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     fn figure(text: &str) -> FigurePlan {
         toml::from_str(text).unwrap()

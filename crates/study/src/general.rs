@@ -3,9 +3,10 @@
 //!
 //! They apply to points of any kind.
 
+use lab::evidence::{Evidence, MeasuredPoint};
+
 use crate::conclusion::Conclusion;
 use crate::curve;
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// Names the fastest point, its gain over the slowest, and the cheapest point, for each direction.
 pub fn analyse(evidence: &Evidence) -> Conclusion {
@@ -49,7 +50,7 @@ pub fn name(point: &MeasuredPoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     #[test]
     fn the_fastest_and_the_cheapest_of_each_direction_are_named() {

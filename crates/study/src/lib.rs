@@ -8,7 +8,6 @@
 //! runs studies one after another; `document` and `view` present them.
 
 pub mod plan;
-pub mod evidence;
 pub mod conclusion;
 pub mod curve;
 pub mod stripe_load;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ioengine::EngineKind;
 use lab::bench::{self, Bench};
+use lab::evidence::{Evidence, LeftOut, MeasuredPoint, Skipped};
 use lab::experiment::settings::Settings;
 use lab::experiment::{Allocation, Experiment};
 use lab::failure::{Exit, Failure, Outcome};
@@ -16,7 +17,6 @@ use lab::settings::{Changed, HostSetting};
 use lab::trials::{Lab, Setting};
 use workload::Workload;
 
-use crate::evidence::{Evidence, LeftOut, MeasuredPoint, Skipped};
 use crate::plan::{Group, Plan};
 use crate::target::StudyTarget;
 
@@ -442,7 +442,7 @@ impl StudyRunner<'_> {
         let summary = point.summary();
         let mut given = owner.group.given.clone();
         given.extend(notes.iter().map(|(name, word)| ((*name).to_owned(), (*word).to_owned())));
-        self.evidence.cells.push(MeasuredPoint {
+        self.evidence.points.push(MeasuredPoint {
             part: owner.group.part.clone(),
             target: self.study_targets[owner.first].name.display().to_string(),
             target_index: owner.first,

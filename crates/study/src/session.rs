@@ -1,6 +1,7 @@
 //! Runs studies on targets, one after another: measures, analyses and stores each of them.
 //! [`Session`] holds what they share, [`StudyResult`] is the outcome of one.
 
+use lab::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use lab::experiment::Experiment;
 use lab::experiment::settings::Settings;
 use lab::failure::{Exit, Failure, Outcome};
@@ -15,7 +16,6 @@ use survey::document::FindingDocument;
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
-use crate::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use crate::figure;
 use crate::general;
 use crate::plan::Plan;
@@ -80,7 +80,7 @@ pub struct StudyResult {
 impl StudyResult {
     /// Whether points were measured and all of them are invalid.
     pub fn is_invalid(&self) -> bool {
-        let cells = &self.evidence.cells;
+        let cells = &self.evidence.points;
         !cells.is_empty() && cells.iter().all(|cell| cell.summary.verdict.state == State::Invalid)
     }
 }
@@ -120,7 +120,7 @@ impl Session<'_> {
         let (mut evidence, refused) = (runner.evidence, runner.refused);
         let failure = measured.err().filter(|failure| failure.exit != Exit::Interrupted);
         let interrupted = self.lab.interrupt.is_set();
-        if interrupted && evidence.cells.is_empty() && evidence.readings.is_empty() {
+        if interrupted && evidence.points.is_empty() && evidence.readings.is_empty() {
             recorder.finish(RunState::Interrupted, None, None)?;
             return Err(Failure::interrupted());
         }
@@ -142,7 +142,7 @@ impl Session<'_> {
         };
         let findings_json = serde_json::to_string(&findings).ok();
         let mut verdict = Verdict::default();
-        made.evidence.cells.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
+        made.evidence.points.iter().for_each(|cell| verdict.merge(&cell.summary.verdict));
         recorder.finish(state, findings_json, Some(&verdict))?;
         Ok(made)
     }
@@ -231,7 +231,7 @@ fn analyse(study: Option<&'static Study>, plan: &Plan, evidence: &Evidence) -> C
 
 /// Why nothing was measured; None if something was.
 fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
-    if !evidence.cells.is_empty() || !evidence.readings.is_empty() {
+    if !evidence.points.is_empty() || !evidence.readings.is_empty() {
         return None;
     }
     let (reason, remedy) = match (failure, evidence.left_out.first()) {

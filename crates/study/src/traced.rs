@@ -4,13 +4,13 @@
 use ioengine::extents::DiskExtents;
 use ioengine::{EngineKind, Op};
 use iotrace::{AppRequest, Declined, Extent, Phases, Trace, TraceSpec, Tracer, phases};
+use lab::evidence::Evidence;
 use lab::failure::{Failure, Outcome};
 use lab::point::{Point, Trial};
 use lab::point_key::PointKey;
 use lab::rounds;
 use lab::trials::{Lab, Place, Setting};
 
-use crate::evidence::Evidence;
 use crate::runner::{Ready, StudyRunner};
 
 /// Maximum number of logged requests per trial, over all threads.

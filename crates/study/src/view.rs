@@ -4,6 +4,8 @@
 //! Both show the same findings, advice, verdicts on claims and doubts.
 
 use lab::date;
+use lab::evidence::MeasuredPoint;
+use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::State;
 use report::model::{self, Block, Cell as TableCell, Column, Page, Section, Table};
@@ -13,7 +15,6 @@ use survey::findings;
 use survey::view;
 
 use crate::conclusion::{ClaimResult, Verdict, claim_of};
-use crate::evidence::MeasuredPoint;
 use crate::general;
 use crate::session::StudyResult;
 
@@ -91,7 +92,7 @@ fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
 fn verdict(all: &[StudyResult]) -> model::Verdict {
     let mut verdict = lab::point::Verdict::default();
     for study in all {
-        study.evidence.cells.iter().for_each(|point| verdict.merge(&point.summary.verdict));
+        study.evidence.points.iter().for_each(|point| verdict.merge(&point.summary.verdict));
         if let Some(failure) = &study.failure {
             verdict.add(State::Suspect, format!("{}: {failure}", study.name));
         }
@@ -111,8 +112,8 @@ fn headlines(study: &StudyResult) -> Vec<model::Finding> {
 }
 
 fn provenance(host: &Host, targets: &[TargetFacts]) -> Vec<(String, Vec<(String, String)>)> {
-    let mut groups = vec![view::facts("Host", host)];
-    groups.extend(targets.iter().map(|target| view::facts("Target", target)));
+    let mut groups = vec![json::facts("Host", host)];
+    groups.extend(targets.iter().map(|target| json::facts("Target", target)));
     groups
 }
 
@@ -198,7 +199,7 @@ fn points(study: &StudyResult) -> Option<Table> {
             TableCell::Text(point.summary.verdict.state.word().to_owned()),
         ]
     };
-    let rows: Vec<_> = study.evidence.cells.iter().map(row).collect();
+    let rows: Vec<_> = study.evidence.points.iter().map(row).collect();
     (!rows.is_empty()).then(|| Table {
         id: format!("{}-points", study.name),
         caption: "Every point".to_owned(),
@@ -232,7 +233,7 @@ fn doubts(study: &StudyResult) -> Vec<String> {
         doubts.push(format!("it failed: {failure}"));
     }
     let judged = [(State::Invalid, "measured the wrong thing"), (State::Suspect, "are suspect")];
-    let points = &study.evidence.cells;
+    let points = &study.evidence.points;
     doubts.extend(judged.into_iter().filter_map(|(state, what)| doubted(points, state, what)));
     doubts
 }

@@ -5,11 +5,13 @@
 //! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
 
 use ioengine::Caching;
+use lab::evidence::MeasuredPoint;
 use lab::point::State;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::grid;
-use crate::insight::{Insight, PointSummary, as_good};
+use crate::insight::{Insight, as_good};
 
 /// Least gain that is worth a change of code.
 pub const GAIN_MIN: f64 = 1.1;
@@ -39,21 +41,24 @@ pub struct Rule {
 }
 
 /// A rule with its measured gain.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Advice {
     /// Name of the rule.
     pub id: String,
     /// The rule with the setting to use.
     pub text: String,
     /// The setting and its gain alone, such as "reads of 1 MiB (2.6 times)".
+    #[serde(skip)]
     pub setting: String,
     /// The measurements behind it.
     pub evidence: String,
     /// Gain as a factor.
     pub gain: f64,
     /// Gain used for ranking; for throughput, that of trials paired by time.
+    #[serde(skip)]
     pub rank_gain: f64,
     /// Half width of the gain's interval (share).
+    #[serde(skip)]
     pub half_width: f64,
     /// What improves: "throughput" or "CPU".
     pub gain_in: &'static str,
@@ -158,8 +163,8 @@ struct Gain {
 
 /// The gain in throughput from one point to another, if it is significant. Invalid points and
 /// single trials do not count; a simulation has no noise, so one trial suffices there.
-fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
-    let is_usable = |point: &PointSummary<'_>| {
+fn rate_gain(from: &MeasuredPoint, to: &MeasuredPoint) -> Option<Gain> {
+    let is_usable = |point: &MeasuredPoint| {
         point.summary.verdict.state != State::Invalid
             && (point.point.unsoaked().len() > 1 || point.key().is_simulated)
     };
@@ -170,7 +175,7 @@ fn rate_gain(from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Gain> {
     (is_gain && is_usable(from) && is_usable(to)).then_some(gain)
 }
 
-fn compared(from: &PointSummary<'_>, to: &PointSummary<'_>) -> String {
+fn compared(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
     format!(
         "{}: {}, {}: {}",
         from.setting(),
@@ -180,7 +185,7 @@ fn compared(from: &PointSummary<'_>, to: &PointSummary<'_>) -> String {
     )
 }
 
-fn by_rate(id: &str, text: &str, from: &PointSummary<'_>, to: &PointSummary<'_>) -> Option<Advice> {
+fn by_rate(id: &str, text: &str, from: &MeasuredPoint, to: &MeasuredPoint) -> Option<Advice> {
     let (rule, gain) = (rule(id), rate_gain(from, to)?);
     let setting = format!("{text} ({})", units::times(gain.times, gain.half_width));
     Some(Advice {
@@ -197,15 +202,15 @@ fn by_rate(id: &str, text: &str, from: &PointSummary<'_>, to: &PointSummary<'_>)
 }
 
 /// The first, by `order`, of the settings that are as good as the fastest one.
-fn first_as_good<'s, 'a, K: Ord>(
-    curve: Vec<&'s PointSummary<'a>>,
-    order: impl Fn(&PointSummary<'_>) -> K,
-) -> Option<&'s PointSummary<'a>> {
+fn first_as_good<K: Ord>(
+    curve: Vec<&MeasuredPoint>,
+    order: impl Fn(&MeasuredPoint) -> K,
+) -> Option<&MeasuredPoint> {
     as_good(curve).into_iter().min_by_key(|point| order(point))
 }
 
 /// A setting as text, such as "direct 64 KiB one at a time".
-fn setting_text(point: &PointSummary<'_>) -> String {
+fn setting_text(point: &MeasuredPoint) -> String {
     let key = point.key();
     let size = units::size(key.request_bytes());
     match key.depth() {
@@ -265,7 +270,7 @@ fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation).filter(|from| !from.key().is_direct())?;
     let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
-    let of_mib = |point: &PointSummary<'_>| {
+    let of_mib = |point: &MeasuredPoint| {
         let requests = (1_u64 << 20) as f64 / point.key().request_bytes() as f64;
         Some(point.summary.cpu_lower_ns? * requests)
     };
@@ -353,7 +358,8 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
 mod tests {
     use super::*;
     use crate::app::App;
-    use crate::insight::tests::{evidence, point_of};
+    use crate::insight::tests::{data, point_of};
+    use crate::survey_data::SurveyData;
 
     #[test]
     fn the_table_is_well_formed_and_has_every_rule_with_a_condition() {
@@ -379,8 +385,8 @@ mod tests {
 
     #[test]
     fn a_device_with_a_fixed_cost_per_request_gets_advice_to_go_deeper() {
-        let evidence = evidence();
-        let found = of(&Insight::of(&evidence));
+        let data = data();
+        let found = of(&Insight::of(&data));
         let by_id = |id: &str| found.iter().find(|a| a.id == id);
         // 600 MB/s out of the box; the device delivers 1 GB/s.
         let deeper = by_id("deeper-requests").unwrap();
@@ -398,9 +404,10 @@ mod tests {
 
     #[test]
     fn a_program_with_small_direct_requests_gets_advice_for_them() {
-        let mut evidence = evidence();
-        evidence.facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
-        let found = of(&Insight::of(&evidence));
+        let mut data = data();
+        data.facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
+        data.evidence.summarise();
+        let found = of(&Insight::of(&data));
         let larger = found.iter().find(|a| a.id == "larger-requests").unwrap();
         assert!(larger.gain > 10.0, "{larger:?}");
         assert!(larger.text.contains("instead of direct 4 KiB one at a time"), "{larger:?}");
@@ -409,23 +416,24 @@ mod tests {
 
     #[test]
     fn equal_gains_keep_their_order() {
-        let mut evidence = evidence();
-        let order = |evidence: &crate::evidence::Evidence| -> Vec<String> {
-            of(&Insight::of(evidence)).into_iter().map(|advice| advice.id).collect()
+        let mut data = data();
+        let order = |data: &mut SurveyData| -> Vec<String> {
+            data.evidence.summarise();
+            of(&Insight::of(data)).into_iter().map(|advice| advice.id).collect()
         };
-        let before = order(&evidence);
-        for (index, point) in evidence.points.iter_mut().enumerate() {
+        let before = order(&mut data);
+        for (index, point) in data.points().into_iter().enumerate() {
             for trial in &mut point.trials {
                 trial.elapsed_ns = trial.elapsed_ns * (100 + index as u64 % 3) / 101;
             }
         }
-        assert_eq!(order(&evidence), before);
+        assert_eq!(order(&mut data), before);
     }
 
     /// The advice of a rule on the example device, optionally with another rate of direct requests
     /// of one size at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
-        let mut evidence = evidence();
+        let mut data = data();
         for (operation, (bytes, rate)) in
             ["read", "write"].into_iter().zip(other.into_iter().cycle())
         {
@@ -434,9 +442,10 @@ mod tests {
                 (p.key.rw(), p.key.caching, p.key.request_bytes(), p.key.depth())
             };
             let wanted = key(&other);
-            *evidence.points.iter_mut().find(|p| key(p) == wanted).unwrap() = other;
+            *data.points().into_iter().find(|p| key(p) == wanted).unwrap() = other;
         }
-        of(&Insight::of(&evidence)).into_iter().find(|advice| advice.id == id)
+        data.evidence.summarise();
+        of(&Insight::of(&data)).into_iter().find(|advice| advice.id == id)
     }
 
     #[test]
@@ -457,36 +466,39 @@ mod tests {
 
     #[test]
     fn single_trials_give_no_advice_on_throughput() {
-        let mut evidence = evidence();
-        evidence.points.iter_mut().for_each(|point| point.trials.truncate(1));
-        let found = of(&Insight::of(&evidence));
+        let mut data = data();
+        data.points().into_iter().for_each(|point| point.trials.truncate(1));
+        data.evidence.summarise();
+        let found = of(&Insight::of(&data));
         assert!(found.iter().all(|advice| advice.gain_in == "CPU"), "{found:?}");
     }
 
     #[test]
     fn without_any_gain_the_advice_is_to_keep_the_defaults() {
-        let mut evidence = evidence();
-        evidence.points = [4_u64 << 10, 64 << 10, 1 << 20]
+        let mut data = data();
+        data.evidence.points = [4_u64 << 10, 64 << 10, 1 << 20]
             .iter()
             .flat_map(|size| {
                 [Caching::Direct, Caching::Buffered]
                     .map(|mode| point_of("read", mode, *size, 1, (1e9, *size as f64)))
             })
+            .map(|point| MeasuredPoint::of(point, "t"))
             .collect();
-        let found = of(&Insight::of(&evidence));
+        let found = of(&Insight::of(&data));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].id, "keep-defaults");
     }
 
     #[test]
     fn a_gain_within_the_noise_is_not_advised() {
-        let mut evidence = evidence();
-        for point in &mut evidence.points {
+        let mut data = data();
+        for point in data.points() {
             for (trial, noise) in point.trials.iter_mut().zip([1, 10, 200]) {
                 trial.elapsed_ns = trial.elapsed_ns * noise / 10;
             }
         }
-        let found = of(&Insight::of(&evidence));
+        data.evidence.summarise();
+        let found = of(&Insight::of(&data));
         assert!(found.iter().all(|a| a.gain_in == "CPU" || a.id == "keep-defaults"), "{found:?}");
     }
 }

@@ -5,9 +5,9 @@ use lab::point::State;
 use report::model::Finding;
 
 use crate::advice::{self, Advice};
-use crate::evidence::Evidence;
 use crate::findings;
-use crate::insight::{Insight, Pap, PapBasis};
+use crate::insight::{Insight, Pap, PapBasis, shown_verdict};
+use crate::survey_data::SurveyData;
 
 /// Tolerance for equal figures (share): they are printed with three digits.
 const ROUNDING: f64 = 0.01;
@@ -18,8 +18,8 @@ const NONSENSE: [&str; 7] =
     ["NaN", "inf ", "+ 0 ns", "never at", " 0.0 times", "between 0 ", "+-0.0%"];
 
 /// All contradictions, one line each; empty if there is none.
-pub fn contradictions(evidence: &Evidence, insight: &Insight<'_>) -> Vec<String> {
-    let (findings, advice) = (findings::of(evidence, insight), advice::of(insight));
+pub fn contradictions(data: &SurveyData, insight: &Insight<'_>) -> Vec<String> {
+    let (findings, advice) = (findings::of(data, insight), advice::of(insight));
     let mut found = Vec::new();
     for operation in ["read", "write"] {
         found.extend(of_rates(insight, operation));
@@ -110,7 +110,7 @@ fn of_verdict(insight: &Insight<'_>) -> Option<String> {
     let mut shown =
         ["read", "write"].iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
     let is_doubtful =
-        shown.any(|point| point.is_some_and(|point| point.shown_verdict().state != State::Valid));
+        shown.any(|point| point.is_some_and(|point| shown_verdict(point).state != State::Valid));
     (is_doubtful && insight.verdict.state == State::Valid)
         .then(|| "the survey is valid, but a figure that it shows is not".to_owned())
 }
@@ -158,20 +158,20 @@ mod tests {
     use ioengine::Caching;
 
     use crate::app::App;
-    use crate::insight::tests::{evidence, point_of};
+    use crate::insight::tests::{data, point_of};
     use workload::random::Stream;
 
     /// A survey of a random device: fixed time, rate, parallel requests, a cache of its own speed,
     /// noise, and points that are missing, single, suspect or invalid.
-    fn random_evidence(seed: u64) -> Evidence {
+    fn random_data(seed: u64) -> SurveyData {
         let mut stream = Stream::new(seed);
         let mut draw = |low: f64, high: f64| {
             low * (high / low).powf(stream.next_u64() as f64 / u64::MAX as f64)
         };
-        let mut found = evidence();
+        let SurveyData { evidence, mut facts, .. } = data();
+        let mut points = Vec::new();
         let (fixed_s, peak, parallel) = (draw(5e-6, 2e-2), draw(5e6, 1e10), draw(1.0, 64.0));
         let (cache, scatter) = (draw(0.2, 3.0), draw(1e-4, 0.3));
-        found.points.clear();
         for size in [512_u64, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20] {
             let bytes = size as f64;
             for operation in ["read", "write"] {
@@ -183,20 +183,14 @@ mod tests {
                     let rate = (slots * bytes / (fixed_s + bytes / peak)).min(peak);
                     let rate = rate * draw(1.0 - scatter, 1.0 + scatter);
                     let cpu = draw(500.0, 5e4) + bytes * draw(1e-4, 0.5);
-                    found.points.push(point_of(
-                        operation,
-                        Caching::Direct,
-                        size,
-                        depth,
-                        (rate, cpu),
-                    ));
+                    points.push(point_of(operation, Caching::Direct, size, depth, (rate, cpu)));
                 }
                 let rate = peak * cache * draw(1.0 - scatter, 1.0 + scatter);
                 let cpu = draw(300.0, 3e3) + bytes * draw(0.05, 0.5);
-                found.points.push(point_of(operation, Caching::Buffered, size, 1, (rate, cpu)));
+                points.push(point_of(operation, Caching::Buffered, size, 1, (rate, cpu)));
             }
         }
-        for point in &mut found.points {
+        for point in &mut points {
             match draw(1.0, 100.0) as u32 {
                 90..=93 => point.trials.truncate(1),
                 94..=96 => point.trials[0].verdict.add(State::Suspect, "the rate drifted"),
@@ -205,38 +199,39 @@ mod tests {
             }
         }
         if seed.is_multiple_of(5) {
-            found.facts.pap_bytes_per_s = Some(draw(1e7, 1e10));
+            facts.pap_bytes_per_s = Some(draw(1e7, 1e10));
         }
         if seed.is_multiple_of(7) {
-            found.facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
+            facts.app = Some(App { request_bytes: 4096, direct: true, depth: 1 });
         }
-        found
+        let target = evidence.targets[0].clone();
+        SurveyData::new(evidence.host, target, points, facts, 0)
     }
 
     #[test]
     fn surveys_of_two_hundred_random_devices_have_no_contradictions() {
         for seed in 0..200 {
-            let evidence = random_evidence(seed);
-            let found = contradictions(&evidence, &Insight::of(&evidence));
+            let data = random_data(seed);
+            let found = contradictions(&data, &Insight::of(&data));
             assert!(found.is_empty(), "seed {seed}:\n{}", found.join("\n"));
         }
     }
 
     #[test]
     fn contradictions_are_found() {
-        let evidence = evidence();
-        let mut insight = Insight::of(&evidence);
-        assert_eq!(contradictions(&evidence, &insight), [""; 0]);
+        let data = data();
+        let mut insight = Insight::of(&data);
+        assert_eq!(contradictions(&data, &insight), [""; 0]);
         insight.pap[0].bytes_per_s /= 2.0;
-        let found = contradictions(&evidence, &insight);
+        let found = contradictions(&data, &insight);
         assert!(found.iter().any(|one| one.contains("exceed their peak")), "{found:?}");
         insight.pap[0].basis = PapBasis::Measured { settings: 1 };
-        let found = contradictions(&evidence, &insight);
+        let found = contradictions(&data, &insight);
         assert!(found.iter().any(|one| one.contains("yet several reach it")), "{found:?}");
-        let mut insight = Insight::of(&evidence);
+        let mut insight = Insight::of(&data);
         insight.half_power[0].measured = Some(4096);
         insight.half_power[0].rate = Some(1.0);
-        let found = contradictions(&evidence, &insight);
+        let found = contradictions(&data, &insight);
         assert!(found.iter().any(|one| one.contains("is below half")), "{found:?}");
         let mut advice = advice::of(&insight).remove(0);
         advice.gain_in = "throughput";

@@ -4,17 +4,18 @@
 
 use analysis::interval::Interval;
 use analysis::ladder::Rung;
+use lab::evidence::MeasuredPoint;
 use lab::json::{PointDocument, Program, VerdictDocument};
 use lab::machine::{Host, TargetFacts};
 use report::model::Finding;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::advice;
-use crate::evidence::{Evidence, Facts};
+use crate::advice::{self, Advice};
 use crate::findings;
-use crate::half_power::HalfPower;
-use crate::insight::{Insight, PointSummary};
+use crate::half_power::{HalfPower, PathShare};
+use crate::insight::{Cost, HalfPowerDepth, Insight, Pap};
+use crate::survey_data::{Facts, SurveyData};
 use crate::visits::SecondVisit;
 
 /// What `survey --json` prints.
@@ -29,11 +30,11 @@ pub struct SurveyDocument {
     /// Every point with its trials.
     pub points: Vec<PointDocument>,
     /// Peak rate of each operation: stated, advertised, or the highest rate measured.
-    pub pap: Vec<PapDocument>,
+    pub pap: Vec<Pap>,
     /// Half-power request size of each sequential curve.
     pub half_power: Vec<HalfPowerDocument>,
     /// Half-power depth of each request size.
-    pub half_power_depth: Vec<HalfPowerDepthDocument>,
+    pub half_power_depth: Vec<HalfPowerDepth>,
     /// CPU cost at depth 1: fixed per request, marginal per KiB.
     pub cost_model: Vec<CostDocument>,
     /// The bottleneck ladder: components in pipeline order.
@@ -46,7 +47,7 @@ pub struct SurveyDocument {
     pub findings: Vec<FindingDocument>,
     /// Advice, never empty: gains in throughput before those in CPU, the greatest of each first
     /// (gains within a factor of 1.5 count as equal).
-    pub advice: Vec<AdviceDocument>,
+    pub advice: Vec<Advice>,
     /// Rules of the papers whose gain a study measures, not a survey.
     pub advice_without_experiment: Vec<SilentDocument>,
     /// Overhead of the instrument.
@@ -77,17 +78,6 @@ pub struct CoverageDocument {
     pub second_visit_times: Option<f64>,
 }
 
-/// Peak rate of an operation.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PapDocument {
-    /// read or write.
-    pub operation: String,
-    /// The rate.
-    pub bytes_per_s: f64,
-    /// Its origin.
-    pub source: String,
-}
-
 /// One curve over request size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDocument {
@@ -110,7 +100,7 @@ pub struct HalfPowerDocument {
     /// null if that is the measured one.
     pub request_bytes_surely: Option<u64>,
     /// The path's share of the fixed time per request; null at depths above 1 and if unknown.
-    pub path: Option<PathDocument>,
+    pub path: Option<PathShare>,
     /// Rate at the measured size.
     pub throughput_bytes_per_s: Option<f64>,
     /// Peak of the operation.
@@ -119,30 +109,6 @@ pub struct HalfPowerDocument {
     pub pap_source: String,
     /// Why there is no measured or no fitted size.
     pub reason: Option<String>,
-}
-
-/// CPU time of the host for a request on its way to the device and back, at depth 1.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PathDocument {
-    /// Fixed time per request, by the fit.
-    pub fixed_ns: f64,
-    /// CPU time of the host in it.
-    pub path_ns: f64,
-    /// Whether that is the CPU time of the whole machine, or only of the process.
-    pub whole_machine: bool,
-    /// Half-power size of the device without the path, by the fit; null if it has none.
-    pub request_bytes_of_device: Option<f64>,
-}
-
-/// One curve over depth.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct HalfPowerDepthDocument {
-    /// read or write.
-    pub operation: String,
-    /// Request size.
-    pub request_bytes: u64,
-    /// Smallest measured depth whose rate exceeds half of the peak; null if none does.
-    pub depth_measured: Option<u32>,
 }
 
 /// A fitted value with its 95% interval.
@@ -229,23 +195,6 @@ impl From<&Finding> for FindingDocument {
     }
 }
 
-/// A piece of advice.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct AdviceDocument {
-    /// Name of the rule.
-    pub id: String,
-    /// The rule with the setting to use.
-    pub text: String,
-    /// The measurements behind it.
-    pub evidence: String,
-    /// Gain as a factor.
-    pub gain: f64,
-    /// What improves: throughput or CPU.
-    pub gain_in: String,
-    /// How to follow it.
-    pub how: String,
-}
-
 /// A rule whose gain a study measures.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SilentDocument {
@@ -276,7 +225,7 @@ pub struct WroteDocument {
 }
 
 /// Builds the document of a survey.
-pub fn of(evidence: &Evidence, insight: &Insight<'_>, wrote: WroteDocument) -> SurveyDocument {
+pub fn of(data: &SurveyData, insight: &Insight<'_>, wrote: WroteDocument) -> SurveyDocument {
     let binding = insight.binding.as_ref().map(|binding| binding.index);
     let rung = |(index, rung): (usize, &Rung)| RungDocument {
         component: rung.component.clone(),
@@ -286,27 +235,27 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>, wrote: WroteDocument) -> S
     };
     SurveyDocument {
         halfpower: Program::this(),
-        host: evidence.host.clone(),
-        target: evidence.target.clone(),
-        points: insight.seen.iter().map(|point| PointDocument::from(point.point)).collect(),
-        pap: paps(insight),
+        host: data.evidence.host.clone(),
+        target: data.target().clone(),
+        points: insight.seen.iter().map(|point| PointDocument::from(&point.point)).collect(),
+        pap: insight.pap.clone(),
         half_power: insight.half_power.iter().map(|h| half_power(insight, h)).collect(),
-        half_power_depth: depths(insight),
+        half_power_depth: insight.half_power_depth.clone(),
         cost_model: costs(insight),
         ladder: insight.rungs.iter().enumerate().map(rung).collect(),
         out_of_box: settings(|op| insight.out_of_box(op)),
         best: settings(|op| insight.best(op)),
-        findings: findings_of(evidence, insight),
-        advice: advice_of(insight),
+        findings: findings_of(data, insight),
+        advice: advice::of(insight),
         advice_without_experiment: silent(),
         instrument: InstrumentDocument {
-            null_cpu_ns_per_request: evidence.facts.floor_ns_per_request,
-            missing: evidence.facts.missing.clone(),
+            null_cpu_ns_per_request: data.facts.floor_ns_per_request,
+            missing: data.facts.missing.clone(),
         },
-        coverage: coverage(&evidence.facts),
+        coverage: coverage(&data.facts),
         verdict: (&insight.verdict).into(),
-        written_bytes: evidence.facts.written_bytes,
-        elapsed_ns: evidence.facts.elapsed_ns,
+        written_bytes: data.facts.written_bytes,
+        elapsed_ns: data.facts.elapsed_ns,
         wrote,
     }
 }
@@ -318,15 +267,6 @@ fn coverage(facts: &Facts) -> CoverageDocument {
         written_bytes: facts.visits.written_bytes,
         second_visit_times: facts.second_visit.as_ref().and_then(SecondVisit::times_faster),
     }
-}
-
-fn paps(insight: &Insight<'_>) -> Vec<PapDocument> {
-    let document = |pap: &crate::insight::Pap| PapDocument {
-        operation: pap.operation.to_owned(),
-        bytes_per_s: pap.bytes_per_s,
-        source: pap.source.clone(),
-    };
-    insight.pap.iter().map(document).collect()
 }
 
 fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
@@ -348,12 +288,7 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
         request_bytes_half_asymptote: fit.ok().map(|fit| fit.half_power_bytes.into()),
         request_bytes_perhaps: found.between.map(|(perhaps, _)| perhaps),
         request_bytes_surely: found.between.map(|(_, surely)| surely),
-        path: found.path.map(|path| PathDocument {
-            fixed_ns: path.fixed_ns,
-            path_ns: path.path_ns,
-            whole_machine: path.whole_machine,
-            request_bytes_of_device: path.device_bytes,
-        }),
+        path: found.path,
         throughput_bytes_per_s: found.rate,
         pap_bytes_per_s: pap.map_or(0.0, |pap| pap.bytes_per_s),
         pap_source: pap.map(|pap| pap.source.clone()).unwrap_or_default(),
@@ -361,17 +296,8 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
     }
 }
 
-fn depths(insight: &Insight<'_>) -> Vec<HalfPowerDepthDocument> {
-    let document = |found: &crate::insight::HalfPowerDepth| HalfPowerDepthDocument {
-        operation: found.operation.to_owned(),
-        request_bytes: found.request_bytes,
-        depth_measured: found.depth,
-    };
-    insight.half_power_depth.iter().map(document).collect()
-}
-
 fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
-    let document = |cost: &crate::insight::Cost| CostDocument {
+    let document = |cost: &Cost| CostDocument {
         operation: cost.operation.to_owned(),
         caching: cost.caching.name().to_owned(),
         fixed_ns: cost.model.fixed_ns.into(),
@@ -381,8 +307,8 @@ fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
     insight.costs.iter().map(document).collect()
 }
 
-fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -> SettingsDocument {
-    let document = |point: &PointSummary<'_>| SettingDocument {
+fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a MeasuredPoint>) -> SettingsDocument {
+    let document = |point: &MeasuredPoint| SettingDocument {
         caching: point.key().caching.name().to_owned(),
         request_bytes: point.key().request_bytes(),
         depth: point.key().depth(),
@@ -392,20 +318,8 @@ fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a PointSummary<'b>>) -
     SettingsDocument { read: choose("read").map(document), write: choose("write").map(document) }
 }
 
-fn findings_of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<FindingDocument> {
-    findings::of(evidence, insight).iter().map(FindingDocument::from).collect()
-}
-
-fn advice_of(insight: &Insight<'_>) -> Vec<AdviceDocument> {
-    let document = |advice: advice::Advice| AdviceDocument {
-        id: advice.id,
-        text: advice.text,
-        evidence: advice.evidence,
-        gain: advice.gain,
-        gain_in: advice.gain_in.to_owned(),
-        how: advice.how,
-    };
-    advice::of(insight).into_iter().map(document).collect()
+fn findings_of(data: &SurveyData, insight: &Insight<'_>) -> Vec<FindingDocument> {
+    findings::of(data, insight).iter().map(FindingDocument::from).collect()
 }
 
 fn silent() -> Vec<SilentDocument> {

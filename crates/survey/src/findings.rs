@@ -4,16 +4,17 @@
 
 use analysis::interval::Interval;
 use ioengine::Caching;
+use lab::evidence::MeasuredPoint;
 use lab::point::State;
 use report::model::{Finding, Tone};
 
 use crate::advice::{self, Advice};
-use crate::evidence::Evidence;
-use crate::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis, PointSummary};
+use crate::insight::{Cost, Insight, OUT_OF_BOX_BYTES, Pap, PapBasis};
+use crate::survey_data::SurveyData;
 use crate::visits::SecondVisit;
 
 /// All findings, most important first.
-pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
+pub fn of(data: &SurveyData, insight: &Insight<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     for operation in ["read", "write"] {
         found.extend(out_of_box(insight, operation));
@@ -23,9 +24,9 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> Vec<Finding> {
     found.extend(cpu(insight));
     found.extend(bottleneck(insight));
     found.extend(random(insight));
-    found.extend(coverage(evidence));
+    found.extend(coverage(data));
     found.extend(doubtful(insight));
-    found.extend(not_measured(evidence));
+    found.extend(not_measured(data));
     found
 }
 
@@ -97,7 +98,7 @@ fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
 }
 
 /// An interval as text; a single trial has none.
-fn range(interval: &Interval, point: &PointSummary<'_>) -> String {
+fn range(interval: &Interval, point: &MeasuredPoint) -> String {
     match point.point.unsoaked().len() {
         0 | 1 => "no interval (one trial)".to_owned(),
         _ => {
@@ -108,7 +109,7 @@ fn range(interval: &Interval, point: &PointSummary<'_>) -> String {
 }
 
 /// Which settings are as good as the best, and the rate of the fastest.
-fn equals(insight: &Insight<'_>, operation: &str, best: &PointSummary<'_>) -> Option<String> {
+fn equals(insight: &Insight<'_>, operation: &str, best: &MeasuredPoint) -> Option<String> {
     let good = insight.as_good(operation);
     let alike: Vec<u64> = good
         .iter()
@@ -330,7 +331,7 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
         let curve = insight.random(operation);
         let (first, last) =
             (curve.first()?, curve.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))?);
-        let iops = |point: &PointSummary<'_>| units::count(point.summary.requests_per_s.value);
+        let iops = |point: &MeasuredPoint| units::count(point.summary.requests_per_s.value);
         let p99 = last.summary.latency.quantile(0.99)? as f64;
         Some(format!(
             "{operation}s {} requests/s one at a time, {} at depth {} (p99 {})",
@@ -369,8 +370,8 @@ fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
 
 /// How much of the region was accessed, and whether the device has a cache, which would serve a
 /// second access.
-fn coverage(evidence: &Evidence) -> Option<Finding> {
-    let facts = &evidence.facts;
+fn coverage(data: &SurveyData) -> Option<Finding> {
+    let facts = &data.facts;
     let visited = facts.visits.all_bytes();
     let (size, region) = (units::size(visited), units::size(facts.region_bytes));
     let headline = match visited as f64 / facts.region_bytes.max(1) as f64 {
@@ -396,9 +397,9 @@ fn coverage(evidence: &Evidence) -> Option<Finding> {
     Some(finding("coverage", Tone::Note, headline, detail))
 }
 
-fn not_measured(evidence: &Evidence) -> Vec<Finding> {
+fn not_measured(data: &SurveyData) -> Vec<Finding> {
     let mut found = Vec::new();
-    let facts = &evidence.facts;
+    let facts = &data.facts;
     let mut add = |headline: String, detail: &str| {
         found.push(finding("not-measured", Tone::Note, headline, detail.to_owned()));
     };
@@ -415,17 +416,17 @@ fn not_measured(evidence: &Evidence) -> Vec<Finding> {
 }
 
 /// Verdict, findings and advice as text for the terminal.
-pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
+pub fn text(data: &SurveyData, insight: &Insight<'_>) -> String {
     let mut lines = Vec::new();
-    let place = evidence.target.place();
+    let place = data.target().place();
     let verdict = &insight.verdict;
-    lines.push(format!("{} ({place}): {}", evidence.target.name, verdict.state.word()));
+    lines.push(format!("{} ({place}): {}", data.target().name, verdict.state.word()));
     if verdict.state != State::Valid {
         lines.extend(verdict.reasons.iter().map(|reason| format!("  ! {reason}")));
     }
     lines.push(String::new());
     lines.push("Findings".to_owned());
-    for found in of(evidence, insight) {
+    for found in of(data, insight) {
         lines.extend(wrapped("  - ", &found.headline));
         lines.extend(wrapped("    ", &found.detail));
     }
@@ -438,7 +439,7 @@ pub fn text(evidence: &Evidence, insight: &Insight<'_>) -> String {
         lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice.text));
         lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));
     }
-    if let Some(floor) = evidence.facts.floor_ns_per_request {
+    if let Some(floor) = data.facts.floor_ns_per_request {
         lines.push(String::new());
         let floor = units::time(floor);
         lines.push(format!("Overhead of the instrument: {floor} of CPU per request."));
@@ -483,13 +484,13 @@ pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insight::tests::evidence;
+    use crate::insight::tests::data;
 
     #[test]
     fn the_text_has_every_finding() {
-        let evidence = evidence();
-        let insight = Insight::of(&evidence);
-        let text = text(&evidence, &insight);
+        let data = data();
+        let insight = Insight::of(&data);
+        let text = text(&data, &insight);
         for part in
             ["Out of the box", "Best reads", "half of the peak", "CPU of reads", "limit", "1. "]
         {
@@ -500,11 +501,12 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_reported_with_the_reason() {
-        let mut evidence = evidence();
-        evidence.facts.not_written = Some("no consent".to_owned());
-        evidence.facts.soaker_declined = Some("a container".to_owned());
-        let insight = Insight::of(&evidence);
-        let found = of(&evidence, &insight);
+        let mut data = data();
+        data.facts.not_written = Some("no consent".to_owned());
+        data.facts.soaker_declined = Some("a container".to_owned());
+        data.evidence.summarise();
+        let insight = Insight::of(&data);
+        let found = of(&data, &insight);
         assert_eq!(found.iter().filter(|f| f.id == "not-measured").count(), 2);
     }
 

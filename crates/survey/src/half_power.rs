@@ -1,9 +1,13 @@
 //! The half-power point of one curve over request size, by data and by a fit, and the path's share
 //! of it: the CPU time that the host spends on a request on its way to the device and back.
 
+use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
 use ioengine::Caching;
+use lab::evidence::MeasuredPoint;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Where one curve over request size exceeds half of the peak (RAP > PAP/2).
 #[derive(Clone, Debug)]
@@ -33,7 +37,7 @@ pub struct HalfPower {
 
 /// The path's share of the time of a request. At depth 1 the device is idle while the host
 /// computes, so the time of a request is the sum of device time and path time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PathShare {
     /// Fixed time of a request: f of the fit (ns).
     pub fixed_ns: f64,
@@ -42,23 +46,14 @@ pub struct PathShare {
     /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it
     /// is the CPU time of the process, without servers and kernel threads.
     pub whole_machine: bool,
-    /// Half-power size of the device without the path (bytes).
+    /// Half-power size of the device without the path, by the fit (bytes); null if it has none.
+    #[serde(rename = "request_bytes_of_device")]
     pub device_bytes: Option<f64>,
 }
 
-/// The measurements of one request size.
-#[derive(Clone, Copy, Debug)]
-pub struct Measured {
-    /// Request size (bytes).
-    pub request_bytes: u64,
-    /// Bytes per second.
-    pub bytes_per_s: Interval,
-    /// CPU time of the process per request (ns).
-    pub cpu_lower_ns: Option<f64>,
-    /// CPU time of the whole machine per request (ns).
-    pub cpu_upper_ns: Option<f64>,
-}
-
+/// Repeatability of the papers' measurements (share). A smaller difference does not count, and no
+/// interval is taken to be narrower.
+pub const REPEATABLE: f64 = 0.03;
 /// Least number of sizes for a fit.
 const SIZES_MIN: usize = 3;
 
@@ -69,15 +64,15 @@ impl HalfPower {
         operation: &'static str,
         caching: Caching,
         depth: u32,
-        points: &[Measured],
+        points: &[&MeasuredPoint],
         pap: f64,
     ) -> HalfPower {
         let known: Vec<(u64, Interval)> =
-            points.iter().map(|point| (point.request_bytes, point.bytes_per_s)).collect();
+            points.iter().map(|point| (point.bytes(), point.summary.bytes_per_s)).collect();
         let rates: Vec<(u64, f64)> = known.iter().map(|(size, rate)| (*size, rate.value)).collect();
         let measured = halfpower::measured(&rates, pap);
         let between = halfpower::measured_between(&known, pap);
-        let fit = fit_of(points, |_| Some(0.0));
+        let fit = fit(points);
         let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
         let share = 100.0 * best / pap;
         let reason = measured.is_none().then(|| {
@@ -126,39 +121,60 @@ impl PathShare {
     }
 }
 
+/// Fits T = f + s S to one curve.
+///
+/// # Errors
+/// Too few sizes, or times that do not rise with the size.
+pub fn fit(points: &[&MeasuredPoint]) -> Result<HalfPowerFit, String> {
+    fit_of(points, |_| Some(0.0))
+}
+
+/// The CPU time charged to the process, as a fixed cost of a request and a cost of each KiB; `None`
+/// if too few points have it.
+pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
+    let cost = |point: &&MeasuredPoint| {
+        Some(CostPoint {
+            request_bytes: point.bytes(),
+            cpu_ns: point.cpu_ns()?,
+            relative_error: relative_error(&point.summary.bytes_per_s),
+        })
+    };
+    let costs: Vec<CostPoint> = points.iter().filter_map(cost).collect();
+    costmodel::fit(&costs).ok()
+}
+
 /// Fits T = f + s S to one curve. T is elapsed time over completed requests, minus `subtracted_ns`;
 /// points for which that is `None` are left out.
 fn fit_of(
-    points: &[Measured],
-    subtracted_ns: impl Fn(&Measured) -> Option<f64>,
+    points: &[&MeasuredPoint],
+    subtracted_ns: impl Fn(&MeasuredPoint) -> Option<f64>,
 ) -> Result<HalfPowerFit, String> {
     let size_points: Vec<SizePoint> = points
         .iter()
-        .filter(|point| point.bytes_per_s.value > 0.0)
+        .filter(|point| point.rate() > 0.0)
         .filter_map(|point| {
-            let whole_ns = point.request_bytes as f64 * 1e9 / point.bytes_per_s.value;
+            let whole_ns = point.bytes() as f64 * 1e9 / point.rate();
             Some(SizePoint {
-                request_bytes: point.request_bytes,
+                request_bytes: point.bytes(),
                 time_ns: whole_ns - subtracted_ns(point)?,
-                relative_error: relative_error(&point.bytes_per_s),
+                relative_error: relative_error(&point.summary.bytes_per_s),
             })
         })
         .collect();
     halfpower::fit(&size_points).map_err(|error| error.to_string())
 }
 
-/// Relative half width of an interval, at least 3% (the repeatability stated in the papers); 1 if
-/// the interval is unknown.
-pub fn relative_error(interval: &Interval) -> f64 {
+/// Relative half width of an interval, at least [`REPEATABLE`]; 1 if the interval is unknown.
+fn relative_error(interval: &Interval) -> f64 {
     let width = interval.half_width_relative();
-    if width.is_finite() { width.max(0.03) } else { 1.0 }
+    if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
 }
 
 /// The path's share, by the CPU time of the machine if enough points have it.
-fn path(points: &[Measured], whole: &HalfPowerFit, pap: f64) -> Option<PathShare> {
-    let upper = |point: &Measured| point.cpu_upper_ns;
+fn path(points: &[&MeasuredPoint], whole: &HalfPowerFit, pap: f64) -> Option<PathShare> {
+    let upper = |point: &MeasuredPoint| point.summary.cpu_upper_ns;
     let whole_machine = points.iter().filter(|point| upper(point).is_some()).count() >= SIZES_MIN;
-    let cpu = |point: &Measured| if whole_machine { upper(point) } else { point.cpu_lower_ns };
+    let cpu = |point: &MeasuredPoint| if whole_machine { upper(point) } else { point.cpu_ns() };
     let device = fit_of(points, cpu).ok()?;
     let fixed_ns = whole.fixed_ns.value;
     let path_ns = fixed_ns - device.fixed_ns.value;
@@ -174,6 +190,7 @@ fn path(points: &[Measured], whole: &HalfPowerFit, pap: f64) -> Option<PathShare
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::evidence::testing::cell;
 
     /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the path and 10 ns per byte,
     /// with a peak of 100 MB/s.
@@ -181,13 +198,12 @@ mod tests {
         let points = [4_u64, 8, 16, 32, 64, 128, 256, 1024].map(|kib| {
             let bytes = (kib << 10) as f64;
             let rate = bytes / (400e-6 + cpu_ns / 1e9 + bytes / 100e6);
-            Measured {
-                request_bytes: kib << 10,
-                bytes_per_s: Interval::symmetric(rate, rate * 0.005),
-                cpu_lower_ns: Some(cpu_ns),
-                cpu_upper_ns: None,
-            }
+            let mut measured = cell(1, &[("bs", &format!("{kib}k"))]);
+            measured.summary.bytes_per_s = Interval::symmetric(rate, rate * 0.005);
+            (measured.summary.cpu_lower_ns, measured.summary.cpu_upper_ns) = (Some(cpu_ns), None);
+            measured
         });
+        let points: Vec<&MeasuredPoint> = points.iter().collect();
         HalfPower::of("read", Caching::Direct, 1, &points, 100e6)
     }
 

@@ -4,19 +4,19 @@
 use ioengine::Caching;
 use std::cmp::Reverse;
 
-use analysis::bootstrap::{Timed, nearest_ratio_interval};
-use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::costmodel::CostModel;
 use analysis::halfpower;
-use analysis::interval::{CONFIDENCE, Interval};
 use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
-use lab::point::{Point, State, Summary, Verdict};
-use lab::point_key::PointKey;
+use lab::evidence::MeasuredPoint;
+use lab::point::{State, Verdict};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::App;
-use crate::evidence::Evidence;
 use crate::grid;
-use crate::half_power::{HalfPower, Measured, relative_error};
+use crate::half_power::{self, HalfPower};
+use crate::survey_data::SurveyData;
 use crate::visits::SecondVisit;
 
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
@@ -36,67 +36,28 @@ const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// Largest request in a cost model (bytes): the block layer splits larger ones.
 const COST_BYTES_MAX: u64 = 1 << 20;
 
-/// A point with the summary of its trials.
-#[derive(Clone, Debug)]
-pub struct PointSummary<'a> {
-    /// The point.
-    pub point: &'a Point,
-    /// Summary of its trials.
-    pub summary: Summary,
+/// The verdict of a figure that is shown with its interval.
+pub fn shown_verdict(point: &MeasuredPoint) -> Verdict {
+    point.point.verdict(SHOWN_NOISE)
 }
 
-impl<'a> PointSummary<'a> {
-    /// Workload, caching and target of the point.
-    pub fn key(&self) -> &'a PointKey {
-        &self.point.key
-    }
+/// Data in flight (bytes). Through the page cache it is at least the kernel's read-ahead, however
+/// small the requests are.
+fn in_flight_bytes(point: &MeasuredPoint) -> u64 {
+    let key = point.key();
+    let requested = key.request_bytes().saturating_mul(u64::from(key.depth()));
+    if key.is_direct() { requested } else { requested.max(READ_AHEAD_BYTES) }
+}
 
-    /// Bytes per second.
-    pub fn rate(&self) -> f64 {
-        self.summary.bytes_per_s.value
-    }
-
-    /// Ratio of its rate to that of another point. Trials close in time are compared, so that a
-    /// slow or fast period of the machine has little effect.
-    pub fn times(&self, other: &PointSummary<'_>) -> Interval {
-        let rates = |point: &PointSummary<'_>| -> Vec<Timed> {
-            let trials = point.point.unsoaked().into_iter();
-            trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
-        };
-        let seed = self.key().seed();
-        let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
-        ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
-    }
-
-    /// The verdict of a figure that is shown with its interval.
-    pub fn shown_verdict(&self) -> Verdict {
-        self.point.verdict(SHOWN_NOISE)
-    }
-
-    /// Data in flight (bytes). Through the page cache it is at least the kernel's read-ahead,
-    /// however small the requests are.
-    fn in_flight_bytes(&self) -> u64 {
-        let key = self.key();
-        let requested = key.request_bytes().saturating_mul(u64::from(key.depth()));
-        if key.is_direct() { requested } else { requested.max(READ_AHEAD_BYTES) }
-    }
-
-    /// Caching mode, request size and depth as text.
-    pub fn setting(&self) -> String {
-        let key = self.key();
-        format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes()), key.depth())
-    }
-
-    /// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
-    fn is_out_of_box(&self) -> bool {
-        let key = self.key();
-        let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();
-        plain && key.request_bytes() == OUT_OF_BOX_BYTES
-    }
+/// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+fn is_out_of_box(point: &MeasuredPoint) -> bool {
+    let key = point.key();
+    let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();
+    plain && key.request_bytes() == OUT_OF_BOX_BYTES
 }
 
 /// The peak rate of an operation (PAP), against which half power is judged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pap {
     /// read or write.
     pub operation: &'static str,
@@ -105,6 +66,7 @@ pub struct Pap {
     /// Its origin as text.
     pub source: String,
     /// Its origin.
+    #[serde(skip)]
     pub basis: PapBasis,
 }
 
@@ -123,13 +85,14 @@ pub enum PapBasis {
 }
 
 /// Where one curve over depth exceeds half of the peak.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDepth {
     /// read or write.
     pub operation: &'static str,
     /// Request size (bytes).
     pub request_bytes: u64,
-    /// Smallest measured depth whose rate exceeds half of the peak.
+    /// Smallest measured depth whose rate exceeds half of the peak; null if none does.
+    #[serde(rename = "depth_measured")]
     pub depth: Option<u32>,
 }
 
@@ -148,7 +111,7 @@ pub struct Cost {
 #[derive(Clone, Debug)]
 pub struct Insight<'a> {
     /// Every measured point.
-    pub seen: Vec<PointSummary<'a>>,
+    pub seen: &'a [MeasuredPoint],
     /// Peaks of reads and of writes, as far as measured.
     pub pap: Vec<Pap>,
     /// Half-power size of each sequential curve.
@@ -171,48 +134,45 @@ pub struct Insight<'a> {
 
 impl<'a> Insight<'a> {
     /// Draws the conclusions from the evidence.
-    pub fn of(evidence: &'a Evidence) -> Insight<'a> {
-        let measured = evidence.points.iter().filter(|point| !point.trials.is_empty());
-        let seen: Vec<PointSummary<'a>> =
-            measured.map(|point| PointSummary { point, summary: point.summary() }).collect();
+    pub fn of(data: &'a SurveyData) -> Insight<'a> {
         let mut insight = Insight {
-            seen,
+            seen: &data.evidence.points,
             pap: Vec::new(),
             half_power: Vec::new(),
             half_power_depth: Vec::new(),
             costs: Vec::new(),
             rungs: Vec::new(),
             binding: None,
-            cpu_quota: evidence.facts.cpu_quota,
-            app: evidence.facts.app,
+            cpu_quota: data.facts.cpu_quota,
+            app: data.facts.app,
             verdict: Verdict::default(),
         };
         insight.pap =
-            ["read", "write"].iter().filter_map(|op| insight.find_pap(evidence, op)).collect();
+            ["read", "write"].iter().filter_map(|op| insight.find_pap(data, op)).collect();
         insight.half_power = insight.find_half_power();
         insight.half_power_depth = insight.find_half_power_depth();
         insight.costs = insight.find_costs();
-        insight.rungs = insight.find_rungs(evidence);
+        insight.rungs = insight.find_rungs(data);
         insight.binding = insight.find_binding();
-        insight.verdict = insight.judge(evidence);
+        insight.verdict = insight.judge(data);
         insight
     }
 
     /// Points that conclusions may use: not invalid, on huge pages.
-    fn usable(&self) -> impl Iterator<Item = &PointSummary<'a>> {
+    fn usable(&self) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.seen.iter().filter(|point| {
             point.summary.verdict.state != State::Invalid && !point.key().has_small_pages()
         })
     }
 
     /// Usable sequential points of an operation.
-    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &PointSummary<'a>> {
+    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.usable()
             .filter(move |point| point.key().operation() == operation && !point.key().is_random())
     }
 
     /// Usable random points of an operation, in ascending order of depth.
-    pub fn random(&self, operation: &str) -> Vec<&PointSummary<'a>> {
+    pub fn random(&self, operation: &str) -> Vec<&'a MeasuredPoint> {
         let mut found: Vec<_> = self
             .usable()
             .filter(|s| s.key().operation() == operation && s.key().is_random())
@@ -228,7 +188,7 @@ impl<'a> Insight<'a> {
         caching: Caching,
         bytes: u64,
         depth: u32,
-    ) -> Option<&PointSummary<'a>> {
+    ) -> Option<&'a MeasuredPoint> {
         self.sequential(operation).find(|point| {
             let key = point.key();
             key.caching == caching && key.request_bytes() == bytes && key.depth() == depth
@@ -236,61 +196,61 @@ impl<'a> Insight<'a> {
     }
 
     /// The out-of-box point: buffered, 64 KiB, one at a time.
-    pub fn out_of_box(&self, operation: &str) -> Option<&PointSummary<'a>> {
+    pub fn out_of_box(&self, operation: &str) -> Option<&'a MeasuredPoint> {
         self.at(operation, Caching::Buffered, OUT_OF_BOX_BYTES, 1)
     }
 
     /// The fastest sequential setting.
-    pub fn fastest(&self, operation: &str) -> Option<&PointSummary<'a>> {
+    pub fn fastest(&self, operation: &str) -> Option<&'a MeasuredPoint> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
     /// Sequential settings as good as the fastest, least data in flight first.
-    pub fn as_good(&self, operation: &str) -> Vec<&PointSummary<'a>> {
+    pub fn as_good(&self, operation: &str) -> Vec<&'a MeasuredPoint> {
         let mut good = as_good(self.sequential(operation).collect());
         good.sort_by_key(|s| {
             let key = s.key();
-            (s.in_flight_bytes(), Reverse(key.request_bytes()), key.depth(), key.caching.name())
+            (in_flight_bytes(s), Reverse(key.request_bytes()), key.depth(), key.caching.name())
         });
         good
     }
 
     /// The best setting: of those as good as the fastest, the one with the least data in flight, or
     /// one with equally little that costs clearly less CPU.
-    pub fn best(&self, operation: &str) -> Option<&PointSummary<'a>> {
+    pub fn best(&self, operation: &str) -> Option<&'a MeasuredPoint> {
         let good = self.as_good(operation);
         let first = *good.first()?;
-        let cost = |s: &PointSummary<'_>| {
+        let cost = |s: &MeasuredPoint| {
             let of_request = s.summary.cpu_lower_ns.unwrap_or(f64::MAX);
             of_request / s.key().request_bytes() as f64
         };
-        let equal = good.iter().filter(|s| s.in_flight_bytes() == first.in_flight_bytes());
+        let equal = good.iter().filter(|s| in_flight_bytes(s) == in_flight_bytes(first));
         let cheapest = equal.min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
         Some(if cost(cheapest) * CHEAPER < cost(first) { cheapest } else { first })
     }
 
     /// Usable sequential points of an operation with one caching mode.
-    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&PointSummary<'a>> {
+    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&'a MeasuredPoint> {
         self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
 
     /// What the user's program does today: the setting of --app, or out of the box.
-    pub fn today(&self, operation: &str) -> Option<&PointSummary<'a>> {
+    pub fn today(&self, operation: &str) -> Option<&'a MeasuredPoint> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = Caching::of(app.direct, false);
         self.at(operation, caching, app.request_bytes.into(), app.depth)
     }
 
-    fn find_pap(&self, evidence: &Evidence, operation: &&'static str) -> Option<Pap> {
+    fn find_pap(&self, data: &SurveyData, operation: &&'static str) -> Option<Pap> {
         let highest = self.fastest(operation)?.rate();
         let highest_source = match self.as_good(operation).len() {
             0 | 1 => "one measurement that no other setting confirms".to_owned(),
             several => format!("the highest rate measured, confirmed by {several} settings"),
         };
         let measured = PapBasis::Measured { settings: self.as_good(operation).len() };
-        let (bytes_per_s, source, basis) = if let Some(stated) = evidence.facts.pap_bytes_per_s {
+        let (bytes_per_s, source, basis) = if let Some(stated) = data.evidence.pap_bytes_per_s {
             (stated, "stated with --pap".to_owned(), PapBasis::Stated)
-        } else if let Some((name, link)) = slowest_link(evidence) {
+        } else if let Some((name, link)) = slowest_link(data) {
             if link >= highest {
                 (link, format!("advertised by the {name}"), PapBasis::Advertised)
             } else {
@@ -308,8 +268,8 @@ impl<'a> Insight<'a> {
     }
 
     /// The sequential curves: caching mode and depth, each with its points by size.
-    fn curves(&self, operation: &str) -> Vec<(Caching, u32, Vec<&PointSummary<'a>>)> {
-        let mut curves: Vec<(Caching, u32, Vec<&PointSummary<'a>>)> = Vec::new();
+    fn curves(&self, operation: &str) -> Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> {
+        let mut curves: Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> = Vec::new();
         for point in self.sequential(operation) {
             let key = point.key();
             let place = curves.iter_mut().find(|c| c.0 == key.caching && c.1 == key.depth());
@@ -331,7 +291,6 @@ impl<'a> Insight<'a> {
             let Some(pap) = self.pap_of(operation) else { continue };
             let curves = self.curves(operation).into_iter();
             found.extend(curves.map(|(caching, depth, points)| {
-                let points: Vec<Measured> = points.into_iter().map(measured).collect();
                 HalfPower::of(operation, caching, depth, &points, pap)
             }));
         }
@@ -363,35 +322,33 @@ impl<'a> Insight<'a> {
     fn find_costs(&self) -> Vec<Cost> {
         let mut found = Vec::new();
         for operation in ["read", "write"] {
-            for (caching, _, points) in
+            for (caching, _, mut points) in
                 self.curves(operation).into_iter().filter(|curve| curve.1 == 1)
             {
-                let small = points.iter().filter(|s| s.key().request_bytes() <= COST_BYTES_MAX);
-                let costs: Vec<CostPoint> = small.filter_map(|point| cost_point(point)).collect();
-                if let Ok(model) = costmodel::fit(&costs) {
-                    found.push(Cost { operation, caching, model });
-                }
+                points.retain(|point| point.bytes() <= COST_BYTES_MAX);
+                let model = half_power::cost_model(&points);
+                found.extend(model.map(|model| Cost { operation, caching, model }));
             }
         }
         found
     }
 
-    fn find_rungs(&self, evidence: &Evidence) -> Vec<Rung> {
+    fn find_rungs(&self, data: &SurveyData) -> Vec<Rung> {
         let mut rungs = Vec::new();
         let mut add = |component: String, pap_bytes_per_s, rap_bytes_per_s| {
             rungs.push(Rung { component, pap_bytes_per_s, rap_bytes_per_s });
         };
-        if let Some(rate) = evidence.facts.memory_copy_bytes_per_s {
+        if let Some(rate) = data.facts.memory_copy_bytes_per_s {
             add("memory copy".to_owned(), None, Some(rate));
         }
-        for link in evidence.target.links.iter().rev() {
+        for link in data.target().links.iter().rev() {
             add(link.component.clone(), Some(link.bytes_per_s), None);
         }
-        let stated = evidence.facts.pap_bytes_per_s;
+        let stated = data.evidence.pap_bytes_per_s;
         for operation in ["read", "write"] {
             let best = |direct: bool| {
                 let same = self.sequential(operation).filter(|s| s.key().is_direct() == direct);
-                same.map(PointSummary::rate).reduce(f64::max)
+                same.map(MeasuredPoint::rate).reduce(f64::max)
             };
             if let Some(rate) = best(true) {
                 add(format!("device, {operation}s"), stated, Some(rate));
@@ -433,18 +390,18 @@ impl<'a> Insight<'a> {
 
     /// The figures that users quote, each with its name: out of the box and best. The out-of-box
     /// point may be invalid.
-    fn quoted(&self) -> Vec<(String, &PointSummary<'a>)> {
-        let mut found: Vec<(String, &PointSummary<'a>)> = Vec::new();
+    fn quoted(&self) -> Vec<(String, &'a MeasuredPoint)> {
+        let mut found: Vec<(String, &'a MeasuredPoint)> = Vec::new();
         for operation in ["read", "write"] {
             let plain = self.seen.iter().find(|point| {
                 point.key().operation() == operation
-                    && point.is_out_of_box()
+                    && is_out_of_box(point)
                     && !point.key().has_small_pages()
             });
             found.extend(plain.map(|point| (format!("out-of-box {operation}s"), point)));
             let best = self
                 .best(operation)
-                .filter(|best| plain.is_none_or(|plain| !std::ptr::eq(plain.point, best.point)));
+                .filter(|best| plain.is_none_or(|plain| !std::ptr::eq(plain, *best)));
             found.extend(best.map(|point| (format!("best {operation}s"), point)));
         }
         found
@@ -457,7 +414,7 @@ impl<'a> Insight<'a> {
     }
 
     /// Verdict on the figures that are shown, not on every point.
-    fn judge(&self, evidence: &Evidence) -> Verdict {
+    fn judge(&self, data: &SurveyData) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {
             verdict.add(State::Invalid, "nothing was measured");
@@ -474,7 +431,7 @@ impl<'a> Insight<'a> {
             }
         }
         for (name, point) in self.quoted() {
-            let found = point.shown_verdict();
+            let found = shown_verdict(point);
             for reason in &found.reasons {
                 verdict.add(found.state, format!("{name} ({}): {reason}", point.setting()));
             }
@@ -484,10 +441,10 @@ impl<'a> Insight<'a> {
             let text = format!("{invalid} of {all} points are invalid");
             verdict.add(State::Invalid, text);
         }
-        if evidence.facts.interrupted {
+        if data.facts.interrupted {
             verdict.add(State::Suspect, "interrupted: these are partial results");
         }
-        let facts = &evidence.facts;
+        let facts = &data.facts;
         let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
         if let Some(times) = late {
             let text = format!(
@@ -506,10 +463,10 @@ impl<'a> Insight<'a> {
 }
 
 /// The points that are as good as the fastest of them.
-pub fn as_good<'s, 'a>(points: Vec<&'s PointSummary<'a>>) -> Vec<&'s PointSummary<'a>> {
+pub fn as_good(points: Vec<&MeasuredPoint>) -> Vec<&MeasuredPoint> {
     let fastest = points.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()));
     let Some(top) = fastest.copied() else { return Vec::new() };
-    let share = |point: &&PointSummary<'_>| {
+    let share = |point: &&MeasuredPoint| {
         let median = point.rate() / top.rate().max(1.0);
         if median < MIN_SHARE { median } else { point.times(top).value.min(1.0) }
     };
@@ -524,32 +481,16 @@ pub fn as_good<'s, 'a>(points: Vec<&'s PointSummary<'a>>) -> Vec<&'s PointSummar
 }
 
 /// The slowest known link below the target: name and rate.
-fn slowest_link(evidence: &Evidence) -> Option<(String, f64)> {
-    let links = evidence.target.links.iter().map(|l| (l.component.clone(), l.bytes_per_s));
+fn slowest_link(data: &SurveyData) -> Option<(String, f64)> {
+    let links = data.target().links.iter().map(|l| (l.component.clone(), l.bytes_per_s));
     links.min_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-fn measured(point: &PointSummary<'_>) -> Measured {
-    Measured {
-        request_bytes: point.key().request_bytes(),
-        bytes_per_s: point.summary.bytes_per_s,
-        cpu_lower_ns: point.summary.cpu_lower_ns,
-        cpu_upper_ns: point.summary.cpu_upper_ns,
-    }
-}
-
-fn cost_point(point: &PointSummary<'_>) -> Option<CostPoint> {
-    Some(CostPoint {
-        request_bytes: point.key().request_bytes(),
-        cpu_ns: point.summary.cpu_lower_ns?,
-        relative_error: relative_error(&point.summary.bytes_per_s),
-    })
 }
 
 /// An example device and its survey, for all tests that start from evidence.
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use lab::point::Point;
     use lab::point::testing::point;
 
     /// A point with three trials at about the given rate and a CPU time of `cpu_ns` per request.
@@ -579,7 +520,7 @@ pub(crate) mod tests {
 
     /// A device of 100 us + 1 ns/byte per request at depth 1, overlapping at depth 8 up to 1 GB/s.
     /// Buffered requests reach 600 MB/s with fifty times the CPU per byte.
-    pub(crate) fn evidence() -> Evidence {
+    pub(crate) fn data() -> SurveyData {
         let mut points = Vec::new();
         for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
             let bytes = size as f64;
@@ -593,23 +534,19 @@ pub(crate) mod tests {
                 points.push(point_of(operation, Caching::Buffered, size, 1, (6e8, buffered_cpu)));
             }
         }
-        Evidence {
-            host: lab::machine::Host::default(),
-            target: lab::machine::TargetFacts::default(),
-            points,
-            facts: crate::evidence::Facts {
-                memory_copy_bytes_per_s: Some(1e10),
-                direct: true,
-                ..Default::default()
-            },
-            started_unix_ns: 0,
-        }
+        let facts = crate::survey_data::Facts {
+            memory_copy_bytes_per_s: Some(1e10),
+            direct: true,
+            ..Default::default()
+        };
+        let (host, target) = (lab::machine::Host::default(), lab::machine::TargetFacts::default());
+        SurveyData::new(host, target, points, facts, 0)
     }
 
     #[test]
     fn the_half_power_size_of_a_known_device_is_found_by_data_and_by_fit() {
-        let evidence = evidence();
-        let insight = Insight::of(&evidence);
+        let data = data();
+        let insight = Insight::of(&data);
         let pap = insight.pap_of("read").unwrap();
         assert!((pap / 1e9 - 1.0).abs() < 0.03, "{pap}");
         let curve = |depth| {
@@ -627,8 +564,8 @@ pub(crate) mod tests {
 
     #[test]
     fn buffered_and_direct_requests_have_different_cost_models() {
-        let evidence = evidence();
-        let insight = Insight::of(&evidence);
+        let data = data();
+        let insight = Insight::of(&data);
         let cost = |caching| {
             let found =
                 insight.costs.iter().find(|c| c.operation == "read" && c.caching == caching);
@@ -641,8 +578,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_best_setting_is_the_smallest_that_is_as_good() {
-        let evidence = evidence();
-        let insight = Insight::of(&evidence);
+        let data = data();
+        let insight = Insight::of(&data);
         let best = insight.best("read").unwrap();
         // At depth 8 the device delivers 1 GB/s from 16 KiB on.
         assert_eq!((best.key().request_bytes(), best.key().depth()), (16 << 10, 8));
@@ -650,17 +587,18 @@ pub(crate) mod tests {
 
     #[test]
     fn a_device_whose_rate_has_stopped_rising_is_the_limit() {
-        let evidence = evidence();
-        let insight = Insight::of(&evidence);
+        let data = data();
+        let insight = Insight::of(&data);
         let binding = insight.binding.unwrap();
         assert_eq!(insight.rungs[binding.index].component, "device, reads");
     }
 
     #[test]
     fn a_stated_peak_takes_precedence_and_an_unreached_half_has_a_reason() {
-        let mut evidence = evidence();
-        evidence.facts.pap_bytes_per_s = Some(1e10);
-        let insight = Insight::of(&evidence);
+        let mut data = data();
+        data.evidence.pap_bytes_per_s = Some(1e10);
+        data.evidence.summarise();
+        let insight = Insight::of(&data);
         assert!(insight.pap[0].source.contains("--pap"));
         assert!(insight.half_power.iter().all(|h| h.measured.is_none() && h.reason.is_some()));
     }
@@ -671,15 +609,16 @@ pub(crate) mod tests {
             ("read", Caching::Buffered, "out-of-box reads (buffered, 64 KiB x depth 1)"),
             ("write", Caching::Buffered, "out-of-box writes (buffered, 64 KiB x depth 1)"),
         ] {
-            let mut evidence = evidence();
-            let mut all = evidence.points.iter_mut();
+            let mut data = data();
+            let mut all = data.points().into_iter();
             let plain = all.find(|point| {
                 let key = &point.key;
                 (key.operation(), key.caching) == (operation, caching)
                     && key.request_bytes() == OUT_OF_BOX_BYTES
             });
             plain.unwrap().trials[0].verdict.add(State::Invalid, "4 MiB stayed in the cache");
-            let verdict = Insight::of(&evidence).verdict;
+            data.evidence.summarise();
+            let verdict = Insight::of(&data).verdict;
             assert_eq!(verdict.state, State::Invalid, "{verdict:?}");
             assert!(verdict.reasons[0].contains(why), "{verdict:?}");
             assert!(verdict.reasons[0].contains("stayed in the cache"), "{verdict:?}");
@@ -688,8 +627,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_moderately_noisy_point_is_suspect_but_not_the_survey() {
-        let rates = |evidence: &mut Evidence, noise: [f64; 3]| {
-            let mut all = evidence.points.iter_mut();
+        let rates = |data: &mut SurveyData, noise: [f64; 3]| {
+            let mut all = data.points().into_iter();
             let best = all.find(|point| {
                 (point.key.operation(), point.key.request_bytes(), point.key.depth())
                     == ("read", 16 << 10, 8)
@@ -698,23 +637,25 @@ pub(crate) mod tests {
                 trial.directions[0].bytes = (1e11 * noise) as u64;
             }
         };
-        let mut evidence = evidence();
-        rates(&mut evidence, [0.8, 1.01, 1.2]);
-        let insight = Insight::of(&evidence);
+        let mut data = data();
+        rates(&mut data, [0.8, 1.01, 1.2]);
+        data.evidence.summarise();
+        let insight = Insight::of(&data);
         assert_eq!(insight.doubtful().0, 1);
         assert_eq!(insight.verdict, Verdict::default());
-        let contradictions = crate::consistency::contradictions(&evidence, &insight);
+        let contradictions = crate::consistency::contradictions(&data, &insight);
         assert_eq!(contradictions, [""; 0]);
-        rates(&mut evidence, [0.6, 1.01, 1.4]);
-        let verdict = Insight::of(&evidence).verdict;
+        rates(&mut data, [0.6, 1.01, 1.4]);
+        data.evidence.summarise();
+        let verdict = Insight::of(&data).verdict;
         assert!(verdict.reasons[0].contains("noisy"), "{verdict:?}");
     }
 
     #[test]
     fn a_slow_period_of_the_machine_does_not_change_ratios() {
-        let mut evidence = evidence();
+        let mut data = data();
         let ns = 1_000_000_000;
-        for point in &mut evidence.points {
+        for point in data.points() {
             let key = point.key.clone();
             if (key.operation(), key.depth()) != ("read", 8) {
                 continue;
@@ -733,7 +674,8 @@ pub(crate) mod tests {
                 }
             }
         }
-        let insight = Insight::of(&evidence);
+        data.evidence.summarise();
+        let insight = Insight::of(&data);
         let find = |kib: u64| insight.at("read", Caching::Direct, kib << 10, 8).unwrap();
         let times = find(16).times(find(1024)).value;
         assert!((times - 1.0).abs() < 0.02, "{times}");
@@ -742,31 +684,33 @@ pub(crate) mod tests {
 
     #[test]
     fn suspect_points_that_are_not_shown_do_not_change_the_verdict() {
-        let mut evidence = evidence();
-        evidence.points[0].trials[0].verdict.add(State::Invalid, "a hit");
-        evidence.points[1].trials[0].verdict.add(State::Suspect, "drift");
-        let insight = Insight::of(&evidence);
+        let mut data = data();
+        data.evidence.points[0].point.trials[0].verdict.add(State::Invalid, "a hit");
+        data.evidence.points[1].point.trials[0].verdict.add(State::Suspect, "drift");
+        data.evidence.summarise();
+        let insight = Insight::of(&data);
         assert_eq!(insight.verdict, Verdict::default());
-        assert_eq!(insight.doubtful(), (1, 1, evidence.points.len()));
+        assert_eq!(insight.doubtful(), (1, 1, data.evidence.points.len()));
     }
 
     #[test]
     fn a_suspect_figure_is_reported_with_its_point() {
-        let mut evidence = evidence();
-        let best = evidence.points.iter_mut().find(|point| {
+        let mut data = data();
+        let best = data.points().into_iter().find(|point| {
             (point.key.operation(), point.key.request_bytes(), point.key.depth())
                 == ("read", 16 << 10, 8)
         });
         best.unwrap().trials[0].verdict.add(State::Suspect, "drift");
-        let verdict = Insight::of(&evidence).verdict;
+        data.evidence.summarise();
+        let verdict = Insight::of(&data).verdict;
         let wanted = "best reads (direct, 16 KiB x depth 8): drift";
         assert_eq!((verdict.state, verdict.reasons), (State::Suspect, vec![wanted.to_owned()]));
     }
 
     #[test]
     fn nothing_that_was_measured_exceeds_the_measured_peak() {
-        let evidence = evidence();
-        let insight = Insight::of(&evidence);
+        let data = data();
+        let insight = Insight::of(&data);
         for operation in ["read", "write"] {
             let pap = insight.pap_of(operation).unwrap();
             assert!(insight.sequential(operation).all(|point| point.rate() <= pap));
@@ -775,19 +719,21 @@ pub(crate) mod tests {
 
     #[test]
     fn a_survey_without_valid_writes_is_invalid() {
-        let mut evidence = evidence();
-        let writes = evidence.points.iter_mut().filter(|point| point.key.operation() == "write");
+        let mut data = data();
+        let writes = data.points().into_iter().filter(|point| point.key.operation() == "write");
         writes.for_each(|point| point.trials[0].verdict.add(State::Invalid, "wrong"));
-        let verdict = Insight::of(&evidence).verdict;
+        data.evidence.summarise();
+        let verdict = Insight::of(&data).verdict;
         assert!(verdict.reasons[0].contains("no sequential write"), "{verdict:?}");
     }
 
     #[test]
     fn mostly_invalid_points_make_the_survey_invalid() {
-        let mut evidence = evidence();
-        for point in &mut evidence.points {
+        let mut data = data();
+        for point in data.points() {
             point.trials[0].verdict.add(State::Invalid, "holes");
         }
-        assert_eq!(Insight::of(&evidence).verdict.state, State::Invalid);
+        data.evidence.summarise();
+        assert_eq!(Insight::of(&data).verdict.state, State::Invalid);
     }
 }

@@ -12,7 +12,7 @@ pub mod grid;
 pub mod schedule;
 pub mod memory;
 pub mod visits;
-pub mod evidence;
+pub mod survey_data;
 pub mod measure;
 pub mod half_power;
 pub mod insight;

@@ -18,9 +18,9 @@ use lab::verdict::Tail;
 use workload::random::Stream;
 use workload::{Pattern, Workload};
 
-use crate::evidence::Facts;
 use crate::grid::{self, Budget, GridPoint, Limits};
 use crate::schedule::{self, Measured};
+use crate::survey_data::Facts;
 use crate::visits::{self, SecondVisit, Visits};
 
 /// Trials per batch, in random order, after the initial grid.

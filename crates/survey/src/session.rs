@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use crate::consistency;
 use crate::document::{self, WroteDocument};
-use crate::evidence::{Evidence, Facts};
 use crate::findings;
 use crate::grid::{self, Budget};
 use crate::insight::Insight;
 use crate::measure::{self, Bounds, Subject, Survey, Surveyed};
 use crate::memory;
+use crate::survey_data::{Facts, SurveyData};
 use crate::view;
 use ioengine::clock::unix_ns;
 use ioengine::{Clock, Target, TargetKind};
@@ -145,7 +145,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     announce(&console, options, &survey_target, size, &budget);
     let (scratch, laid_out) = lay_out(&lab, &survey_target, size, options, &budget)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
-    let path = scratch.as_ref().map_or(options.target.as_path(), Scratch::path);
+    let path = scratch.as_ref().map_or(&*options.target, Scratch::path);
     let subject = survey_target.open(path, write, size)?;
     check_again(&subject, scratch.as_ref(), permit.as_ref())?;
     let host = Host::read();
@@ -156,36 +156,36 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     facts.not_written = not_written;
     facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
     let written = laid_out.map_or(0, |laid_out| laid_out.bytes);
-    let prepared = prepare(&lab, &subject, &mut facts);
+    let (prepared, is_simulated) = (prepare(&lab, &subject, &mut facts), subject.is_simulated());
     let bounds = Bounds {
         deadline_ns: start_ns + budget.budget_ns,
         write_left: write_left(options, &subject, written),
         write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
-        soak: facts.soaker_declined.is_none() && !subject.is_simulated(),
+        soak: facts.soaker_declined.is_none() && !is_simulated,
         seed: options.base.seed,
         allow_holes: options.base.allow_holes,
         pages,
     };
     let survey = Survey::new(&lab, &subject, budget, &bounds, &mut recorder);
-    let measured = prepared.and_then(|()| survey.run());
-    let Surveyed { points, write_left, visits, second_visit } = match measured {
-        Ok(measured) => measured,
-        Err(failure) => {
-            recorder.finish(RunState::Failed, None, None)?;
-            return Err(failure);
-        }
-    };
+    let Surveyed { points, write_left, visits, second_visit } =
+        match prepared.and_then(|()| survey.run()) {
+            Ok(measured) => measured,
+            Err(failure) => {
+                recorder.finish(RunState::Failed, None, None)?;
+                return Err(failure);
+            }
+        };
     (facts.visits, facts.second_visit) = (visits, second_visit);
-    let is_simulated = subject.is_simulated();
-    let made_bytes = written + bounds.write_left - write_left;
-    facts.written_bytes = if is_simulated { 0 } else { made_bytes };
+    let written = written + bounds.write_left - write_left;
+    facts.written_bytes = if is_simulated { 0 } else { written };
     drop(subject);
     drop(scratch);
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;
     facts.interrupted = lab.interrupt.is_set();
     facts.cpu_quota = quota_felt(&lab, facts.elapsed_ns).filter(|_| !is_simulated);
-    let evidence = Evidence { host, target, points, facts, started_unix_ns };
-    conclude(options, &console, recorder, &evidence)
+    recorder.judge(0, &points);
+    let data = SurveyData::new(host, target, points, facts, started_unix_ns);
+    conclude(options, &console, recorder, &data)
 }
 
 /// The CPU quota of the control group (CPUs), if it throttled the program.
@@ -241,20 +241,19 @@ fn check_again(
 fn conclude(
     options: &SurveyOptions,
     console: &Console,
-    mut recorder: Recorder,
-    evidence: &Evidence,
+    recorder: Recorder,
+    data: &SurveyData,
 ) -> Outcome {
-    let insight = Insight::of(evidence);
-    let interrupted = evidence.facts.interrupted;
+    let insight = Insight::of(data);
+    let interrupted = data.facts.interrupted;
     let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
-    let findings_json = serde_json::to_string(&evidence.facts).ok();
-    recorder.judge(0, &evidence.points);
+    let findings_json = serde_json::to_string(&data.facts).ok();
     // Write the page even if the database fails, and print the text even if the page fails.
     let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
     let page = if insight.seen.is_empty() {
         Ok(())
     } else {
-        page::write(&options.html, &view::html(evidence, &insight))
+        page::write(&options.html, &view::html(data, &insight))
     };
     let wrote = WroteDocument {
         db: db_name(options).filter(|_| kept.is_ok()),
@@ -262,9 +261,9 @@ fn conclude(
             .then(|| options.html.display().to_string()),
     };
     if options.json {
-        console::data(&json::print(&document::of(evidence, &insight, wrote)));
+        console::data(&json::print(&document::of(data, &insight, wrote)));
     } else if !insight.seen.is_empty() {
-        console::data(&findings::text(evidence, &insight));
+        console::data(&findings::text(data, &insight));
         let places: Vec<String> = [wrote.html, wrote.db].into_iter().flatten().collect();
         if !places.is_empty() {
             console.say(format!("\nWrote {}.", places.join(" and ")));
@@ -273,7 +272,7 @@ fn conclude(
     if insight.seen.is_empty() && !interrupted {
         console.warn("no trial was finished in time; give a longer --budget");
     }
-    for what in consistency::contradictions(evidence, &insight) {
+    for what in consistency::contradictions(data, &insight) {
         console.warn(format!("this survey contradicts itself ({what}); please report it"));
     }
     kept?;

@@ -5,37 +5,40 @@ use analysis::histogram::Histogram;
 use analysis::interval::Interval;
 use ioengine::Caching;
 use lab::date;
+use lab::evidence::MeasuredPoint;
+use lab::json;
 use lab::point::{State, Verdict};
 use report::model::{self, KeyFigure};
 use report::view::{
     CostModelView, DistributionView, Estimate, HalfPowerView, LadderView, PapView, Pattern,
     PointView, ResidualView, RungView, SurveyView, TimeSeriesView,
 };
+use serde::Serialize;
 
 use crate::advice;
-use crate::evidence::Evidence;
 use crate::findings;
-use crate::insight::{Insight, OUT_OF_BOX_BYTES, PointSummary};
+use crate::insight::{Insight, OUT_OF_BOX_BYTES};
+use crate::survey_data::SurveyData;
 
 /// The page of a survey as HTML.
-pub fn html(evidence: &Evidence, insight: &Insight<'_>) -> String {
-    report::render(&report::survey_page(&of(evidence, insight)))
+pub fn html(data: &SurveyData, insight: &Insight<'_>) -> String {
+    report::render(&report::survey_page(&of(data, insight)))
 }
 
 /// The content of the page.
-pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
-    let host = &evidence.host;
-    let place = evidence.target.place();
+pub fn of(data: &SurveyData, insight: &Insight<'_>) -> SurveyView {
+    let host = &data.evidence.host;
+    let place = data.target().place();
     SurveyView {
-        target: format!("{} ({place})", evidence.target.name),
+        target: format!("{} ({place})", data.target().name),
         host: format!("{}, {}, Linux {}", host.name, host.cpu, host.kernel),
-        date: format!("{} UTC", date::utc(evidence.started_unix_ns)),
+        date: format!("{} UTC", date::utc(data.started_unix_ns)),
         verdict: model::Verdict {
             in_doubt: findings::in_doubt(insight),
             ..verdict(&insight.verdict)
         },
         key_figures: key_figures(insight),
-        findings: findings::of(evidence, insight),
+        findings: findings::of(data, insight),
         advice: advice::of(insight).iter().map(advice_of).collect(),
         rules_without_experiment: advice::silent()
             .into_iter()
@@ -56,8 +59,8 @@ pub fn of(evidence: &Evidence, insight: &Insight<'_>) -> SurveyView {
         distributions: distributions(insight),
         time_series: time_series(insight),
         ladder: ladder(insight),
-        instrument: instrument(evidence),
-        provenance: provenance(evidence),
+        instrument: instrument(data),
+        provenance: provenance(data),
     }
 }
 
@@ -129,7 +132,7 @@ fn estimate(interval: Interval) -> Estimate {
     Estimate { value: interval.value, low: interval.low, high: interval.high }
 }
 
-fn point(point: &PointSummary<'_>) -> PointView {
+fn point(point: &MeasuredPoint) -> PointView {
     let (key, summary) = (point.key(), &point.summary);
     let quantile = |q| summary.latency.quantile(q).map(|ns| ns as f64);
     PointView {
@@ -197,19 +200,19 @@ fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
 /// Latency distributions of random 8 KiB requests at every depth and of the best sequential
 /// settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
-    let mut chosen: Vec<&PointSummary<'_>> = insight.random("read");
+    let mut chosen: Vec<&MeasuredPoint> = insight.random("read");
     chosen.extend(insight.random("write"));
     for operation in ["read", "write"] {
         chosen.extend(insight.best(operation));
     }
-    let view = |point: &&PointSummary<'_>| DistributionView {
+    let view = |point: &&MeasuredPoint| DistributionView {
         name: name(point),
         cumulative: cumulative(&point.summary.latency),
     };
     chosen.iter().map(view).collect()
 }
 
-fn name(point: &PointSummary<'_>) -> String {
+fn name(point: &MeasuredPoint) -> String {
     let key = point.key();
     format!("{} {} {} x {}", key.caching, key.rw(), units::size(key.request_bytes()), key.depth())
 }
@@ -220,7 +223,7 @@ fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
         .into_iter()
         .flat_map(|op| [insight.best(op), insight.out_of_box(op)])
         .flatten();
-    let view = |point: &PointSummary<'_>| {
+    let view = |point: &MeasuredPoint| {
         let trial = point.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
         // The last interval is incomplete.
         let whole = trial.series.len().saturating_sub(1);
@@ -249,8 +252,8 @@ fn ladder(insight: &Insight<'_>) -> Option<LadderView> {
     })
 }
 
-fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
-    let facts = &evidence.facts;
+fn instrument(data: &SurveyData) -> Vec<(String, String)> {
+    let facts = &data.facts;
     let mut rows = Vec::new();
     if let Some(floor) = facts.floor_ns_per_request {
         let name = "CPU per request on the null I/O engine, with full statistics";
@@ -258,67 +261,57 @@ fn instrument(evidence: &Evidence) -> Vec<(String, String)> {
     }
     rows.push(("Bytes written by the survey".to_owned(), units::size(facts.written_bytes)));
     rows.push(("Duration".to_owned(), units::time(facts.elapsed_ns as f64)));
-    rows.push(("Clock".to_owned(), evidence.host.clock.clone()));
+    rows.push(("Clock".to_owned(), data.evidence.host.clock.clone()));
     for missing in &facts.missing {
         rows.push(("Not available here".to_owned(), missing.clone()));
     }
     rows
 }
 
-fn provenance(evidence: &Evidence) -> Vec<(String, Vec<(String, String)>)> {
-    let seed = evidence.points.first().map_or(0, |point| point.key.seed());
-    let run = serde_json::json!({
-        "halfpower": env!("CARGO_PKG_VERSION"),
-        "seed": seed,
-        "region": units::size(evidence.facts.region_bytes),
-        "points": evidence.points.len(),
-        "trials": evidence.points.iter().map(|p| p.trials.len()).sum::<usize>(),
-    });
-    vec![facts("Run", &run), facts("Host", &evidence.host), facts("Target", &evidence.target)]
+/// The provenance of the run.
+#[derive(Serialize)]
+struct RunView {
+    halfpower: &'static str,
+    seed: u64,
+    region: String,
+    points: usize,
+    trials: usize,
 }
 
-/// A group of the provenance: names and values of the fields of a serialisable value.
-pub fn facts(name: &str, of: &impl serde::Serialize) -> (String, Vec<(String, String)>) {
-    (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
-}
-
-/// The leaves of a JSON value as names and values, without nulls.
-fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
-    use serde_json::Value;
-    let joined = |key: &str| {
-        let name = key.replace('_', " ");
-        if prefix.is_empty() { name } else { format!("{prefix} {name}") }
+fn provenance(data: &SurveyData) -> Vec<(String, Vec<(String, String)>)> {
+    let seed = data.evidence.points.first().map_or(0, |point| point.key().seed());
+    let run = RunView {
+        halfpower: env!("CARGO_PKG_VERSION"),
+        seed,
+        region: units::size(data.facts.region_bytes),
+        points: data.evidence.points.len(),
+        trials: data.evidence.points.iter().map(|p| p.point.trials.len()).sum(),
     };
-    match value {
-        Value::Null => Vec::new(),
-        Value::Object(fields) => {
-            fields.iter().flat_map(|(key, value)| rows(&joined(key), value)).collect()
-        }
-        Value::Array(items) => items.iter().flat_map(|item| rows(prefix, item)).collect(),
-        Value::String(text) if text.is_empty() => Vec::new(),
-        Value::String(text) => vec![(prefix.to_owned(), text.clone())],
-        other => vec![(prefix.to_owned(), other.to_string())],
-    }
+    vec![
+        json::facts("Run", &run),
+        json::facts("Host", &data.evidence.host),
+        json::facts("Target", data.target()),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insight::tests::evidence;
+    use crate::insight::tests::data;
     use lab::point::SeriesPoint;
 
     #[test]
     fn the_page_of_a_survey_has_its_findings_and_charts() {
-        let evidence = evidence();
-        let html = html(&evidence, &Insight::of(&evidence));
+        let data = data();
+        let html = html(&data, &Insight::of(&data));
         assert!(html.contains("Out of the box") && html.contains("<svg"));
         assert!(html.contains("Preallocate"));
     }
 
     #[test]
     fn a_survey_of_absurd_numbers_still_has_its_page() {
-        let mut evidence = evidence();
-        for point in &mut evidence.points {
+        let mut data = data();
+        for point in data.points() {
             point.key.workload.request_bytes = u32::MAX;
             for trial in &mut point.trials {
                 trial.directions[0].latency.record_n(1, u64::MAX);
@@ -328,12 +321,7 @@ mod tests {
                 trial.series = vec![interval; 2];
             }
         }
-        assert!(html(&evidence, &Insight::of(&evidence)).contains("<svg"));
-    }
-
-    #[test]
-    fn json_is_flattened_into_rows_without_nulls() {
-        let value = serde_json::json!({"a_b": {"c": 1, "d": null}, "e": "x"});
-        assert_eq!(rows("", &value), [("a b c".into(), "1".into()), ("e".into(), "x".into())]);
+        data.evidence.summarise();
+        assert!(html(&data, &Insight::of(&data)).contains("<svg"));
     }
 }

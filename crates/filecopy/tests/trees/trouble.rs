@@ -260,13 +260,14 @@ fn a_copy_that_fails_verification_is_discarded() {
     assert!(!target.exists());
 }
 
-/// Files are rewritten in place from the start in pieces of this size; each piece contains its
-/// version.
+/// Files are rewritten in place from the start in pieces of this size; each piece begins and ends
+/// with its version.
 const PIECE_BYTES: usize = 10_000;
 
 fn piece(file: u64, version: u64, number: u64) -> Vec<u8> {
     let mut bytes = Random::new(file << 48 ^ version << 16 ^ number).bytes(PIECE_BYTES);
     bytes[..8].copy_from_slice(&version.to_le_bytes());
+    bytes[PIECE_BYTES - 8..].copy_from_slice(&version.to_le_bytes());
     bytes
 }
 
@@ -275,21 +276,39 @@ fn version(file: u64, version: u64) -> Vec<u8> {
     (0..pieces).flat_map(|number| piece(file, version, number)).collect()
 }
 
-/// Whether the contents are a possible state of the file: some pieces of a version, then those of
-/// the previous one.
+/// Whether the contents are a possible state of the file: the first bytes of a version, then those
+/// of the previous one. A writer can be interrupted in the middle of a piece.
 fn was_ever_so(file: u64, bytes: &[u8]) -> bool {
     let mut versions = Vec::new();
-    for (found, number) in bytes.chunks(PIECE_BYTES).zip(0_u64..) {
-        let Some(first) = found.first_chunk() else { return false };
-        let version = u64::from_le_bytes(*first);
-        if piece(file, version, number) != found {
-            return false;
-        }
-        versions.push(version);
+    for found in bytes.chunks(PIECE_BYTES) {
+        versions.extend(found.first_chunk().map(|first| u64::from_le_bytes(*first)));
+        let end = found.get(PIECE_BYTES - 8..).and_then(|end| end.first_chunk());
+        versions.extend(end.map(|end| u64::from_le_bytes(*end)));
     }
     let falls = versions.windows(2).all(|pair| pair[0] >= pair[1]);
     versions.dedup();
-    falls && versions.len() <= 2
+    let ([newer, .., older] | [newer @ older]) = *versions else { return false };
+    if !falls || versions.len() > 2 {
+        return false;
+    }
+    let (newer, older) = (version(file, newer), version(file, older));
+    let written = bytes.iter().zip(&newer).take_while(|(found, byte)| found == byte).count();
+    written == bytes.len() || older.get(written..) == Some(&bytes[written..])
+}
+
+#[test]
+fn the_test_of_states_admits_an_interrupted_writer_and_no_mixture() {
+    let longest = |from: u64| (from..from + 50).max_by_key(|of| version(1, *of).len()).unwrap();
+    let (old, new) = (longest(0), longest(100));
+    let (older, newer) = (version(1, old), version(1, new));
+    for written in [0, 9, 4096, PIECE_BYTES, PIECE_BYTES + 5000, newer.len()] {
+        let state = [&newer[..written], older.get(written..).unwrap_or_default()].concat();
+        assert!(was_ever_so(1, &state), "{written} bytes written");
+    }
+    let backwards = [&older[..PIECE_BYTES], &newer[PIECE_BYTES..]].concat();
+    assert!(!was_ever_so(1, &backwards));
+    let torn = [&newer[..4096], &older[4096..8192], &newer[8192..]].concat();
+    assert!(!was_ever_so(1, &torn));
 }
 
 #[test]

@@ -14,6 +14,12 @@ use crate::cli::RunArgs;
 use crate::cli::simulate::{NO_DATABASE, SimulateArgs};
 use crate::command::run::{self, Form};
 
+/// The list as JSON.
+#[derive(Debug, Serialize)]
+struct Systems {
+    systems: Vec<Listed>,
+}
+
 /// A system in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -83,7 +89,7 @@ fn list(as_json: bool) -> Outcome {
     };
     let systems: Vec<Listed> = Description::names().map(listed).collect::<Outcome<_>>()?;
     if as_json {
-        console::data(&json::print(&serde_json::json!({ "systems": systems })));
+        console::data(&json::print(&Systems { systems }));
         return Ok(Exit::Ok);
     }
     for Listed { name, title } in systems {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
 use lab::console::{self, Console};
+use lab::evidence::Stated;
 use lab::experiment::settings::{self, Settings};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
@@ -15,9 +16,9 @@ use lab::recorder::Recorder;
 use lab::settings as host_settings;
 use lab::target::TargetSpec;
 use lab::trials::Lab;
+use serde::Serialize;
 use study::catalogue::{self, Study};
 use study::document::{StudiesDocument, StudyDocument};
-use study::evidence::Stated;
 use study::extent::Extent;
 use study::figure;
 use study::plan::Plan;
@@ -307,15 +308,31 @@ fn typed(args: &StudyArgs) -> Outcome<Settings> {
     Ok(settings)
 }
 
+/// The list as JSON.
+#[derive(Debug, Serialize)]
+struct Studies {
+    studies: Vec<Listed>,
+}
+
+/// A study in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: &'static str,
+    title: String,
+    asks: String,
+    papers: &'static str,
+    needs: &'static str,
+    claims: &'static [&'static str],
+}
+
 fn list(as_json: bool) -> Outcome {
     let mut documents = Vec::new();
     for study in catalogue::ALL {
         let plan = Plan::parse(study.plan)?;
         if as_json {
-            documents.push(serde_json::json!({
-                "name": study.name, "title": plan.title, "asks": plan.asks,
-                "papers": study.papers, "needs": study.needs, "claims": study.claims,
-            }));
+            let Study { name, papers, needs, claims, .. } = study;
+            let (title, asks) = (plan.title, plan.asks);
+            documents.push(Listed { name, title, asks, papers, needs, claims });
             continue;
         }
         let lead = format!("{:<15}", study.name);
@@ -328,7 +345,7 @@ fn list(as_json: bool) -> Outcome {
         findings::wrapped(&indent, &needs).iter().for_each(|line| console::data(line));
     }
     if as_json {
-        console::data(&json::print(&serde_json::json!({ "studies": documents })));
+        console::data(&json::print(&Studies { studies: documents }));
     }
     Ok(Exit::Ok)
 }

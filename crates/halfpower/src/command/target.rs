@@ -1,6 +1,7 @@
 //! `halfpower target`: describes a target layer by layer down to the bus, its content, and whether
 //! writing to it is safe. It never writes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ioengine::kernel::Kernel;
@@ -43,7 +44,16 @@ struct LayerDocument {
     /// Number of branches (an array, a btrfs of several devices) above it.
     depth: usize,
     /// Its properties; each name ends in its unit.
-    facts: serde_json::Map<String, serde_json::Value>,
+    facts: BTreeMap<&'static str, FactDocument>,
+}
+
+/// The value of a property.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum FactDocument {
+    Text(String),
+    Integer(u64),
+    Number(f64),
 }
 
 /// Whether writing is safe.
@@ -172,11 +182,11 @@ impl From<&Layer> for LayerDocument {
     fn from(layer: &Layer) -> LayerDocument {
         let fact = |(name, value): &(&'static str, Value)| {
             let value = match value {
-                Value::Text(text) => text.as_str().into(),
-                Value::Number(number) | Value::Bytes(number) => (*number).into(),
-                Value::BytesPerS(rate) => (*rate).into(),
+                Value::Text(text) => FactDocument::Text(text.clone()),
+                Value::Number(number) | Value::Bytes(number) => FactDocument::Integer(*number),
+                Value::BytesPerS(rate) => FactDocument::Number(*rate),
             };
-            ((*name).to_owned(), value)
+            (*name, value)
         };
         LayerDocument {
             kind: layer.kind.name(),

@@ -16,43 +16,38 @@ use lab::record;
 use lab::workload_document::WorkloadDocument;
 use results::{LatencyRow, NewRun, Operation, RunKind, Seed, SeriesRow, Store};
 use survey::document::{self, WroteDocument};
-use survey::evidence::Evidence;
 use survey::findings;
 use survey::insight::Insight;
+use survey::survey_data::SurveyData;
 use survey::view;
 use workload::{Arrival, Pattern, Workload};
 
 use super::bytes::Bytes;
-use crate::command::report;
 
 /// Analyses and shows a stored survey with arbitrary numbers and texts.
 pub fn survey(data: &[u8]) {
     let mut bytes = Bytes(data);
     let facts = bytes.text(512);
     let target = bytes.text(512);
-    let evidence = Evidence {
-        host: Host::default(),
-        target: serde_json::from_str(&target).unwrap_or_default(),
-        facts: serde_json::from_str(&facts).unwrap_or_default(),
-        started_unix_ns: bytes.number() as i64,
-        points: std::iter::from_fn(|| (!bytes.is_empty()).then(|| point(&mut bytes)))
-            .take(24)
-            .collect(),
-    };
-    show(&evidence);
+    let started_unix_ns = bytes.number() as i64;
+    let points = std::iter::from_fn(|| (!bytes.is_empty()).then(|| point(&mut bytes)));
+    let points = points.take(24).collect();
+    let target = serde_json::from_str(&target).unwrap_or_default();
+    let facts = serde_json::from_str(&facts).unwrap_or_default();
+    show(&SurveyData::new(Host::default(), target, points, facts, started_unix_ns));
 }
 
 /// Produces all output from the evidence. Nothing may panic or draw NaN.
-fn show(evidence: &Evidence) {
-    let insight = Insight::of(evidence);
-    let html = view::html(evidence, &insight);
+fn show(data: &SurveyData) {
+    let insight = Insight::of(data);
+    let html = view::html(data, &insight);
     for wrong in ["=\"NaN", "=\"inf", " NaN ", ",NaN", ",inf"] {
         assert!(!html.contains(wrong), "the page has {wrong}");
     }
-    let _ = findings::text(evidence, &insight);
-    let _ = json::print(&document::of(evidence, &insight, WroteDocument::default()));
-    for point in &evidence.points {
-        let _ = json::print(&PointDocument::from(point));
+    let _ = findings::text(data, &insight);
+    let _ = json::print(&document::of(data, &insight, WroteDocument::default()));
+    for measured in &data.evidence.points {
+        let _ = json::print(&PointDocument::from(&measured.point));
     }
 }
 
@@ -141,8 +136,8 @@ pub fn database(data: &[u8]) {
     }
     let path = own_file();
     fs::write(&path, &file).expect("the temporary folder can be written");
-    if let Ok(evidence) = report::evidence(&path, "latest") {
-        show(&evidence);
+    if let Ok(data) = SurveyData::load(&path, "latest") {
+        show(&data);
     }
     if kind & 2 != 0 {
         let _ = Store::open(&path).and_then(|mut store| {

@@ -29,7 +29,7 @@ fn a_loop_device_whose_image_is_cached_is_said_to_be_memory() {
     let reasons = document["verdict"]["reasons"].to_string();
     assert!(reasons.contains("is in the page cache of its host"), "{reasons}");
     assert_eq!(document["verdict"]["state"], "suspect");
-    let survey = format!("survey {} --budget 5s --no-store --json", device.path());
+    let survey = format!("survey {} --budget 15s --no-store --json", device.path());
     let document = place.halfpower(&survey).json();
     let findings = document["findings"].to_string();
     assert!(findings.contains("is memory, not storage"), "{findings}");
@@ -136,7 +136,7 @@ fn a_file_of_a_read_only_image_is_measured() {
         let mounted = or_skip!(Mounted::by(&["mount", "-o", "loop,ro", &image]));
         let data = mounted.folder().join("data").display().to_string();
         place.does(&format!("run {data} --bs 64k --size 8m --direct=0 --trials 2 --no-store"));
-        place.halfpower(&format!("survey {data} --budget 5s --no-store")).prints("Findings");
+        place.halfpower(&format!("survey {data} --budget 20s --no-store")).prints("Findings");
     }
 }
 

@@ -228,7 +228,7 @@ fn a_planned_survey_does_nothing() {
 fn a_survey_of_a_file_reads_it_and_prints_its_findings() {
     let place = Place::new();
     let path = place.file("data", 8 * MIB);
-    let ended = place.does("survey data --budget 5s --no-store");
+    let ended = place.does("survey data --budget 15s --no-store");
     assert!(std::fs::read(path).unwrap() == noise(8 * MIB), "the file was written");
     assert!(ended.stdout.contains("MiB/s") && ended.stdout.lines().count() > 5, "{ended}");
     assert_eq!(place.listing(), ["data", "halfpower.html"]);
@@ -256,7 +256,7 @@ fn a_survey_that_measured_the_wrong_thing_ends_with_five_and_says_so_first() {
 fn a_survey_of_a_device_only_reads_without_permission() {
     let device = or_skip!(LoopDevice::new(8 * MIB));
     let place = Place::new();
-    let document = place.document(&format!("survey {} --budget 5s", device.path()));
+    let document = place.document(&format!("survey {} --budget 15s", device.path()));
     assert!(device.content() == noise(8 * MIB), "the device was written");
     for point in list(&document["points"]) {
         assert_eq!(whole(&point["workload"]["read_percent"]), 100, "{point}");

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use ioengine::allocation::{self, Units};
 use ioengine::{Caching, HostTarget, Target};
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::{Failure, Outcome};
 use lab::point::Trial;
 use lab::scratch::Scratch;
@@ -20,7 +21,6 @@ use lab::scratch::Scratch;
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
@@ -441,7 +441,7 @@ fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(boo
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
     /// Writes whose time at a shift is a multiple of that of the unshifted ones.

@@ -2,10 +2,11 @@
 //!
 //! Blocks are written before, reserved with `fallocate`, or allocated while the file grows.
 
+use lab::evidence::{Evidence, MeasuredPoint};
+
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// The study `allocate`.
 pub const STUDY: Study = Study {
@@ -166,7 +167,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::TargetFacts;
 
     fn write(allocation: &str, depth: &str, rate: u64) -> MeasuredPoint {

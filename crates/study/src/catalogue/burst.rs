@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use analysis::changepoint::{Throttle, early_burst, throttle};
 use ioengine::Clock;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 
 /// The study `burst`.
@@ -45,7 +45,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             runner.prepare(&group, std::slice::from_ref(study_target), &mut ready)?;
             let Some(one) = ready.first_mut() else { continue };
             runner.run(std::slice::from_ref(one))?;
-            let spent = runner.evidence.cells.last().and_then(spent);
+            let spent = runner.evidence.points.last().and_then(spent);
             let Some(throttle) = spent.filter(|_| !runner.lab.interrupt.is_set()) else { continue };
             // Half the refill time, so that the bucket cannot be full and the amount shows the
             // rate.
@@ -148,7 +148,7 @@ fn lasts(point: &MeasuredPoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::point::SeriesPoint;
 
     /// A trial of 60 intervals of 100 ms at a rate that depends on the time (s).

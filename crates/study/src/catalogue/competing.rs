@@ -17,6 +17,7 @@ use analysis::quantile::median;
 use cpucost::{CpuMeter, CpuSample};
 use ioengine::Target;
 use ioengine::priority::IoPriority;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::{Failure, Outcome};
 use lab::point::{Point, Trial};
 use lab::rounds;
@@ -29,7 +30,6 @@ use workload::{Control, Sample};
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::{Ready, StudyRunner};
 use crate::target::{Kind, StudyTarget};
 
@@ -602,7 +602,7 @@ fn table(mixes: &[Mix<'_>]) -> Option<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use workload::sample::Interval;
 
     /// Two streams of 1000 B/s and 3000 B/s alone, and what they get together.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ioengine::error::cause;
 use ioengine::layer::{BindMount, LoopDevice};
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::fuse_server::Served;
 use report::model::{Cell as TableCell, Column, Table};
@@ -22,7 +23,6 @@ use survey::memory;
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 use crate::target::{Kind, StudyTarget};
 
@@ -358,7 +358,7 @@ fn table(local: &AccessPath<'_>, others: &[AccessPath<'_>]) -> Option<Table> {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::TargetFacts;
 
     /// 4 KiB reads by a path at this many requests per second.

@@ -8,6 +8,7 @@
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::quantile::median;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
@@ -15,7 +16,6 @@ use report::units::Unit;
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve;
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 
 /// The study `cpu-cost`.
@@ -508,7 +508,7 @@ fn table(paths: &[Path<'_>]) -> Option<Table> {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
     /// A point with this CPU time and this number of instructions per request.

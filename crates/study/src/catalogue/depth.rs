@@ -4,11 +4,11 @@
 //! raises the rate; beyond it, only the latency.
 
 use analysis::halfpower::measured;
+use lab::evidence::{Evidence, MeasuredPoint};
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::differ;
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// The study `depth`.
 pub const STUDY: Study = Study {
@@ -188,7 +188,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     #[test]
     fn the_knee_is_where_a_step_gains_little() {

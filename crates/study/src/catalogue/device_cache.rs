@@ -10,6 +10,7 @@
 
 use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
 use lab::bench::Bench;
+use lab::evidence::Evidence;
 use lab::failure::Outcome;
 use lab::job::Job;
 use workload::Workload;
@@ -18,7 +19,6 @@ use crate::ahead::{self, HIT_GAIN, ReadTarget};
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve;
-use crate::evidence::Evidence;
 use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;

@@ -6,16 +6,17 @@
 //! the process, so its CPU is charged to it. The reads are random, so that read-ahead issues no
 //! requests of its own.
 
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::point::Trial;
 use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
 use survey::advice;
+use survey::half_power::REPEATABLE;
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
@@ -116,7 +117,7 @@ impl By {
         let (Some((_, high)), Some((low, _))) = (self.range(one), self.range(other)) else {
             return false;
         };
-        high < low && self.ns(one) < (1.0 - curve::REPEATABLE) * self.ns(other)
+        high < low && self.ns(one) < (1.0 - REPEATABLE) * self.ns(other)
     }
 
     /// The best point: among those that no other beats, the one that wins by the second criterion.
@@ -426,7 +427,7 @@ fn table(evidence: &Evidence) -> Option<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     /// Random 4 KiB reads of an engine: requests in one second, and CPU of each (ns).
     fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> MeasuredPoint {

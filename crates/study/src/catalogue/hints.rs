@@ -3,10 +3,11 @@
 //!
 //! It compares rates and the size of the requests that reach the device.
 
+use lab::evidence::{Evidence, MeasuredPoint};
+
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// The study `hints`.
 pub const STUDY: Study = Study {
@@ -151,7 +152,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     fn hinted(rw: &str, hint: &str, rate: u64) -> MeasuredPoint {
         let part = if rw == "write" { "writes" } else { "reads" };

@@ -4,6 +4,7 @@
 //! `lab::memory` measures (also behind `halfpower memory`). Here its numbers become readings, so
 //! that findings and claims appear with those of storage.
 
+use lab::evidence::Evidence;
 use lab::failure::Outcome;
 use lab::memory::{self, MemoryReadings, MemorySpec};
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
@@ -11,7 +12,6 @@ use report::units::Unit;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
-use crate::evidence::Evidence;
 use crate::runner::StudyRunner;
 
 /// The study `memory`.
@@ -117,7 +117,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
 /// The cache levels that show in the curve of loads.
 fn caches(found: &mut Conclusion, evidence: &Evidence) {
     let plateaus = evidence.read("plateau", &[("kernel", "load")]);
-    let words = |reading: &&crate::evidence::Reading| {
+    let words = |reading: &&lab::evidence::Reading| {
         let to = reading.labels["to_bytes"].parse().unwrap_or(0);
         format!("{} up to {}", units::rate(reading.value), units::size(to))
     };

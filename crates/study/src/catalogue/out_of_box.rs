@@ -11,6 +11,7 @@ use analysis::changepoint::throttle;
 use cpucost::{CpuMeter, CpuSample, HostMeter};
 use ioengine::Clock;
 use ioengine::clock::unix_ns;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::point::Trial;
 use report::model::{Axis, Chart, Kind, Point, Scale, Series};
@@ -19,7 +20,6 @@ use report::units::Unit;
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
@@ -72,7 +72,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         over.store(true, Ordering::Relaxed);
         (measured, watch.join().unwrap_or_default())
     });
-    let points = runner.evidence.cells.iter().filter(|point| point.part == PHASES);
+    let points = runner.evidence.points.iter().filter(|point| point.part == PHASES);
     let trials: Vec<Trial> = points.flat_map(|point| point.point.trials.first().cloned()).collect();
     trials.iter().for_each(|trial| note_cpu(&mut runner.evidence, trial, &samples));
     measured
@@ -532,8 +532,8 @@ fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
     use ioengine::target::DeviceCounters;
+    use lab::evidence::testing::{cell, evidence};
     use lab::point::SeriesPoint;
 
     fn text(found: &Conclusion, id: &str) -> String {

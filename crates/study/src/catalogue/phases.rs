@@ -17,6 +17,7 @@ use analysis::bootstrap::median_interval;
 use analysis::interval::CONFIDENCE;
 use analysis::quantile::median;
 use iotrace::{Phase, Phases};
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::resource_usage;
 use report::model::Table;
@@ -25,7 +26,6 @@ use report::units::Unit;
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::{Ready, StudyRunner};
 use crate::target::StudyTarget;
@@ -83,7 +83,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 
 /// Notes what the traces of the newest point show.
 fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
-    let Some(point) = evidence.cells.last() else { return };
+    let Some(point) = evidence.points.last() else { return };
     let labels = labels(point);
     let all: Vec<&Phases> = traces.iter().flat_map(|one| &one.phases).collect();
     let sum = |of: &dyn Fn(&Phases) -> u64| all.iter().map(|phases| of(phases)).sum::<u64>() as f64;
@@ -144,8 +144,11 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     };
     let groups: Vec<Group> = runner.groups()?.into_iter().map(with_volume).collect();
     runner.measure_groups(&groups)?;
-    let balances =
-        runner.evidence.cells.iter().map(|point| (labels(point), resource_usage::of(&point.point)));
+    let balances = runner
+        .evidence
+        .points
+        .iter()
+        .map(|point| (labels(point), resource_usage::of(&point.point)));
     for (labels, balance) in balances.collect::<Vec<_>>() {
         let named = |name: &str| {
             let mut labels = labels.clone();
@@ -670,7 +673,7 @@ fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::cell;
+    use lab::evidence::testing::cell;
 
     /// A trace of one point: requests, how many of them were found, 10 us in the queue and 90 us in
     /// the device for each, and the time in no phase (ns).
@@ -703,8 +706,8 @@ mod tests {
         for (bs, without, with, trace) in points {
             let flags =
                 |traced| [("part", "read"), ("rw", "read"), ("bs", *bs), ("traced", traced)];
-            evidence.cells.push(cell(*without, &flags("no")));
-            evidence.cells.push(cell(*with, &flags("yes")));
+            evidence.points.push(cell(*without, &flags("no")));
+            evidence.points.push(cell(*with, &flags("yes")));
             note_phases(&mut evidence, std::slice::from_ref(trace));
         }
         evidence
@@ -758,7 +761,7 @@ mod tests {
     #[test]
     fn times_of_several_devices_and_trials_are_combined() {
         let mut evidence = Evidence::default();
-        evidence.cells.push(cell(1 << 30, &[("part", "read"), ("bs", "4k"), ("traced", "yes")]));
+        evidence.points.push(cell(1 << 30, &[("part", "read"), ("bs", "4k"), ("traced", "yes")]));
         note_phases(
             &mut evidence,
             &[trace_summary(100, 100, 0), trace_summary(300, 300, 2_000_000)],
@@ -778,7 +781,7 @@ mod tests {
             let mut point = cell(1 << 20, &[("part", "read"), ("bs", bs), ("iodepth", "1")]);
             point.point.key.is_simulated = true;
             let mut labels = labels(&point);
-            evidence.cells.push(point);
+            evidence.points.push(point);
             evidence.note("bus-utilisation", "share", &labels, busy);
             labels.push(("phase", "data".to_owned()));
             evidence.note("phase-share", "share", &labels, data);

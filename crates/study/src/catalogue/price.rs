@@ -7,12 +7,12 @@
 //! price, capacity and power (`--price`, `--capacity`, `--power`). Without a price everything else
 //! is reported.
 
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::{Failure, Outcome};
 use report::model::{Cell as TableCell, Column, Table};
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 
 /// The study `price`.
@@ -221,7 +221,7 @@ fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     };
     let target = &evidence.targets[index];
     let stated = &evidence.stated;
-    let measured = evidence.cells.iter().find(|point| point.target_index == index)?;
+    let measured = evidence.points.iter().find(|point| point.target_index == index)?;
     Some(Figures {
         name: measured.target.clone(),
         kaps: at("8k", 1)?,
@@ -423,8 +423,8 @@ fn long_time(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::Stated;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::Stated;
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
     /// The points of a target: random 8 KiB reads and writes and 1 MiB accesses per second, and the

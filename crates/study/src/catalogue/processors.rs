@@ -9,12 +9,12 @@ use std::fs;
 use std::path::Path;
 
 use cpucost::affinity::allowed_cpus;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve::{Comparison, compare};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
@@ -333,7 +333,7 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
 }
 
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
-    if evidence.cells.is_empty() {
+    if evidence.points.is_empty() {
         return;
     }
     found.cannot(&["C130"], "it is the absolute rate of two processors of the year 2000");
@@ -347,7 +347,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     const TABLE: &str = "           CPU0       CPU1
  35:          0          1 PCI-MSIX-0000:00:02.0   0-edge      virtio1-config

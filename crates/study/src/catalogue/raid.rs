@@ -13,11 +13,11 @@ use ioengine::Target;
 use ioengine::device::{Device, DeviceCounters};
 use ioengine::kernel::{Btrfs, Kernel};
 use ioengine::stack::{self, Kind as LayerKind, Value};
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::{Kind, StudyTarget};
@@ -537,7 +537,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     #[test]
     fn a_volume_is_compared_with_the_sum_of_its_members() {

@@ -4,6 +4,7 @@
 use std::slice;
 
 use ioengine::stripe::Layout;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::point::Point;
 use lab::rounds::{self, Rounds};
@@ -12,7 +13,6 @@ use lab::simulated_target;
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::{Ready, StudyRunner};
 use crate::stripe_load::{StripeLoad, busy_closed, busy_open};
@@ -626,7 +626,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
     fn read(part: &str, depth: &str, per_s: u64) -> MeasuredPoint {
@@ -706,7 +706,7 @@ mod tests {
     #[test]
     fn several_disks_have_no_reads_per_revolution_and_no_reordering() {
         let mut evidence = disk();
-        evidence.cells.iter_mut().for_each(|point| point.disks = 3);
+        evidence.points.iter_mut().for_each(|point| point.disks = 3);
         let found = analyse(&evidence);
         assert!(found.findings.iter().any(|one| one.headline.contains("of several disks")));
         assert!(found.findings.iter().all(|one| !one.headline.contains("reordering")));
@@ -716,8 +716,8 @@ mod tests {
     #[test]
     fn the_knee_is_the_first_depth_as_fast_as_the_fastest() {
         let mut evidence = disk();
-        evidence.cells[1].summary.bytes_per_s.low /= 2.0;
-        evidence.cells[2].summary.bytes_per_s.high *= 2.0;
+        evidence.points[1].summary.bytes_per_s.low /= 2.0;
+        evidence.points[2].summary.bytes_per_s.high *= 2.0;
         let found = analyse(&evidence);
         let queue = &found.findings.iter().find(|one| one.id == "queue").unwrap().headline;
         assert!(queue.contains("depth 4 reaches 1.30 times"), "{queue}");
@@ -761,8 +761,8 @@ mod tests {
     #[test]
     fn the_rate_between_two_depths_is_interpolated() {
         let mut evidence = two();
-        evidence.cells[1] = read(DIRECT, "4", 200);
-        let spread = evidence.cells.iter().find(|point| point.depth() == 8).unwrap();
+        evidence.points[1] = read(DIRECT, "4", 200);
+        let spread = evidence.points.iter().find(|point| point.depth() == 8).unwrap();
         assert_eq!(even_rate(&evidence, spread), Some(400.0));
         let mut halfway = spread.clone();
         halfway.point.key.workload.depth = 4;

@@ -4,11 +4,12 @@
 //! Each size is measured at depth 1.
 
 use analysis::costmodel::CostModel;
+use lab::evidence::{Evidence, MeasuredPoint};
+use survey::half_power;
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve;
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// The study `request-size`.
 pub const STUDY: Study = Study {
@@ -89,7 +90,7 @@ fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f
 fn model(curve: &[&MeasuredPoint]) -> Option<CostModel> {
     let whole: Vec<&MeasuredPoint> =
         curve.iter().filter(|point| point.bytes() <= COST_BYTES_MAX).copied().collect();
-    curve::cost(&whole)
+    half_power::cost_model(&whole)
 }
 
 /// The CPU cost of a request and of each KiB.
@@ -250,7 +251,7 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
     /// Reads of a device that takes 50 us for each request and 1 ns for each byte, with CPU costs
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_split_shows_as_smaller_device_requests() {
         let mut evidence = model_device();
-        for point in &mut evidence.cells {
+        for point in &mut evidence.points {
             let counters = ioengine::target::DeviceCounters {
                 reads: 100,
                 read_sectors: 100 * point.point.key.request_bytes().min(1 << 20) / 512,

@@ -11,11 +11,11 @@ use ioengine::{
     BufferPages, Caching, Clock, Engine, EngineKind, EngineSpec, HostEngine, HostTarget, Monotonic,
     Op, Request, Target, TargetKind,
 };
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 use crate::target::{Kind, StudyTarget};
 
@@ -503,7 +503,7 @@ mod tests {
 
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     fn device(truth: Truth) -> HostTarget {
         HostTarget::delay(256 << 20, DelayDevice::new(truth))

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use ioengine::device::Device;
 use ioengine::write_cache::{BACK, Means, THROUGH};
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::settings::{self, Changed, DRIVE_CACHE, HostSetting};
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve;
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
@@ -378,7 +378,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     fn said(evidence: &mut Evidence, quantity: &str, words: &str) {
         evidence.note(quantity, "words", &[("is", words.to_owned())], 1.0);

@@ -3,10 +3,11 @@
 //!
 //! Durability is requested by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
 
+use lab::evidence::{Evidence, MeasuredPoint};
+
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve::{self, Comparison};
-use crate::evidence::{Evidence, MeasuredPoint};
 
 /// The study `write-through`.
 pub const STUDY: Study = Study {
@@ -156,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
 
     fn write(part: &str, depth: &str, rate: u64) -> MeasuredPoint {
         cell(rate, &[("part", part), ("rw", "write"), ("bs", "4k"), ("iodepth", depth)])

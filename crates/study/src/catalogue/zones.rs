@@ -7,12 +7,12 @@
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
+use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::machine::TargetFacts;
 
 use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
-use crate::evidence::{Evidence, MeasuredPoint};
 use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
@@ -97,7 +97,8 @@ fn boundaries(points: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
-    let mut targets: Vec<&str> = evidence.cells.iter().map(|point| point.target.as_str()).collect();
+    let mut targets: Vec<&str> =
+        evidence.points.iter().map(|point| point.target.as_str()).collect();
     targets.dedup();
     for target in targets {
         zones_of(&mut found, evidence, target);
@@ -203,7 +204,7 @@ fn change(step: &Step) -> f64 {
 mod tests {
     use super::*;
     use crate::conclusion::Verdict;
-    use crate::evidence::tests::{cell, evidence};
+    use lab::evidence::testing::{cell, evidence};
     use lab::machine::DeviceFacts;
 
     /// A target whose rate depends on the position (share), with a ripple like that of

@@ -10,6 +10,7 @@ use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::target;
+use serde::Serialize;
 
 use crate::cli::classic::CacheflushArgs;
 
@@ -20,6 +21,16 @@ file was left in the file system's cache; cached data would have made the test f
 disk. No file is named, so nothing was done:
   halfpower classic cacheflush FILE    drop FILE from the page cache, and verify it
   halfpower run FILE --direct=0        does so before each trial; --invalidate=0 does not";
+
+/// The result of `--json`.
+#[derive(Debug, Serialize)]
+struct Flushed {
+    target: String,
+    size_bytes: u64,
+    resident_before_bytes: Option<u64>,
+    resident_after_bytes: Option<u64>,
+    dropped_all_caches: bool,
+}
 
 /// Flushes and prints.
 pub fn execute(args: &CacheflushArgs) -> Outcome {
@@ -38,13 +49,13 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     }
     let scrub = target.scrub()?;
     if args.json {
-        console::data(&json::print(&serde_json::json!({
-            "target": name.to_string(),
-            "size_bytes": target.size_bytes(),
-            "resident_before_bytes": scrub.resident_before_bytes,
-            "resident_after_bytes": scrub.resident_after_bytes,
-            "dropped_all_caches": scrub.dropped_all_caches,
-        })));
+        console::data(&json::print(&Flushed {
+            target: name.to_string(),
+            size_bytes: target.size_bytes(),
+            resident_before_bytes: scrub.resident_before_bytes,
+            resident_after_bytes: scrub.resident_after_bytes,
+            dropped_all_caches: scrub.dropped_all_caches,
+        }));
     } else {
         let bytes = |bytes: Option<u64>| bytes.map_or("an unknown part".to_owned(), units::size);
         let all = if scrub.dropped_all_caches { "; all clean caches were dropped" } else { "" };

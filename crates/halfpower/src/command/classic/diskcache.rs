@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use ioengine::clock::unix_ns;
 use lab::console::{self, Console};
+use lab::evidence::{Evidence, Stated};
 use lab::experiment::settings::Settings;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
@@ -17,8 +18,8 @@ use lab::recorder::Recorder;
 use lab::settings;
 use lab::trials::Lab;
 use report::model::Finding;
+use serde::Serialize;
 use study::catalogue::{self, Study};
-use study::evidence::{Evidence, Stated};
 use study::plan::Plan;
 use study::session::{Session, StudyResult};
 use study::target::StudyTarget;
@@ -116,6 +117,28 @@ fn plan(quick: bool) -> String {
     text
 }
 
+/// The results as JSON.
+#[derive(Debug, Serialize)]
+struct TableDocument {
+    ended_unix_ns: i64,
+    rows: Vec<RowDocument>,
+    regions: Vec<RegionDocument>,
+    two_deep_bytes_per_s: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct RowDocument {
+    request_bytes: u64,
+    same_block_ns: Option<f64>,
+    sequential_ns: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct RegionDocument {
+    region_bytes: u64,
+    reread_ns: f64,
+}
+
 /// The table of results.
 struct Table {
     /// Request size (bytes) to the times of a reread and of a sequential read (ns).
@@ -137,13 +160,13 @@ impl Table {
                 rows.entry(bytes).or_default().0 = Some(reading.value);
             }
         }
-        for cell in in_order.cells.iter().filter(|cell| cell.part != TWO_DEEP) {
+        for cell in in_order.points.iter().filter(|cell| cell.part != TWO_DEEP) {
             rows.entry(cell.bytes()).or_default().1 = cell.latency_ns(0.5);
         }
-        let region = |reading: &study::evidence::Reading| {
+        let region = |reading: &lab::evidence::Reading| {
             Some((number(&reading.labels, "region")?, reading.value))
         };
-        let two_deep = in_order.cells.iter().find(|cell| cell.part == TWO_DEEP);
+        let two_deep = in_order.points.iter().find(|cell| cell.part == TWO_DEEP);
         Table {
             rows,
             regions: rereads.read("reread", &[]).into_iter().filter_map(region).collect(),
@@ -151,23 +174,20 @@ impl Table {
         }
     }
 
-    fn document(&self, now_unix_ns: i64) -> serde_json::Value {
-        let row = |(bytes, (same, ordered)): (&u64, &(Option<f64>, Option<f64>))| {
-            serde_json::json!({
-                "request_bytes": bytes, "same_block_ns": same, "sequential_ns": ordered,
-            })
+    fn document(&self, ended_unix_ns: i64) -> TableDocument {
+        let row = |(bytes, (same, ordered)): (&u64, &(Option<f64>, Option<f64>))| RowDocument {
+            request_bytes: *bytes,
+            same_block_ns: *same,
+            sequential_ns: *ordered,
         };
-        let region = |(bytes, ns): (&u64, &f64)| {
-            serde_json::json!({
-                "region_bytes": bytes, "reread_ns": ns,
-            })
-        };
-        serde_json::json!({
-            "ended_unix_ns": now_unix_ns,
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "regions": self.regions.iter().map(region).collect::<Vec<_>>(),
-            "two_deep_bytes_per_s": self.two_deep,
-        })
+        let region =
+            |(bytes, ns): (&u64, &f64)| RegionDocument { region_bytes: *bytes, reread_ns: *ns };
+        TableDocument {
+            ended_unix_ns,
+            rows: self.rows.iter().map(row).collect(),
+            regions: self.regions.iter().map(region).collect(),
+            two_deep_bytes_per_s: self.two_deep,
+        }
     }
 
     fn lines(&self, rereads: &StudyResult) -> Vec<String> {

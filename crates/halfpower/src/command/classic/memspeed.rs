@@ -12,6 +12,7 @@ use lab::json;
 use lab::memory::{self, MemoryReadings, MemorySpec};
 use lab::trials::Lab;
 use memspeed::Kernel;
+use serde::Serialize;
 
 use crate::cli::classic::MemspeedArgs;
 
@@ -48,7 +49,15 @@ const ROWS: [Row; 7] = [
     row("Memcopy", Source::Kernel(Kernel::Copy), Some(5), Some(8)),
 ];
 
+/// The results as JSON.
+#[derive(Serialize)]
+struct Tests<'a> {
+    set_bytes: Option<u64>,
+    tests: &'a [Result],
+}
+
 /// A row that was measured.
+#[derive(Serialize)]
 struct Result {
     name: &'static str,
     test: Option<u32>,
@@ -80,16 +89,8 @@ pub fn execute(args: &MemspeedArgs) -> Outcome {
     readings.skipped.iter().for_each(|skipped| console.say(format!("left out {skipped}")));
     let results = results(&readings);
     if args.json {
-        let document = |result: &Result| {
-            serde_json::json!({
-                "name": result.name, "test": result.test, "threads": result.threads,
-                "bytes_per_s": result.bytes_per_s,
-            })
-        };
-        let tests: Vec<_> = results.iter().map(document).collect();
-        let set_bytes = spec.set_bytes.first();
-        let document = serde_json::json!({ "set_bytes": set_bytes, "tests": tests });
-        console::data(&json::print(&document));
+        let set_bytes = spec.set_bytes.first().copied();
+        console::data(&json::print(&Tests { set_bytes, tests: &results }));
     } else {
         print(&results);
     }

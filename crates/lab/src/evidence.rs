@@ -1,14 +1,18 @@
-//! The raw results of a study, before analysis: measured points, other readings, and the parts
-//! that were left out.
+//! The results of a survey or study before analysis: measured points, other readings, and the
+//! parts that were left out.
 
 use std::collections::BTreeMap;
 
-use lab::machine::{DeviceFacts, Host, TargetFacts};
-use lab::point::{Point, State, Summary};
+use analysis::bootstrap::{Timed, nearest_ratio_interval};
+use analysis::interval::{CONFIDENCE, Interval};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The input of a study's analysis.
+use crate::machine::{DeviceFacts, Host, TargetFacts};
+use crate::point::{Point, State, Summary};
+use crate::point_key::PointKey;
+
+/// The input of all analysis.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// The machine.
@@ -16,7 +20,7 @@ pub struct Evidence {
     /// The targets, in the order of the command line.
     pub targets: Vec<TargetFacts>,
     /// All points that were measured.
-    pub cells: Vec<MeasuredPoint>,
+    pub points: Vec<MeasuredPoint>,
     /// Measured numbers that are not points.
     pub readings: Vec<Reading>,
     /// Parts of the plan that could not be measured.
@@ -40,10 +44,10 @@ pub struct Stated {
     pub capacities: Vec<u64>,
 }
 
-/// A measured point and its place in the plan.
+/// A measured point, its place in the plan, and the summary of its trials.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
-    /// The part of the plan.
+    /// The part of the plan; empty if there are no parts.
     pub part: String,
     /// The target, or the first of several.
     pub target: String,
@@ -91,6 +95,44 @@ pub struct Skipped {
 }
 
 impl MeasuredPoint {
+    /// A point of the only target of a survey.
+    pub fn of(point: Point, target: &str) -> MeasuredPoint {
+        let summary = point.summary();
+        let (part, given) = (String::new(), BTreeMap::new());
+        MeasuredPoint {
+            part,
+            target: target.to_owned(),
+            target_index: 0,
+            disks: 1,
+            given,
+            point,
+            summary,
+        }
+    }
+
+    /// Workload, caching and target of the point.
+    pub fn key(&self) -> &PointKey {
+        &self.point.key
+    }
+
+    /// Ratio of its rate to that of another point. Trials close in time are compared, so that a
+    /// slow or fast period of the machine has little effect.
+    pub fn times(&self, other: &MeasuredPoint) -> Interval {
+        let rates = |measured: &MeasuredPoint| -> Vec<Timed> {
+            let trials = measured.point.unsoaked().into_iter();
+            trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
+        };
+        let seed = self.key().seed();
+        let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
+        ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
+    }
+
+    /// Caching mode, request size and depth as text.
+    pub fn setting(&self) -> String {
+        let key = self.key();
+        format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes()), key.depth())
+    }
+
     /// Median rate [bytes per second].
     pub fn rate(&self) -> f64 {
         self.summary.bytes_per_s.value
@@ -179,7 +221,7 @@ impl MeasuredPoint {
 impl Evidence {
     /// The usable points with these flag values, in the order of the plan.
     pub fn all(&self, flags: &[(&str, &str)]) -> Vec<&MeasuredPoint> {
-        let fits = |cell: &&MeasuredPoint| flags.iter().all(|(flag, word)| cell.is(flag, word));
+        let fits = |point: &&MeasuredPoint| flags.iter().all(|(flag, word)| point.is(flag, word));
         self.usable().filter(fits).collect()
     }
 
@@ -195,26 +237,26 @@ impl Evidence {
 
     /// The evidence of one target, with the target's name.
     pub fn of_target(&self, index: usize) -> (String, Evidence) {
-        let mut cells: Vec<MeasuredPoint> =
-            self.cells.iter().filter(|cell| cell.target_index == index).cloned().collect();
+        let mut points: Vec<MeasuredPoint> =
+            self.points.iter().filter(|point| point.target_index == index).cloned().collect();
         let facts = self.targets.get(index).cloned();
-        let name = match (cells.first(), &facts) {
-            (Some(cell), _) => cell.target.clone(),
+        let name = match (points.first(), &facts) {
+            (Some(point), _) => point.target.clone(),
             (None, Some(facts)) => facts.name.clone(),
             (None, None) => String::new(),
         };
-        cells.iter_mut().for_each(|cell| cell.target_index = 0);
+        points.iter_mut().for_each(|point| point.target_index = 0);
         let is_own =
             |reading: &&Reading| reading.labels.get("target").is_none_or(|target| *target == name);
         let readings = self.readings.iter().filter(is_own).cloned().collect();
         let targets = facts.into_iter().collect();
-        let own = Evidence { targets, cells, readings, ..self.clone() };
+        let own = Evidence { targets, points, readings, ..self.clone() };
         (name, own)
     }
 
     /// All points except invalid ones.
     pub fn usable(&self) -> impl Iterator<Item = &MeasuredPoint> {
-        self.cells.iter().filter(|cell| cell.summary.verdict.state != State::Invalid)
+        self.points.iter().filter(|point| point.summary.verdict.state != State::Invalid)
     }
 
     /// The readings of a quantity with these labels, in measurement order.
@@ -261,8 +303,8 @@ impl Evidence {
     }
 
     /// Whether a point was measured on a simulated system.
-    pub fn is_of_simulated(&self, cell: &MeasuredPoint) -> bool {
-        let target = self.targets.get(cell.target_index);
+    pub fn is_of_simulated(&self, point: &MeasuredPoint) -> bool {
+        let target = self.targets.get(point.target_index);
         target.is_some_and(|target| target.simulated.is_some())
     }
 
@@ -274,22 +316,23 @@ impl Evidence {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use lab::point::testing::point;
+/// Evidence for tests of this crate and other crates.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
     use workload::Pattern;
 
     use super::*;
+    use crate::point::testing::point;
 
     /// A point with the given rate and flags.
-    pub(crate) fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
+    pub fn cell(bytes_per_s: u64, flags: &[(&str, &str)]) -> MeasuredPoint {
         let mut point = point(&[bytes_per_s]);
         let mut given = BTreeMap::new();
         let (mut part, mut disks) = (String::new(), 1);
         for (flag, word) in flags {
             match *flag {
                 "part" => part = (*word).to_owned(),
-                "disks" => disks = word.parse().unwrap(),
+                "disks" => disks = word.parse().expect("tests give valid values"),
                 "rw" => {
                     point.key.workload.read_percent = if word.ends_with("write") { 0 } else { 100 };
                     let random = word.starts_with("rand");
@@ -297,13 +340,20 @@ pub(crate) mod tests {
                         if random { Pattern::Random } else { Pattern::Sequential };
                 }
                 "bs" => {
-                    point.key.workload.request_bytes = units::parse_size(word).unwrap() as u32;
+                    point.key.workload.request_bytes =
+                        units::parse_size(word).expect("tests give sizes") as u32;
                 }
-                "iodepth" => point.key.workload.depth = word.parse().unwrap(),
-                "numjobs" => point.key.workload.threads = word.parse().unwrap(),
-                "caching" => point.key.caching = word.parse().unwrap(),
+                "iodepth" => {
+                    point.key.workload.depth = word.parse().expect("tests give valid values");
+                }
+                "numjobs" => {
+                    point.key.workload.threads = word.parse().expect("tests give valid values");
+                }
+                "caching" => point.key.caching = word.parse().expect("tests give valid values"),
                 "ioengine" if *word == "simulated" => point.key.is_simulated = true,
-                "ioengine" => point.key.workload.engine_kind = word.parse().unwrap(),
+                "ioengine" => {
+                    point.key.workload.engine_kind = word.parse().expect("tests give valid values");
+                }
                 _ => drop(given.insert((*flag).to_owned(), (*word).to_owned())),
             }
         }
@@ -323,9 +373,22 @@ pub(crate) mod tests {
     }
 
     /// Evidence with these points.
-    pub(crate) fn evidence(cells: Vec<MeasuredPoint>) -> Evidence {
-        Evidence { cells, ..Evidence::default() }
+    pub fn evidence(points: Vec<MeasuredPoint>) -> Evidence {
+        Evidence { points, ..Evidence::default() }
     }
+
+    impl Evidence {
+        /// Summarises the points again, after a test has changed their trials.
+        pub fn summarise(&mut self) {
+            self.points.iter_mut().for_each(|one| one.summary = one.point.summary());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{cell, evidence};
+    use super::*;
 
     #[test]
     fn points_are_found_by_their_flags_and_sizes_in_any_spelling() {

@@ -1,0 +1,124 @@
+//! The measurements of a survey: the evidence that it shares with studies, and the facts that only
+//! a survey collects.
+
+use std::path::Path;
+
+use lab::evidence::{Evidence, MeasuredPoint};
+use lab::failure::{Failure, Outcome};
+use lab::machine::{Host, TargetFacts};
+use lab::point::Point;
+use lab::recorder;
+use results::{RunKind, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::app::App;
+use crate::visits::{SecondVisit, Visits};
+
+/// The measurements of a survey, input of its analysis.
+#[derive(Clone, Debug)]
+pub struct SurveyData {
+    /// Host, target and measured points.
+    pub evidence: Evidence,
+    /// Everything else; kept in the database beside the points.
+    pub facts: Facts,
+    /// Start of the survey (ns since 1970).
+    pub started_unix_ns: i64,
+}
+
+impl SurveyData {
+    /// The data of a survey of one target. Points without a trial are left out.
+    pub fn new(
+        host: Host,
+        target: TargetFacts,
+        points: Vec<Point>,
+        facts: Facts,
+        started_unix_ns: i64,
+    ) -> SurveyData {
+        let measured = points.into_iter().filter(|point| !point.trials.is_empty());
+        let points = measured.map(|point| MeasuredPoint::of(point, &target.name)).collect();
+        let pap_bytes_per_s = facts.pap_bytes_per_s;
+        let targets = vec![target];
+        let evidence = Evidence { host, targets, points, pap_bytes_per_s, ..Evidence::default() };
+        SurveyData { evidence, facts, started_unix_ns }
+    }
+
+    /// Loads a stored survey by number, start of the UUID, or `latest`.
+    ///
+    /// # Errors
+    /// No such survey, or a database that cannot be read.
+    pub fn load(db: &Path, run: &str) -> Outcome<SurveyData> {
+        let store = Store::open_read_only(db)?;
+        let row = if run == "latest" {
+            let surveys = store.runs()?.into_iter().find(|run| run.kind == RunKind::Survey);
+            surveys.ok_or_else(|| {
+                let db = db.display();
+                Failure::failed(format!("{db} contains no survey; run halfpower survey first"))
+            })?
+        } else {
+            store.run(run)?
+        };
+        if row.kind != RunKind::Survey {
+            return Err(Failure::usage(format!(
+                "run {} is a {}, not a survey; see halfpower runs list",
+                row.id, row.kind
+            )));
+        }
+        let host = serde_json::from_str(&row.host_json).unwrap_or_default();
+        let target = serde_json::from_str(&row.target_json).unwrap_or_default();
+        let facts = row.findings_json.as_deref().and_then(|text| serde_json::from_str(text).ok());
+        let (points, facts) = (recorder::load(&store, row.id)?, facts.unwrap_or_default());
+        Ok(SurveyData::new(host, target, points, facts, row.started_unix_ns))
+    }
+
+    /// The points, for tests that change them; call `evidence.summarise` afterwards.
+    #[cfg(test)]
+    pub(crate) fn points(&mut self) -> Vec<&mut Point> {
+        self.evidence.points.iter_mut().map(|measured| &mut measured.point).collect()
+    }
+
+    /// The target.
+    pub fn target(&self) -> &TargetFacts {
+        &self.evidence.targets[0]
+    }
+}
+
+/// Facts beside target, host and points.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// PAP as stated with --pap [bytes per second].
+    pub pap_bytes_per_s: Option<f64>,
+    /// Copy rate of the memory [bytes per second].
+    pub memory_copy_bytes_per_s: Option<f64>,
+    /// CPU time per request on the null I/O engine: the overhead of the instrument (ns).
+    pub floor_ns_per_request: Option<f64>,
+    /// Why there is no upper bound of the CPU cost.
+    pub soaker_declined: Option<String>,
+    /// Measurements that were not available, each with the reason.
+    pub missing: Vec<String>,
+    /// Why writes were not measured; `None` if they were.
+    pub not_written: Option<String>,
+    /// Whether the target supports direct I/O.
+    pub direct: bool,
+    /// Size of the test file or region (bytes).
+    pub region_bytes: u64,
+    /// Requests of the user's program, if stated with --app.
+    #[serde(default)]
+    pub app: Option<App>,
+    /// Bytes written, test file included; none where the target is simulated.
+    pub written_bytes: u64,
+    /// Duration of the survey (ns).
+    pub elapsed_ns: u64,
+    /// Whether it was interrupted.
+    pub interrupted: bool,
+    /// CPU quota of the control group (CPUs), if the survey was throttled by it.
+    #[serde(default)]
+    pub cpu_quota: Option<f64>,
+    /// How much of the region sequential trials accessed.
+    #[serde(default)]
+    pub visits: Visits,
+    /// Test for a cache in the device; `None` if not made.
+    #[serde(default)]
+    pub second_visit: Option<SecondVisit>,
+    /// Rate at which the test file was written [bytes per second].
+    pub layout_bytes_per_s: Option<f64>,
+}
