@@ -59,7 +59,7 @@ pub fn parse_rate(text: &str) -> Result<f64, String> {
     }
     let size = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text);
     match parse_size(size)? {
-        0 => Err(format!("'{text}' must be above 0")),
+        0 => Err(format!("'{text}' is not a rate: it must be above 0")),
         bytes => Ok(bytes as f64),
     }
 }

@@ -143,7 +143,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("data --note a,b", "commas", "remove them"),
         ("data --csv halfpower.db", "the database", "--csv"),
         ("--trials 0 data", "--trials 0", "use 1 or more"),
-        ("-S999999 data", "data holds", "SQLIO's flags mean: halfpower run data"),
+        ("-S999999 data", "data has", "SQLIO's flags mean: halfpower run data"),
         ("-BH", "testfile.dat", "SQLIO's flags mean"),
     ] {
         place.cannot(&format!("classic sqlio {flags}")).says(cause, remedy);

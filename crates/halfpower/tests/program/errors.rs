@@ -77,7 +77,7 @@ fn a_file_smaller_than_asked_is_not_extended() {
         "run data --overwrite=data --rw write --size 2m",
     ];
     for line in lines {
-        place.cannot(line).with_code(2).says("holds 1048576 bytes, fewer", "smaller --size");
+        place.cannot(line).with_code(2).says("has 1048576 bytes, fewer", "smaller --size");
     }
     let beyond = place.cannot("run data --offset 2m");
     beyond.with_code(2).says("data", "--offset");
