@@ -32,10 +32,11 @@ const P_MAX: f64 = 0.01;
 const NEIGHBOURS: usize = 2;
 /// Largest share of outliers. If there are more, they are normal behaviour of the series.
 const OUTLIER_SHARE_MAX: f64 = 0.1;
-/// An outlier is this many times as far from its neighbours' median as all others stay within
-/// (four standard deviations of normal noise) ...
+/// An outlier is at least this many times as far from the median of its neighbours as the other
+/// values (four standard deviations of normal noise).
 const OUTLIER_RATIO: f64 = 2.5;
-/// ... and deviates by at least this share, so that a series of equal values may vary a little.
+/// An outlier also deviates by at least this share, so that a series of equal values may vary a
+/// little.
 const OUTLIER_SHARE_MIN: f64 = 0.05;
 /// Residual squares that count as a perfect fit, as a share of all: rounding of the running sums.
 const ROUNDING: f64 = 1e-12;
@@ -45,9 +46,9 @@ const JUMP_SHARE_MIN: f64 = 0.5;
 const NEAR_VALUES: usize = 4;
 /// Smallest drop that counts as throttling, as a share of the earlier rate.
 const FALL_MIN: f64 = 0.1;
-/// A burst moves this many times more beyond the later rate than the noise does ...
+/// The amount that a burst moves beyond the later rate is at least this many times the noise.
 const EXCESS_TIMES: f64 = 3.0;
-/// ... and this share of all that was moved.
+/// The amount that a burst moves beyond the later rate is at least this share of the whole amount.
 const EXCESS_SHARE_MIN: f64 = 0.02;
 /// The peak is where the running sum reaches this share of its maximum.
 const PEAK_SHARE: f64 = 0.98;
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_of_two_values_only_is_no_step_either() {
+    fn two_valued_noise_is_not_a_step() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut either = || [60.0, 100.0][(random.next_u64() >> 63) as usize];
         let mut bimodal = || (0..40).map(|_| either()).collect::<Vec<f64>>();

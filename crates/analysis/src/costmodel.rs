@@ -21,7 +21,7 @@ pub struct CostPoint {
     pub relative_error: f64,
 }
 
-/// A measured cost beside the fitted one.
+/// A measured cost and the fitted one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
     /// Request size in bytes.
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_cost_was_not_measured() {
+    fn a_point_without_cost_is_an_error() {
         let mut points = costs(1000.0, 10.0, &[0.0]);
         points[4].cpu_ns = 0.0;
         assert_eq!(fit(&points), Err(FitError::UnusablePoint { index: 4 }));

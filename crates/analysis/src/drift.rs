@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn series_without_a_trend_to_speak_of() {
+    fn series_without_a_trend() {
         assert_eq!(drift(&[1.0, 2.0, 3.0]), None);
         assert_eq!(drift(&[]), None);
         assert_eq!(drift(&[0.0; 10]), None);

@@ -53,12 +53,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_while_the_last_window_still_falls() {
+    fn a_series_is_not_steady_while_its_last_window_falls() {
         assert_eq!(settled(&FRESH[..7], 5, 0.2, 0.1), None);
     }
 
     #[test]
-    fn a_drop_at_the_end_unsettles_it() {
+    fn a_series_with_a_drop_at_its_end_is_not_steady() {
         let dropped = [&FRESH[..], &[100.0]].concat();
         assert_eq!(settled(&dropped, 5, 0.2, 0.1), None);
     }

@@ -112,7 +112,7 @@ pub(crate) struct IdleGroup {
 impl IdleGroup {
     fn create(hierarchy: &Hierarchy) -> io::Result<IdleGroup> {
         if !hierarchy.shows_true_root() {
-            return Err(io::Error::other("the root control group is out of sight"));
+            return Err(io::Error::other("the root control group is not visible here"));
         }
         if !hierarchy.gives_children_cpu() {
             return Err(io::Error::other("no control group has the cpu controller"));

@@ -361,8 +361,9 @@ struct Compared {
     soaker: f64,
     /// What the load and other programs left.
     by_load: f64,
-    /// Idle share from `/proc/stat` in the previous round without soaker, corrected by what others
-    /// used more in the soaked round. `None` if others used much.
+    /// Idle share from `/proc/stat` in the previous round, which ran without the soaker, minus the
+    /// additional CPU use of other programs in the soaked round. `None` if other programs used much
+    /// CPU.
     by_stat: Option<f64>,
 }
 

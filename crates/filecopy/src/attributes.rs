@@ -69,8 +69,8 @@ impl LeftOut {
     pub fn note(&self, settings: &Settings) {
         self.unsupported.note(
             settings,
-            "extended attributes were not kept: the destination's file system has none, or not \
-             of that kind",
+            "extended attributes were not kept: the destination's file system does not support \
+             them, or not this kind",
         );
         self.not_permitted.note(
             settings,
@@ -83,13 +83,13 @@ impl LeftOut {
         );
         self.owners.note(
             settings,
-            "entries belong to other users or groups than their sources: only root gives files \
-             away",
+            "entries belong to other users or groups than their sources: only root may change \
+             owners",
         );
     }
 }
 
-/// What new files in a directory inherit from it.
+/// Group and default ACL that new files in a directory inherit from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
     gid: u32,
@@ -97,7 +97,7 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Reads it from a directory.
+    /// Reads the group and the default ACL of a directory.
     pub fn of(directory: &Directory) -> Inherited {
         let info = directory.info().ok();
         let gives_group = info.is_some_and(|info| info.mode & SET_GROUP_ID != 0);
@@ -127,9 +127,10 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     Some(group? & mask & 7)
 }
 
-/// The mode with which a new file is created. It is private if the file gets its attributes later.
-/// Otherwise it has the bits of the source, so that a copy never allows more than its source. If
-/// the copy has another group, or its directory gives it an ACL, the group gets the bits of others.
+/// The mode with which a new file is created. It is private to its owner if the attributes are set
+/// later. Otherwise it has the permission bits of the source, so that a copy never allows more than
+/// its source. If the copy has another group, or its directory gives it an ACL, the group gets only
+/// what everybody else ("others") gets.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_do_with_a_copy_what_he_may_not_do_with_its_source() {
+    fn a_copy_never_permits_more_than_its_source() {
         let file = tempfile::tempfile().unwrap();
         let own = Inherited { gid: 7, has_default_acl: false };
         let handle = Handle::of(&file);
@@ -446,16 +447,16 @@ mod tests {
         assert_eq!(mode(0o640, 1, own), 0o600, "another group");
         assert_eq!(mode(0o675, 1, own), 0o655);
         assert_eq!(mode(0o660, 7, Inherited { has_default_acl: true, ..own }), 0o600);
-        assert_eq!(mode(0o4755, 7, own), 0o755, "not with more rights");
+        assert_eq!(mode(0o4755, 7, own), 0o755, "no set-user-ID");
         assert_eq!(
             creation_mode(Keep::All, &info(0o644, 7), handle, own),
             0o600,
-            "until it is done"
+            "private until its attributes are set"
         );
     }
 
     #[test]
-    fn the_bits_of_the_group_are_read_from_behind_the_mask() {
+    fn group_bits_are_limited_by_the_acl_mask() {
         let entry = |tag: u16, bits: u16| {
             [&tag.to_le_bytes()[..], &bits.to_le_bytes()[..], &[0; 4]].concat()
         };
@@ -470,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn coarse_times_are_the_same_times() {
+    fn times_are_compared_at_the_coarser_resolution() {
         let at = |seconds, ns| EntryInfo { modified: (seconds, ns), ..info(0o644, 0) };
         assert!(are_same_times(&at(5, 123_456_789), &at(5, 123_456_789)));
         assert!(are_same_times(&at(5, 123_456_789), &at(5, 123_456_700)), "100 ns (NTFS)");

@@ -20,7 +20,7 @@ use crate::stream::Input;
 
 /// Size of a part (bytes); a power of two, as the hash tree requires.
 const PART_BYTES: usize = 512 << 10;
-/// Parts of the page cache that are hashed between two calls of the caller's watcher.
+/// Number of parts hashed from the page cache between two calls of the caller's watcher.
 const PARTS_AT_ONCE: u64 = 256;
 /// If at least this share is in the page cache, missing pages are read by page faults. That is
 /// still faster than reading everything.
@@ -186,7 +186,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         #[test]
-        fn the_tree_has_the_hash_of_the_library_however_the_bytes_come(
+        fn the_hash_is_that_of_the_blake3_library_however_the_bytes_are_split(
             parts in 0..20_usize, more in prop_oneof![Just(0), Just(1), 0..PART_BYTES],
             cut in prop_oneof![1000..5000_usize, Just(PART_BYTES), 1..4_000_000_usize],
         ) {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_the_cache_and_past_it_have_the_hash_of_the_library() {
+    fn cached_and_uncached_files_have_the_hash_of_the_blake3_library() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
         for bytes in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 70 * PART_BYTES + 77] {

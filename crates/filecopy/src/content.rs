@@ -11,7 +11,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const DATA: [u8; 1] = [1];
 const ZEROS: [u8; 1] = [0];
 
-/// The checksum of a content, which is given in order.
+/// The checksum of content that is fed in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ContentHasher {
     hasher: blake3::Hasher,
@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holes_count_as_zeros_however_the_content_comes(
+        fn holes_count_as_zeros_however_the_content_is_split(
             parts in prop::collection::vec(
                 (any::<bool>(), prop::collection::vec(0..3_u8, 0..9000), 0..300_000_u64), 0..6),
             cut in 1..70_000_usize,

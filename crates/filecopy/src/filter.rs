@@ -1,10 +1,11 @@
 //! Include and exclude patterns, as in `rsync --include` and `--exclude`.
 //!
 //! A pattern is matched against the path of an entry below the source. If it contains a slash
-//! (other than at its end), it matches a whole path at any depth; if it begins with a slash, a path
-//! from the source on. Otherwise it matches the name of an entry at any depth. A slash at the end
-//! limits a pattern to directories. `*` and `?` do not match a slash, `**` does. The first matching
-//! rule decides; an entry without a matching rule is copied. An excluded directory is not entered.
+//! (other than at its end), it matches the end of a path of any depth; if it also begins with a
+//! slash, it matches only the whole path. A pattern without a slash matches the name of an entry at
+//! any depth. A slash at the end limits a pattern to directories. `*` and `?` do not match a slash,
+//! `**` does. The first matching rule decides; an entry without a matching rule is copied. An
+//! excluded directory is not entered.
 
 use std::path::Path;
 
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn names_match_anywhere_and_paths_where_they_say() {
+    fn names_match_at_any_depth_and_paths_from_their_start() {
         let excluded = |pattern: &str, path: &str| !accepts(&[(false, pattern)], path, false);
         assert!(excluded("*.o", "main.o") && excluded("*.o", "src/deep/main.o"));
         assert!(!excluded("*.o", "main.c") && !excluded("*.o", "x.o/main.c"));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_at_the_end_stands_for_directories_only() {
+    fn a_slash_at_the_end_matches_directories_only() {
         let rules = [(false, "cache/")];
         assert!(!accepts(&rules, "a/cache", true) && accepts(&rules, "a/cache", false));
     }

@@ -71,33 +71,34 @@ pub struct Progress {
 pub struct Counts {
     /// Files that were copied.
     pub files: u64,
-    /// Directories that were made, or gone through.
+    /// Directories that were created, or that existed and were entered.
     pub directories: u64,
-    /// Symbolic and hard links that were made.
+    /// Symbolic and hard links that were created.
     pub links: u64,
-    /// Named pipes, sockets and devices that were made.
+    /// Named pipes, sockets and devices that were created.
     pub special: u64,
-    /// Entries that were there already.
+    /// Entries that already existed and were up to date.
     pub up_to_date: u64,
-    /// Entries that exist and were left alone, as asked for.
+    /// Existing entries that were left alone, as the settings ask.
     pub skipped: u64,
-    /// Entries that were removed, since the source does not have them.
+    /// Entries that were removed because the source does not have them.
     pub deleted: u64,
-    /// Entries that could not be copied as asked.
+    /// Entries that could not be copied as requested.
     pub problems: u64,
     /// Bytes of all files, holes included (bytes).
     pub bytes: u64,
     /// Bytes that were read and written: neither holes nor shared blocks (bytes).
     pub moved_bytes: u64,
-    /// Bytes that an interrupted copy had brought over (bytes).
+    /// Bytes that an earlier, interrupted session had already copied (bytes).
     pub resumed_bytes: u64,
     /// Files that share the blocks of their source.
     pub reflinks: u64,
-    /// Files that a file server copied.
+    /// Files whose data were copied by their file server, not through this machine
+    /// (copy_file_range(2)).
     pub by_server: u64,
     /// How the last large file was copied, in words.
     pub how: String,
-    /// What the user should know.
+    /// Messages for the user.
     pub notes: Vec<String>,
 }
 

@@ -1,8 +1,9 @@
 //! The queue of files that wait for a copying thread, and the choice of the next file.
 //!
 //! Only one thread at a time can add a name to a directory, and waiting threads waste CPU, because
-//! the kernel's lock spins while its owner runs. A thread therefore stays in its directory, then
-//! takes one without a thread, and only if there is none shares a directory.
+//! the kernel's lock spins while its owner runs. A thread therefore takes files of its current
+//! directory first. When there are none, it switches to a directory in which no other thread works;
+//! if all have a thread, it shares one.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -161,11 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_to_its_directory_then_takes_another_then_helps() {
+    fn a_thread_stays_in_its_directory_then_takes_a_free_one_then_shares_one() {
         let queue = queue(2, &[1, 1, 2, 1, 3, 2]);
         assert_eq!(directories(&queue, &[0, 1, 0, 0]), [1, 2, 1, 1]);
-        assert_eq!(directories(&queue, &[0]), [3], "2 is the other's");
-        assert_eq!(directories(&queue, &[0]), [2], "and now there is nothing else");
+        assert_eq!(directories(&queue, &[0]), [3], "directory 2 has a thread");
+        assert_eq!(directories(&queue, &[0]), [2], "only directory 2 has files left");
     }
 
     #[test]
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_gives_what_it_has_and_then_ends() {
+    fn a_closed_queue_returns_its_files_and_then_ends() {
         let queue = queue(1, &[1]);
         queue.close();
         assert!(queue.take(0).is_some());
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_reaches_one_thread_however_many_there_are() {
+    fn each_file_is_taken_by_exactly_one_thread() {
         let queue = Queue::new(3);
         let files = 10 * CAPACITY;
         let taken = std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ use crate::watcher::Watcher;
 
 /// Attempts if the source changes while it is copied.
 const ATTEMPTS_MAX: u32 = 3;
-/// Larger files are not copied again (bytes).
+/// Files larger than this are not copied again if the source changes (bytes).
 const RETRY_SIZE_MAX: u64 = 256 << 20;
 
 /// A source entry, by its name in an open directory.
@@ -228,7 +228,8 @@ impl Job<'_> {
             && open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
     }
 
-    /// Copies without a name, again if the source changes meanwhile, and then names the copy.
+    /// Copies into an unnamed file, tries again if the source changes meanwhile, and then gives the
+    /// copy its name.
     fn copy(
         &self,
         buffer: &mut Buffer,
@@ -361,7 +362,7 @@ impl Job<'_> {
         progress.note_how(&copied.how);
     }
 
-    /// A problem with side and offset.
+    /// The problem for a failed read or write: the file of that side, and the offset.
     fn failed(&self, side: Side, offset: Option<u64>, error: &io::Error) -> Problem {
         if self.settings().stops() {
             return Problem::stopped(&self.from);

@@ -57,7 +57,8 @@ pub(crate) fn begin(
         (Err(why), _) | (_, Err(why)) => {
             let path = place.destination.join(name);
             let path = path.display();
-            settings.note(format!("after an interruption {path} begins again: {why}"));
+            settings
+                .note(format!("the copy of {path} cannot be resumed if it is interrupted: {why}"));
             return Ok(None);
         }
     };
@@ -159,7 +160,7 @@ fn lock(file: &NewFile) -> bool {
 }
 
 impl Resumable {
-    /// Everything before an offset was written; records it at intervals.
+    /// Called when everything before an offset was written; records the offset at intervals.
     pub fn written(&mut self, file: &std::fs::File, up_to: u64) {
         let now_ns = self.clock.now_ns();
         let is_far = up_to.saturating_sub(self.record.done_bytes) >= NOTE_BYTES;

@@ -85,7 +85,7 @@ impl Session {
         let found = found.map_err(on_errno("looking at", from))?;
         let Some(info) = found else {
             let why = match directory.look_up(&source_name) {
-                Ok(Some(_)) => "it is a link that leads nowhere; --archive copies it as a link",
+                Ok(Some(_)) => "it is a dangling symbolic link; --archive copies it as a link",
                 _ => "no such file or directory",
             };
             let what = format!("{}: {why}", from.display());

@@ -25,13 +25,13 @@ pub(crate) struct Buffer {
     write_flags: ReadWriteFlags,
 }
 
-/// Side, offset and error.
+/// Side, offset (bytes) and error of a failed copy.
 pub(crate) type Failed = (Side, u64, std::io::Error);
 
 impl Buffer {
-    /// A buffer for a session. Reads do not add to the page cache. Writes do not either if
-    /// everything is flushed at the end, which then has less to do. If nobody waits for the device,
-    /// writing at once would only disturb reading.
+    /// A buffer for a session. Reads leave nothing in the page cache. Writes leave nothing either
+    /// if the session flushes at its end, because that flush then has less to do. Without a flush,
+    /// writes stay in the page cache, because writing them at once would slow down the reads.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {

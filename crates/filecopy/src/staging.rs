@@ -113,7 +113,10 @@ impl Staging {
         if info.uid != user || info.mode & 0o077 != 0 {
             // On file systems without permission bits this process cannot protect it.
             if info.uid != user && info.uid != 0 {
-                let what = format!("{} is not what was made there", path.display());
+                let what = format!(
+                    "{} was exchanged by another user just after it was created",
+                    path.display()
+                );
                 return Err(Problem::new(ProblemKind::Failed, &path, what));
             }
         }
@@ -164,7 +167,8 @@ impl Staging {
         if let Err(error) = notes.and_then(|notes| notes.note(token, &full, inode)) {
             let cause = ioengine::error::cause(&error);
             settings.note(format!(
-                "after a kill remove {} by hand: it could not be noted ({cause})",
+                "{} could not be recorded for `clean` ({cause}); if this copy is killed, remove it \
+                 by hand",
                 path.display()
             ));
         }
@@ -337,8 +341,8 @@ pub(crate) fn make_entry(
 pub(crate) fn appeared(path: &std::path::Path) -> Problem {
     let shown = path.display();
     let what = format!(
-        "{shown} was made by somebody else meanwhile and is left alone; name another destination, \
-         or run the same command again with --overwrite={shown}"
+        "{shown} was created by another program during the copy and is left alone; name another \
+         destination, or run the same command again with --overwrite={shown}"
     );
     Problem::new(ProblemKind::Refused, path, what)
 }
@@ -406,12 +410,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_name_becomes_the_copy_or_goes() {
+    fn an_unnamed_file_becomes_the_copy_or_disappears() {
         exercise(&Bench::new());
     }
 
     #[test]
-    fn the_same_where_files_must_have_names() {
+    fn a_file_in_a_private_directory_becomes_the_copy_or_disappears() {
         let bench = Bench::new();
         let mount = mount_of(&bench.to()).unwrap();
         lock(&bench.staging.without_tmpfile).insert(mount);
@@ -419,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_directory_is_for_its_owner_alone() {
+    fn only_its_owner_may_enter_a_private_directory() {
         let bench = Bench::new();
         let private = bench.with(|place| place.staging.directory(place));
         let private = private.unwrap();
@@ -429,7 +433,7 @@ mod tests {
         let name = Path::new(&private.inside().path).file_name().unwrap().to_owned();
         assert!(
             name.to_str().unwrap().len() > PRIVATE_PREFIX.len() + 30,
-            "no name that can be guessed"
+            "its name has a random token"
         );
         drop(private);
         bench.staging.close();

@@ -260,7 +260,7 @@ impl SessionNotes {
     }
 }
 
-/// A remainder of a session that was interrupted or can be resumed.
+/// A private directory left by a session that was interrupted or that can be resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// The private directory with unfinished files.
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_recognised_by_what_it_is_not_by_its_name_alone() {
+    fn a_tree_is_recognised_by_inode_and_birth_time_not_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let state = state(folder.path());
         let (source, target) = (folder.path().join("source"), folder.path().join("target"));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_gone_takes_no_other_with_it() {
+    fn removing_a_leftover_leaves_a_new_directory_of_the_same_name() {
         let folder = tempfile::tempdir().unwrap();
         let state = state(folder.path());
         let mut session = state.begin_session();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_session_left_is_found_and_removed_and_nothing_else() {
+    fn only_leftovers_of_ended_sessions_are_found_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let state = state(folder.path());
         let staging = folder.path().join(format!("{}x", PRIVATE_PREFIX));

@@ -166,7 +166,7 @@ fn check_root(
     let there = root.look_up_following(name).map_err(on_errno("looking at", &path))?;
     let Some(there) = there else {
         return match root.look_up(name).map_err(on_errno("looking at", &path))? {
-            Some(_) => refused(format!("{shown} is a link that leads nowhere; remove it first")),
+            Some(_) => refused(format!("{shown} is a dangling symbolic link; remove it first")),
             None => Ok(None),
         };
     };
@@ -494,7 +494,8 @@ impl Walk<'_> {
         let info = source.info().map_err(on_errno("looking at", &path))?;
         let is_around = |level: &Level| level.info.identity() == info.identity();
         if settings.links == Links::Follow && self.levels.iter().any(is_around) {
-            let what = format!("{} leads back to a directory around it", path.display());
+            let what =
+                format!("{} is a link to one of the directories that contain it", path.display());
             return Err(Problem::new(ProblemKind::Failed, &path, what));
         }
         let source = Arc::new(source);
@@ -569,7 +570,7 @@ fn vanished(directory: &Directory, name: &OsStr) -> Problem {
     let path = directory.join(name);
     match directory.look_up(name) {
         Ok(Some(_)) => {
-            let what = format!("{} is a link that leads nowhere", path.display());
+            let what = format!("{} is a dangling symbolic link", path.display());
             Problem::new(ProblemKind::Failed, &path, what)
         }
         _ => on_errno("copying", &path)(Errno::NOENT),

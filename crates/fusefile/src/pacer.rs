@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_unanswered_at_the_end() {
+    fn dropping_the_pacer_sends_every_pending_reply() {
         let (tell, told) = channel();
         let pacer = upset();
         let now_ns = Monotonic::new().now_ns();

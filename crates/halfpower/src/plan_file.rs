@@ -201,7 +201,7 @@ fn unknown(key: &str) -> Failure {
         Some(ContextValue::String(flag)) => format!("did you mean {}?", flag.trim_matches('-')),
         _ => "halfpower sweep --help lists the flags".to_owned(),
     };
-    Failure::usage(format!("'{}' is no flag of sweep; {remedy}", key.escape_debug()))
+    Failure::usage(format!("sweep has no flag '{}'; {remedy}", key.escape_debug()))
 }
 
 /// Checks that `sweep` accepts a flag with its value.
@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         for (text, words) in [
-            ("\niodept = 4", "plan.toml:2: 'iodept' is no flag of sweep; did you mean iodepth?"),
-            ("zzzzzz = 1", "plan.toml:1: 'zzzzzz' is no flag of sweep; halfpower sweep --help"),
+            ("\niodept = 4", "plan.toml:2: sweep has no flag 'iodept'; did you mean iodepth?"),
+            ("zzzzzz = 1", "plan.toml:1: sweep has no flag 'zzzzzz'; halfpower sweep --help"),
             ("\n\nruntime = 'x'", "plan.toml:3: --runtime x: "),
             ("bs = {a = 1}", "plan.toml:1: bs: unsupported type"),
             ("bs = [['4k']]", "plan.toml:1: bs: unsupported type"),

@@ -1,5 +1,6 @@
-//! The fuzz targets on mutations of their seeds: a short and repeatable look at what the fuzzer in
-//! `fuzz/` does for hours, without a nightly compiler. What it found is replayed whole.
+//! Runs the fuzz targets on mutations of their seeds: a short, repeatable version of what the
+//! fuzzer in `fuzz/` does for hours, without a nightly compiler. Inputs that once failed are run
+//! unchanged.
 #![cfg(test)]
 
 use std::fs;
@@ -10,14 +11,14 @@ use halfpower::fuzz::{TARGETS, Target};
 use ioengine::{Clock, Monotonic};
 use workload::random::Stream;
 
-/// Inputs stay shorter than this (bytes): long ones find little and take long.
+/// Maximum length of an input (bytes); longer ones find little and take long.
 const LONGEST: usize = 4096;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(name)
 }
 
-/// The files of a folder in the order of their names; none where there is no folder.
+/// The files of a folder in the order of their names; empty if the folder does not exist.
 fn files(folder: &Path) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -25,14 +26,14 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// The words of the dictionary, which every target gets.
+/// The words of the dictionary, which every target uses.
 fn words() -> Vec<Vec<u8>> {
     let text = fs::read_to_string(folder("command_line.dict")).unwrap();
     let quoted = text.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
     quoted.map(|word| word.replace("\\x0a", "\n").into_bytes()).collect()
 }
 
-/// Runs a target; an input that breaks it is kept, and named.
+/// Runs a target; stores and names an input that makes it fail.
 fn check(name: &str, target: Target, input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("broke-{name}"));
@@ -41,7 +42,7 @@ fn check(name: &str, target: Target, input: &[u8]) {
     }
 }
 
-/// Makes inputs out of others, the same ones each time.
+/// Creates inputs by mutating others, reproducibly.
 struct Mutator {
     random: Stream,
     seeds: Vec<Vec<u8>>,
@@ -90,7 +91,7 @@ impl Mutator {
     }
 }
 
-/// Mutates the seeds of every target for so long; the same inputs in the same order each time.
+/// Mutates the seeds of every target, each for `each_ns`. The sequence of inputs is reproducible.
 fn mutate_for(each_ns: u64) {
     let clock = Monotonic::new();
     for (name, target) in TARGETS {

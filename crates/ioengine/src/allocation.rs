@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_memory_is_given_pages() {
+    fn a_file_in_memory_is_allocated_in_pages() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let units = units_of(&file).unwrap();
         assert!(units.given_bytes.is_some_and(|b| b >= sys::page_bytes()), "{units:?}");

@@ -37,8 +37,10 @@ fn read(slot: u32, offset: u64, length: u32) -> Request {
 /// Runs requests until all complete, and returns the completions in order of arrival.
 fn run<E: Engine>(engine: &mut E, batch: &[Request]) -> Vec<Completion> {
     let mut done = Vec::new();
-    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done).expect("the engine goes on");
-    assert_eq!(done.len(), batch.len(), "waiting for all brings all");
+    engine
+        .submit_and_wait(batch, batch.len() as u32, None, &mut done)
+        .expect("the engine can continue");
+    assert_eq!(done.len(), batch.len(), "a wait for all requests returns all completions");
     assert_eq!(engine.in_flight(), 0, "nothing is left in flight");
     done
 }
@@ -76,7 +78,7 @@ pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_byte
 pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, file_bytes: u64) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     let across = run(&mut engine, &[read(0, file_bytes - 4096, 8192)]);
-    assert_eq!(across[0].result, 4096, "only what is there");
+    assert_eq!(across[0].result, 4096, "only the bytes before the end");
     let past = run(&mut engine, &[read(0, file_bytes, 4096)]);
     assert_eq!(past[0].result, 0, "nothing past the end");
 }
@@ -102,7 +104,7 @@ pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     for completion in run(&mut engine, &batch) {
         match op(completion.slot) {
             Op::Write => assert_eq!(completion.result, -libc::EBADF, "the write is refused"),
-            Op::Read => assert_eq!(completion.result, 4096, "the read beside it is not"),
+            Op::Read => assert_eq!(completion.result, 4096, "the read in the same batch succeeds"),
         }
     }
 }
@@ -115,9 +117,9 @@ pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
         let batch: Vec<Request> =
             (0..slots).map(|slot| read(slot, u64::from(slot) * 4096, 4096)).collect();
         let mut done = Vec::new();
-        engine.submit_and_wait(&batch, slots, Some(0), &mut done).expect("the engine goes on");
+        engine.submit_and_wait(&batch, slots, Some(0), &mut done).expect("the engine can continue");
         while engine.in_flight() > 0 {
-            engine.submit_and_wait(&[], 1, None, &mut done).expect("the engine goes on");
+            engine.submit_and_wait(&[], 1, None, &mut done).expect("the engine can continue");
         }
         let mut seen: Vec<u32> = done.iter().map(|completion| completion.slot).collect();
         seen.sort_unstable();
@@ -130,10 +132,12 @@ pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     let mut engine = make(4, 4096).expect("the engine can be made");
     let mut done = Vec::new();
     engine.submit_and_wait(&[], 1, None, &mut done).expect("nothing in flight: no wait");
-    assert!(done.is_empty(), "nothing was asked for");
-    engine.submit_and_wait(&[read(0, 0, 4096)], 0, None, &mut done).expect("the engine goes on");
+    assert!(done.is_empty(), "no request was submitted");
+    engine
+        .submit_and_wait(&[read(0, 0, 4096)], 0, None, &mut done)
+        .expect("the engine can continue");
     while done.is_empty() {
-        engine.submit_and_wait(&[], 0, None, &mut done).expect("the engine goes on");
+        engine.submit_and_wait(&[], 0, None, &mut done).expect("the engine can continue");
     }
     assert_eq!(done, [Completion { slot: 0, result: 4096 }]);
 }
@@ -144,7 +148,7 @@ pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
         let mut engine = make(16, 65536).expect("the engine can be made");
         let batch: Vec<Request> =
             (0..engine.slots()).map(|slot| read(slot, u64::from(slot) * 65536, 65536)).collect();
-        engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).expect("the engine goes on");
+        engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).expect("the engine can continue");
         let bytes = 65536 * batch.len();
         drop(engine);
         let canary = vec![0x5C_u8; bytes + (4 << 20)];

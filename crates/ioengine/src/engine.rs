@@ -239,7 +239,7 @@ impl FromStr for EngineKind {
             "threads" | "posixaio" => Ok(EngineKind::Threads),
             "libaio" => Ok(EngineKind::Libaio),
             "io_uring" | "io-uring" | "uring" => Ok(EngineKind::IoUring),
-            _ => Err(Error::new(ErrorKind::Usage, format!("no I/O engine is called '{text}'"))
+            _ => Err(Error::new(ErrorKind::Usage, format!("unknown I/O engine '{text}'"))
                 .with_remedy("one of auto, null, delay, sync, mmap, threads, libaio, io_uring")),
         }
     }

@@ -242,27 +242,30 @@ impl HostTarget {
     pub fn extents(&self) -> Result<DiskExtents, Error> {
         let refused = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy("take a disk or partition, or a file on ext4 or xfs on one"))
+                .with_remedy("name a disk or partition, or a file on ext4 or xfs on one"))
         };
         let (file, Some(device)) = (self.open_handle()?, &self.device) else {
-            return refused(format!("{} lies on no disk of its own", self.name));
+            return refused(format!("{} is not on a disk", self.name));
         };
         if !device.whole().unwrap_or_else(|| device.clone()).slaves().is_empty() {
             let volume = device.name();
-            return refused(format!("{} lies on the volume {volume}, not on one disk", self.name));
+            return refused(format!(
+                "{} is on the volume {volume}, not on a single disk",
+                self.name
+            ));
         }
         let system = self.mount.as_ref().map_or("", |mount| &mount.file_system);
         if ["btrfs", "bcachefs"].contains(&system) {
-            return refused(format!("{system} does not tell where on its disk {} lies", self.name));
+            return refused(format!("{system} does not report where on its disk {} is", self.name));
         }
         let found = match self.kind {
             TargetKind::BlockDevice => DiskExtents::of_device(device, self.size_bytes()),
             _ => DiskExtents::of_file(device, file)
-                .map_err(|e| Error::io(format!("asking where {} lies", self.name), e))?,
+                .map_err(|e| Error::io(format!("finding the disk blocks of {}", self.name), e))?,
         };
         match found {
             Some(extents) => Ok(extents),
-            None => refused(format!("sysfs does not know the disk of {}", self.name)),
+            None => refused(format!("the disk of {} is not in sysfs", self.name)),
         }
     }
 
@@ -284,9 +287,7 @@ impl HostTarget {
         };
         if let Some(device) = self.device.as_ref().filter(|device| !polled(device)) {
             let (disk, name) = (device.info().name, &self.name);
-            return refuse(format!(
-                "`hipri`: {disk}, on which {name} lies, has no queues that can be polled"
-            ));
+            return refuse(format!("`hipri`: {disk}, which stores {name}, has no poll queues"));
         }
         let bytes = self.alignment.offset_bytes.max(512);
         match probe_polled_read(Arc::clone(file), bytes)?.outcome() {
@@ -304,10 +305,11 @@ impl HostTarget {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 let of = self.mount.as_ref().map_or("device", |mount| &mount.file_system);
-                let what = format!("`uncached`: this kernel has no RWF_DONTCACHE for {of}");
+                let what =
+                    format!("`uncached`: this kernel does not support RWF_DONTCACHE on {of}");
                 Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
-                    "use a target on a file system that has (halfpower engines), Linux 6.14 or \
-                     later, or `hint` noreuse",
+                    "use a target on a file system that supports it (halfpower engines), Linux \
+                     6.14 or later, or `hint` noreuse",
                 ))
             }
             Err(error) => Err(Error::io(format!("reading {} uncached", self.name), error)),
@@ -316,7 +318,7 @@ impl HostTarget {
 
     fn open_handle(&self) -> Result<&File, Error> {
         self.file.as_deref().ok_or_else(|| {
-            Error::new(ErrorKind::Usage, "the null target has nothing to do this on")
+            Error::new(ErrorKind::Usage, "the null target has no file for this operation")
         })
     }
 }
@@ -324,7 +326,7 @@ impl HostTarget {
 /// Free space of a directory's file system (bytes).
 pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     let free = File::open(folder).and_then(|folder| sys::free_bytes(&folder));
-    free.map_err(|e| Error::io(format!("asking for the free space of {}", folder.display()), e))
+    free.map_err(|e| Error::io(format!("reading the free space of {}", folder.display()), e))
 }
 
 /// Why a path cannot be written, or no file created in a directory: a read-only mount, a virtual
@@ -514,7 +516,7 @@ impl Target for HostTarget {
                 HostEngine::on_files(Arc::clone(file), spec, hint)?
             }
             _ => {
-                let what = format!("`engine` {} needs a target of its own", spec.engine_kind);
+                let what = format!("`engine` {} needs a target", spec.engine_kind);
                 return Err(Error::new(ErrorKind::Usage, what)
                     .with_remedy("name a file, device or directory, or use `engine` null"));
             }
@@ -572,7 +574,7 @@ impl Target for HostTarget {
             return stripe.scrub();
         }
         let file = self.open_handle()?;
-        let fail = |e| Error::io(format!("taking {} out of the page cache", self.name), e);
+        let fail = |e| Error::io(format!("evicting {} from the page cache", self.name), e);
         let size = self.size_bytes();
         let resident_before_bytes = sys::resident_bytes(file, size).ok();
         write_back(file).map_err(fail)?;

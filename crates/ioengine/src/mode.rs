@@ -67,7 +67,7 @@ impl FromStr for Caching {
     fn from_str(text: &str) -> Result<Self, Error> {
         let found = Caching::ALL.into_iter().find(|mode| mode.name() == text);
         found.ok_or_else(|| {
-            Error::new(ErrorKind::Usage, format!("no caching mode is called '{text}'"))
+            Error::new(ErrorKind::Usage, format!("unknown caching mode '{text}'"))
                 .with_remedy("one of buffered, direct, write-through, direct+write-through")
         })
     }
@@ -120,7 +120,7 @@ impl FromStr for Hint {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Hint::ALL.into_iter().find(|hint| hint.name() == text).ok_or_else(|| {
-            Error::new(ErrorKind::Usage, format!("no hint is called '{text}'"))
+            Error::new(ErrorKind::Usage, format!("unknown hint '{text}'"))
                 .with_remedy("one of normal, sequential, random, noreuse, willneed, dontneed")
         })
     }

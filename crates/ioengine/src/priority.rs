@@ -25,7 +25,7 @@ impl IoPriority {
         class << CLASS_SHIFT
     }
 
-    /// Sets it for the calling thread and for threads that it starts later.
+    /// Sets this priority for the calling thread and for threads that it starts later.
     ///
     /// # Errors
     /// If a sandbox filters the call; the kernel itself always allows it.

@@ -218,7 +218,10 @@ pub fn nvme_feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result
     let status = unsafe { libc::ioctl(file.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &mut command) };
     match check(status)? {
         0 => Ok(command.result),
-        status => Err(io::Error::other(format!("the controller declines it (status {status:#x})"))),
+        status => Err(io::Error::other(format!(
+            "the controller refused the command (status \
+            {status:#x})"
+        ))),
     }
 }
 

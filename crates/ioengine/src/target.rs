@@ -122,8 +122,8 @@ pub trait Target {
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes everything written durable.
     fn sync(&self) -> Result<(), Error>;
-    /// Makes written data durable, and only the metadata needed to find it again (fdatasync(2));
-    /// the same as [`Target::sync`] where there is no difference.
+    /// Makes written data durable, with only the metadata needed to find them again (fdatasync(2)).
+    /// On a target without such metadata, the same as [`Target::sync`].
     fn sync_data(&self) -> Result<(), Error> {
         self.sync()
     }

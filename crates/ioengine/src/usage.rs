@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_of_holders_ends() {
+    fn a_cycle_of_holders_ends() {
         let tree = MadeUp::with_volumes();
         tree.holds("md0", "dm-0");
         says(&tree, "sda2", &["is held by md0"]);

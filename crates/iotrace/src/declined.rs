@@ -23,7 +23,7 @@ impl Declined {
         let what = format!("{doing} {}: {error}", path.display());
         match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                Declined::new(what, "tracing is for root: run as root, or without tracing")
+                Declined::new(what, "tracing needs root: run as root, or without tracing")
             }
             io::ErrorKind::NotFound => {
                 Declined::new(what, "this kernel lacks it (CONFIG_BLK_DEV_IO_TRACE, CONFIG_FTRACE)")

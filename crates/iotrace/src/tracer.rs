@@ -68,7 +68,7 @@ impl TraceSpec {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/*".contains(c);
         match &self.threads {
             Some(name) if name.is_empty() || !name.chars().all(plain) => {
-                let what = format!("`{name}` is no name of a thread");
+                let what = format!("`{name}` is not the name of a thread");
                 Err(Declined::new(what, "use letters, digits, - _ . : / and * for anything"))
             }
             _ => Ok(()),
@@ -129,7 +129,7 @@ impl Tracer {
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         let layout = PageLayout::parse(&instance.text("events/header_page")?).ok_or_else(|| {
-            Declined::new("this kernel's trace pages are of an unknown form", "run without tracing")
+            Declined::new("this kernel's trace pages have an unknown format", "run without tracing")
         })?;
         let cpus = instance.cpus()?;
         let buffer_bytes = spec.buffer_bytes.unwrap_or_else(|| {
@@ -187,7 +187,10 @@ fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders,
             }
             None if tracepoint.needed => {
                 let names = folders.collect::<Vec<_>>().join(" or ");
-                let what = format!("this kernel has no {names} of a known form");
+                let what = format!(
+                    "this kernel lacks the tracepoint {names}, or its format is \
+                    unknown"
+                );
                 return Err(Declined::new(what, "run without tracing, or on Linux 5.10 or later"));
             }
             None => {}
@@ -276,7 +279,7 @@ impl Reader {
         let thread = builder.spawn(move || collect_until(cpus, &layout, kept, &stopped));
         let thread = thread.map_err(|error| {
             Declined::new(
-                format!("starting the reader of the trace: {error}"),
+                format!("starting the thread that reads the trace: {error}"),
                 "run without tracing",
             )
         })?;
@@ -292,7 +295,10 @@ impl Reader {
             Some(Ok(Err(error))) => {
                 Err(Declined::new(format!("reading the trace: {error}"), "run without tracing"))
             }
-            _ => Err(Declined::new("the reader of the trace died", "run without tracing")),
+            _ => Err(Declined::new(
+                "the thread that reads the trace panicked",
+                "run without tracing",
+            )),
         }
     }
 }
@@ -352,6 +358,9 @@ mod tests {
     #[test]
     fn a_thread_name_that_would_break_the_filter_is_refused() {
         let declined = Tracer::start(&TraceSpec::new((8, 0), false, Some("a\" || 1"))).unwrap_err();
-        assert!(declined.to_string().contains("is no name of a thread; use letters"), "{declined}");
+        assert!(
+            declined.to_string().contains("is not the name of a thread; use letters"),
+            "{declined}"
+        );
     }
 }

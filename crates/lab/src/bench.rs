@@ -147,10 +147,13 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             let (size, path) = (units::size(bytes), path.display());
             if needs_layout(job) {
                 found.write_bytes += bytes;
-                let line = format!("lay out a test file of {size} in {path}, and remove it after");
+                let line =
+                    format!("lay out a test file of {size} in {path}, and remove it afterwards");
                 found.lines.push(line);
             } else {
-                found.lines.push(format!("make a test file in {path}, and remove it after"));
+                found
+                    .lines
+                    .push(format!("create an empty test file in {path}, and remove it afterwards"));
             }
             (bytes, bytes - job.base.region_offset)
         } else {
@@ -176,7 +179,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     Ok(found)
 }
 
-/// The region of a stripe whose smallest member has `smallest_bytes`.
+/// The region of a stripe whose smallest member has `smallest_bytes` (bytes).
 fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
     let bytes = layout.bytes(smallest_bytes);
     let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
@@ -187,7 +190,7 @@ fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u6
     Ok(region_bytes)
 }
 
-/// The region of reference devices.
+/// The region of reference devices (bytes).
 fn reference_region(devices: &[ReferenceDevice], job: &Job) -> Outcome<u64> {
     let all = || reference_device::region_bytes(devices, job.base.region_offset);
     job.size.map_or_else(all, Ok)
@@ -199,14 +202,14 @@ fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     HostTarget::null(bytes).in_mode(caching)
 }
 
-/// Size of the job's test file in a directory, or of its member of a stripe (bytes).
+/// Size of the test file in a directory, or of its file of a stripe (bytes).
 fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
     let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
     let bytes = size.saturating_add(job.base.region_offset);
     Ok(job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes)))
 }
 
-/// The region of a simulated file, on which all workloads fit.
+/// The region of a simulated file (bytes). Checks that all workloads fit on it.
 fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     let file_bytes = place.system.setup.file_size;
     let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
@@ -224,7 +227,7 @@ fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     Ok(region_bytes)
 }
 
-/// Refuses a workload that does not fit its target, before anything is made or cut.
+/// Refuses a workload that does not fit its target, before any file is created or truncated.
 fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     if region_bytes == 0 && target.size_bytes() > 0 {
         return Err(Failure::usage(format!(
@@ -245,7 +248,7 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     };
     if let Some(wanted) = job.page_cache.filter(|_| direct && job.targets.does_io()) {
         return Err(Failure::usage(format!(
-            "--page-cache {} is about buffered requests, and these are direct; add --direct=0",
+            "--page-cache {} needs buffered requests, but these are direct; add --direct=0",
             wanted.name(),
         )));
     }
@@ -257,7 +260,8 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses buffers beyond a limit on memory: it would end the program without a word of its own.
+/// Refuses buffers larger than a memory limit of this process. Beyond such a limit the kernel would
+/// kill the program without an error message.
 fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
     let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
     let slots = u64::from(workload.depth) * u64::from(workload.request_bytes);
@@ -276,7 +280,7 @@ fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
     )))
 }
 
-/// Refuses to grow a file beyond the room there is, before it is cut.
+/// Refuses to grow a file beyond the free space, before the file is truncated.
 fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
     let (Some(free), Some(size)) = (target.free_bytes(), job.size) else { return Ok(()) };
     let wanted = size.saturating_add(job.base.region_offset);
@@ -297,7 +301,7 @@ fn needs_layout(job: &Job) -> bool {
     matches!(job.allocation, Allocation::Existing | Allocation::Truncate)
 }
 
-/// The region of an existing target: what was asked for, or all there is.
+/// The region of an existing target (bytes): the requested size, or the rest of the target.
 fn region(target: &HostTarget, job: &Job) -> u64 {
     let rest = target.size_bytes().saturating_sub(job.base.region_offset);
     match job.allocation {
@@ -308,7 +312,7 @@ fn region(target: &HostTarget, job: &Job) -> u64 {
     }
 }
 
-/// The caching mode of a path under the job's wishes.
+/// The caching mode for a path: as requested, else direct where the path supports it.
 pub fn caching(path: &Path, direct: Option<bool>, write_through: bool) -> Caching {
     Caching::of(direct.unwrap_or_else(|| offers_direct(path)), write_through)
 }
@@ -318,7 +322,8 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     let mode = caching(path, job.direct, job.write_through);
     let target = match HostTarget::open(path, job.writes(), mode) {
         Err(error) if job.writes() => {
-            // Some systems do not even open a device in use for writing: say what it is used for.
+            // Some systems refuse even to open a device for writing while it is in use. The check
+            // for consent then gives the better message: what the device is used for.
             if let Ok(readable) = HostTarget::open(path, false, Caching::Buffered) {
                 guard::check_writable(&readable, path, &job.consent)?;
             }
@@ -331,12 +336,13 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     Ok((target, permit))
 }
 
-/// One caching mode holds for all targets of a run.
+/// Checks that all targets have the same caching mode.
 fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
     let first = &targets[0];
     match targets.iter().find(|target| target.caching() != first.caching()) {
         Some(other) => Err(Failure::usage(format!(
-            "{} would be {}, {} {}; say --direct=0, or measure them one by one",
+            "the targets of one run need the same caching mode, but {} would be {}, {} {}; use \
+             --direct=0, or measure them one by one",
             first.name(),
             first.caching(),
             other.name(),
@@ -346,7 +352,7 @@ fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
     }
 }
 
-/// One target of several, where the job stripes them.
+/// Joins the targets into one if the job stripes them.
 fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
     match job.stripe {
         Some(layout) => Ok(vec![HostTarget::striped(targets, layout.chunk_bytes())?]),
@@ -354,16 +360,18 @@ fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
     }
 }
 
-/// Holes and unwritten blocks of all regions together, where the system tells.
+/// Holes and unwritten blocks of all regions together; None if the system does not report them.
 fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
     targets.iter().map(|target| target.coverage(offset, length)).sum()
 }
 
 impl Bench {
-    /// Opens the job's targets; lays out test files in directories.
+    /// Opens the job's targets, and creates test files in directories.
     ///
     /// # Errors
-    /// As for opening; no room; no permission to write what exists.
+    ///
+    /// A target cannot be opened, there is not enough space, or the user did not allow writing to
+    /// it.
     pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
         let region_bytes = preparation(job)?.region_bytes;
         let bench = |targets: Vec<HostTarget>, simulated| {
@@ -416,7 +424,7 @@ impl Bench {
         Ok(Bench { coverage, _scratches: scratches, _permits: permits, ..bench })
     }
 
-    /// Where trials take place.
+    /// The target of the trials of one combination.
     pub fn place(&self) -> Place<'_> {
         match &self.simulated {
             Some(place) => Place::Simulated(place),
@@ -424,7 +432,7 @@ impl Bench {
         }
     }
 
-    /// Everything that one combination of the job needs.
+    /// The inputs of the trials of one combination of the job.
     pub fn setting(&self, job: &Job, axes: &Axes) -> Setting<'_> {
         let place = self.place();
         let caching = place.caching();
@@ -452,7 +460,7 @@ impl Bench {
         }
     }
 
-    /// What was opened, for the record.
+    /// The opened targets, as they are stored with the run.
     pub fn facts(&self) -> Vec<TargetFacts> {
         match &self.simulated {
             Some(place) => vec![simulated::facts(place)],
@@ -460,7 +468,8 @@ impl Bench {
         }
     }
 
-    /// Whether buffered reads can be made cold; in a simulated system they always are.
+    /// Whether the page cache can be emptied before buffered reads; a simulated system always
+    /// starts with an empty cache.
     pub fn can_scrub(&self) -> bool {
         self.simulated.is_none() && self.targets.iter().all(|target| target.kind().is_storage())
     }
@@ -468,10 +477,11 @@ impl Bench {
 
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
-    // What only an open file tells (alignment, for one) is checked before the time is spent.
+    // Some properties, such as the alignment, are known only once the file is open. They are
+    // checked before time is spent on writing it.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
-    // The workload of a stripe is about all of it, and is checked when that is there.
+    // The workload of a stripe covers all its members, so it is checked when all are open.
     for axes in job.axes.iter().filter(|_| job.stripe.is_none()) {
         let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;

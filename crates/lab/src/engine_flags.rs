@@ -1,5 +1,5 @@
-//! What the flags under Engine mean for a job: options of its I/O engines, flushes, and the
-//! caching mode that some of them ask for where the user named none.
+//! Resolves the flags of the group Engine: I/O engine options, periodic flushes, and the caching
+//! mode that some of these options need if the user gave none.
 
 use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
@@ -8,23 +8,23 @@ use crate::experiment::Experiment;
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 
-/// What the flags under Engine mean for a job: options of its I/O engines, flushes, and the caching
-/// mode that some of them ask for where the user named none.
+/// The resolved flags of the group Engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineFlags {
-    /// Asked of every I/O engine.
+    /// Options for all I/O engines of the job.
     pub options: EngineOptions,
-    /// Flushes in the midst of writing.
+    /// Periodic flushes between writes.
     pub flush_every: Option<FlushEvery>,
-    /// None: where the target allows it.
+    /// Direct I/O; None: if the target supports it.
     pub direct: Option<bool>,
 }
 
 impl EngineFlags {
-    /// Resolves the flags for the I/O engines of a job (None: the best here).
+    /// Resolves the flags for the I/O engines of a job (None: the best engine of this host).
     ///
     /// # Errors
-    /// Usage: what means nothing here, or is not offered, with the remedy.
+    ///
+    /// A usage error with the remedy: a flag has no effect here, or the kernel does not support it.
     pub fn resolve(
         experiment: &Experiment,
         engine_kinds: &[Option<EngineKind>],
@@ -40,9 +40,10 @@ impl EngineFlags {
         };
         check_offered(options)?;
         if options.fua && !writes {
-            return Err(Failure::usage("--fua is about writes; use --rw write, or drop it"));
+            return Err(Failure::usage("--fua is for writes only; use --rw write, or drop it"));
         }
-        // Where no target is opened, none refuses.
+        // Engines that do no I/O open no target that could refuse the options, so they are checked
+        // here.
         for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
             options.check(*engine_kind, Caching::Direct)?;
         }
@@ -52,21 +53,22 @@ impl EngineFlags {
     }
 }
 
-/// Refuses what this kernel does not offer; what a target does not is found out with it.
+/// Refuses options that this kernel does not support. Whether the target supports them is checked
+/// when it is opened.
 fn check_offered(options: EngineOptions) -> Outcome<()> {
     let of_kernel = [EngineOption::SqPoll, EngineOption::IoPoll];
     for option in of_kernel.into_iter().filter(|option| options.has(*option)) {
         let found = option.availability();
         if !found.available {
             let (name, why) = (option.name(), found.detail);
-            let what = format!("`{name}` is not offered here: {why}");
+            let what = format!("`{name}` is not available here: {why}");
             return Err(Failure::usage(in_flags(&what)));
         }
     }
     Ok(())
 }
 
-/// The caching mode: the user's, where it is possible; else the one that was asked for with it.
+/// The caching mode: the one requested with --direct, or else the one that the options need.
 fn direct(
     typed: Option<bool>,
     options: EngineOptions,
@@ -74,20 +76,20 @@ fn direct(
 ) -> Outcome<Option<bool>> {
     let maps = engine_kinds.contains(&Some(EngineKind::Mmap));
     let buffered = match (maps, options.uncached) {
-        (true, _) => Some("--ioengine mmap copies from and to the page cache"),
-        (false, true) => Some("--uncached is about requests that go through the page cache"),
+        (true, _) => Some("--ioengine mmap always uses the page cache"),
+        (false, true) => Some("--uncached is for requests that go through the page cache"),
         (false, false) => None,
     };
     match (buffered, options.io_poll, typed) {
         (Some(why), true, _) => Err(Failure::usage(format!(
-            "{why}, and --hipri polls the device past it; drop one of them"
+            "{why}, but --hipri polls for direct requests only; drop one of them"
         ))),
         (Some(why), false, Some(true)) => {
             Err(Failure::usage(format!("{why}; use --direct=0, or drop --direct")))
         }
         (Some(_), false, _) => Ok(Some(false)),
         (None, true, Some(false)) => Err(Failure::usage(
-            "--hipri polls the device, which buffered requests do not wait for; use --direct",
+            "--hipri polls the device, but buffered requests wait for the page cache; use --direct",
         )),
         (None, true, _) => Ok(Some(true)),
         (None, false, typed) => Ok(typed),
@@ -111,18 +113,19 @@ fn flush_every(
     let name = flush.name();
     if writes_each == 0 {
         return Err(Failure::usage(format!(
-            "--{name} 0 flushes never; drop it, or use --{name} 1 or more"
+            "--{name} 0 never flushes; drop it, or use --{name} 1 or more"
         )));
     }
     if !writes {
         return Err(Failure::usage(format!(
-            "--{name} flushes after writes, and there are none; use --rw write, or drop it"
+            "--{name} flushes after writes, but this workload only reads; use --rw write, or drop \
+             it"
         )));
     }
     let imagined = |p: &Option<EngineKind>| p.is_some_and(|engine_kind| !engine_kind.does_io());
     if let Some(Some(engine_kind)) = engine_kinds.iter().find(|p| imagined(p)) {
         return Err(Failure::usage(format!(
-            "--ioengine {engine_kind} has nothing to flush; drop --{name}"
+            "--ioengine {engine_kind} does no I/O, so there is nothing to flush; drop --{name}"
         )));
     }
     Ok(Some(flush))
@@ -136,7 +139,7 @@ mod tests {
     const MMAP: Option<EngineKind> = Some(EngineKind::Mmap);
 
     #[test]
-    fn the_caching_mode_follows_from_what_was_asked_for_unless_it_was_typed() {
+    fn engine_options_choose_the_caching_mode_unless_the_user_gave_one() {
         let none = EngineOptions::default();
         let uncached = EngineOptions { uncached: true, ..none };
         let polled = EngineOptions { io_poll: true, ..none };

@@ -29,7 +29,8 @@ pub enum Exit {
     Invalid,
     /// Stopped by the user; partial results are kept.
     Interrupted,
-    /// That of a command which was run and failed, or 126 or 127 for one that could not be.
+    /// The exit code of a failed command that was run for the user; 126 or 127 if it could not be
+    /// run.
     Command(u8),
 }
 
@@ -90,7 +91,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Refuses to make a file under /dev, where a device was meant.
+/// Refuses to create a file under /dev, where the user probably meant a device.
 pub fn check_not_under_dev(path: &Path, flag: &str) -> Outcome<()> {
     if !ioengine::host::is_under_dev(path) {
         return Ok(());
@@ -127,5 +128,5 @@ impl From<results::Error> for Failure {
     }
 }
 
-/// What a command gives back.
+/// The result of a command.
 pub type Outcome<T = Exit> = Result<T, Failure>;

@@ -1,8 +1,8 @@
-//! The flags behind the parameters that libraries name.
+//! Translates parameter names in the errors of libraries into flags.
 //!
-//! The crates below this one are used without a command line too, so their errors name parameters,
-//! in backquotes, as their types have them: "`depth` 0 is not between 1 and 4096". Here these names
-//! become flags, on the way to the user. A name without a flag stays as it is.
+//! The libraries can be used without a command line, so their errors contain the names of struct
+//! fields in backquotes: "`depth` 0 is not between 1 and 4096". For users of the program these
+//! names are replaced by flags. A name without a flag stays unchanged.
 
 /// Parameters of `ioengine`, `workload` and `simulator`, and their flags.
 pub const FLAGS: [(&str, &str); 30] = [
@@ -38,11 +38,11 @@ pub const FLAGS: [(&str, &str); 30] = [
     ("write_through", "--write-through"),
 ];
 
-/// A text of a library with flags in place of the parameters in backquotes.
+/// Replaces the parameter names in backquotes by flags.
 pub fn in_flags(text: &str) -> String {
     let mut parts = text.split('`');
     let mut told = parts.next().unwrap_or_default().to_owned();
-    // Every second part lies between backquotes, if there is another one behind it.
+    // Every second part is between backquotes, if another part follows it.
     let mut parts = parts.peekable();
     let mut quoted = true;
     while let Some(part) = parts.next() {
@@ -50,7 +50,7 @@ pub fn in_flags(text: &str) -> String {
         match flag.filter(|_| parts.peek().is_some()) {
             Some((_, flag)) => {
                 told.push_str(flag);
-                // What follows belongs to no pair of backquotes.
+                // A last backquote without a partner stays unchanged.
                 told.push_str(parts.next().unwrap_or_default());
                 quoted = true;
             }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_become_flags_and_everything_else_stays() {
+    fn parameter_names_become_flags_and_other_text_stays() {
         for (text, told) in [
             ("", ""),
             ("no space left", "no space left"),

@@ -1,9 +1,9 @@
-//! Files of known truth over FUSE, served by a second process.
+//! Files on reference devices, served over FUSE by a second process.
 //!
-//! The second process is this program (`halfpower mount`), so that what it does is charged to it
-//! and not to the generator, and so that a generator which is killed waits for nobody but the
-//! living. It ends when its standard input does, so it cannot outlive us, and takes its folder with
-//! it.
+//! The second process is this program (`halfpower mount`). Its CPU time is therefore not charged to
+//! the load generator, and a load generator that is killed cannot leave requests to itself
+//! unanswered. The server ends when its standard input is closed, so it does not outlive this
+//! process, and it removes its folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,10 +14,12 @@ use ioengine::mount;
 
 use crate::failure::{Failure, Outcome};
 
-/// A process of this program at normal or real-time priority: a device does not wait for its CPU.
+/// A command that runs this program at normal or real-time priority. With real-time priority a
+/// device does not wait for a CPU.
 ///
 /// # Errors
-/// When this program cannot be found.
+///
+/// When the path of this program is unknown.
 pub fn ourselves(realtime: bool) -> Outcome<Command> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::failed(format!("finding this program: {e}")))?;
@@ -40,7 +42,7 @@ fn may_be_realtime() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// A FUSE file served by a process of its own; dropping it takes everything away.
+/// A FUSE file served by its own process; dropping it unmounts the file and removes its folder.
 #[derive(Debug)]
 pub struct Served {
     server: Child,
@@ -49,23 +51,24 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves a file of so many bytes on a reference device.
+    /// Serves a file of `bytes` bytes on a reference device.
     ///
     /// # Errors
-    /// Where FUSE files cannot be mounted.
+    ///
+    /// When FUSE files cannot be mounted.
     pub fn start(truth: &str, bytes: u64) -> Outcome<Served> {
         let folder = std::env::temp_dir().join(format!("halfpower-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&folder).map_err(|e| {
             let cause = ioengine::error::cause(&e);
-            Failure::failed(format!("making {}: {cause}; set TMPDIR", folder.display()))
+            Failure::failed(format!("creating {}: {cause}; set TMPDIR", folder.display()))
         })?;
         let mut command = ourselves(may_be_realtime())?;
         command.args(["mount", "--until-eof", "--remove-folder", "--size", &bytes.to_string()]);
         command.arg(format!("truth:{truth}")).arg(&folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let server = command
-            .spawn()
-            .map_err(|e| Failure::failed(format!("starting the server of a device: {e}")))?;
+        let server = command.spawn().map_err(|e| {
+            Failure::failed(format!("starting the server of a reference device: {e}"))
+        })?;
         let mut served = Served { server, folder, file: PathBuf::new() };
         let mut ready = String::new();
         let stdout = served.server.stdout.take();
@@ -91,11 +94,11 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The end of its input tells it to unmount.
+        // The server unmounts when its input ends.
         drop(self.server.stdin.take());
         let ended = self.server.wait().is_ok_and(|status| status.success());
         if !ended {
-            // It was killed: the mount is still there, without a server.
+            // The server was killed, so its mount still exists.
             let _ = mount::unmount(&self.folder, true);
         }
         let _ = fs::remove_dir(&self.folder);

@@ -132,8 +132,7 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     })
 }
 
-/// A path from the root on, as it was named and with links on its way resolved; a link at its end
-/// is itself.
+/// An absolute path. Symbolic links in its folders are resolved, but not one at its end.
 fn full_paths(path: &Path) -> Vec<PathBuf> {
     let named = std::path::absolute(path).ok();
     let real = named.as_ref().and_then(|named| {
@@ -143,7 +142,7 @@ fn full_paths(path: &Path) -> Vec<PathBuf> {
     [named, real].into_iter().flatten().collect()
 }
 
-/// The flag with which a target may be written, None where nothing allows it, and why.
+/// The flag that would allow writing to a target; None if no flag does, with the reason.
 pub fn advice(target: &HostTarget, named: &Path) -> (Option<String>, String) {
     let why = match check_writable(target, named, &Consent::default()) {
         Ok(_) => return (None, "there is nothing to write to".to_owned()),
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_neither_a_target_nor_a_consent() {
+    fn a_symbolic_link_is_refused_as_a_target_and_as_a_permission() {
         let (folder, file) = folder_with("file");
         let link = folder.path().join("link");
         symlink(&file, &link).unwrap();
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_names_is_refused_even_if_all_are_given() {
+    fn a_file_with_several_hard_links_is_refused_even_if_all_are_named() {
         let (folder, file) = folder_with("file");
         let other = folder.path().join("other");
         fs::hard_link(&file, &other).unwrap();
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_exchanged_after_it_was_opened_is_refused() {
+    fn a_file_that_was_replaced_after_it_was_opened_is_refused() {
         let (folder, file) = folder_with("file");
         let target = open(&file);
         let permit = check(&target, &file, &[&file]).unwrap().unwrap();

@@ -1,9 +1,9 @@
-//! Ctrl-C, SIGTERM and SIGHUP: one flag that everything long looks at.
+//! Ctrl-C, SIGTERM and SIGHUP set one flag, which all long operations check.
 //!
-//! The first signal asks for an orderly end: the trial in progress stops, what is finished is
-//! kept, test files are removed. A second one of the same kind ends the program at once, as the
-//! system would have done; `halfpower clean` then removes what is left. Where something must be
-//! taken away before the end, which is quick, a second one changes nothing.
+//! After the first signal the program ends in an orderly way: it stops the trial in progress, keeps
+//! the finished ones, and removes its test files. A second signal of the same kind kills the
+//! program at once, and `halfpower clean` can remove what is left. Commands that must clean up
+//! first, which is quick, ignore the second signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
-/// What is understood as an order to stop.
+/// The signals that ask the program to end.
 const ORDERS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// The order to stop.
+/// The flag that a signal sets.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Catches the signals from now on.
+    /// Installs the signal handlers; a second signal ends the program at once.
     pub fn install() -> Interrupt {
         let interrupt = Interrupt::default();
-        // A signal that comes while the handlers are put in place one by one is not lost.
+        // Also catches a signal that arrives while the handlers are being installed.
         let early = Arc::new(AtomicBool::new(false));
         for signal in ORDERS {
             let _ = flag::register(signal, Arc::clone(&early));
-            // The conditional one comes first, so that it sees the flag of an earlier signal.
-            // Failure leaves the system's default: the program ends at once.
+            // The handler for a second signal is registered first, so that it sees the flag as it
+            // was before this signal. If this fails, the signal ends the program at once, as by
+            // default.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
         }
         let interrupt = interrupt.catch();
@@ -37,7 +38,8 @@ impl Interrupt {
         interrupt
     }
 
-    /// The same, but a second signal does not end the program either (SIGQUIT does, Ctrl-\).
+    /// Installs handlers with which a second signal does not end the program either; SIGQUIT
+    /// (Ctrl-\) does.
     pub fn until_all_is_put_away() -> Interrupt {
         Interrupt::default().catch()
     }
@@ -47,33 +49,34 @@ impl Interrupt {
         for signal in ORDERS {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
-        // A file-size limit is then an error of the write (EFBIG), with a remedy, and not the end.
+        // With a handler, a write beyond the file-size limit returns EFBIG, which has a remedy, and
+        // does not kill the program.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
         interrupt
     }
 
-    /// Catches what a terminal sends to a command and to this program alike: the command decides
-    /// what it means, and this program outlives it to report.
+    /// Installs handlers for a program that runs a command of the user. The terminal sends Ctrl-C
+    /// to both. The command decides how to react, and this program lives on to report.
     pub fn beside_a_command() -> Interrupt {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGQUIT] {
-            // Failure leaves the system's default: the program ends with the command.
+            // If this fails, the signal ends this program together with the command.
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
         interrupt
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal has arrived.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, to be shared.
+    /// The flag, for sharing with other threads.
     pub fn shared_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// The flag itself, for the load generator.
+    /// The flag, for the load generator.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }

@@ -36,9 +36,9 @@ const REQUEST_BYTES_DEFAULT: u32 = 4096;
 const LOGGED_MAX: usize = 2 << 20;
 /// Default latency percentiles.
 const PERCENTILES: [f64; 2] = [50.0, 99.0];
-/// Number of intervals in a trial's time series, enough to find a break in its rate ...
+/// Number of intervals in a trial's time series, enough to find a break in its rate.
 const INTERVALS: u64 = 50;
-/// ... and the range of their length (ns).
+/// Range of the length of these intervals (ns).
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;
 /// Maximum number of combinations in a sweep.
 const COMBINATIONS_MAX: usize = 10_000;
@@ -177,7 +177,7 @@ impl Job {
     /// The workload of one combination on a region.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
         let writes = axes.read_percent < 100;
-        // Every write is durable by itself.
+        // Every write is already durable when it completes, so no flush is needed at the end.
         let durable = self.write_through || self.base.options.fua;
         let distribution = match axes.pattern {
             Pattern::Random => self.base.distribution.clone(),
@@ -209,7 +209,8 @@ impl Job {
     }
 }
 
-/// The targets of an experiment. For reference devices, sets the I/O engine of all axes to `delay`.
+/// The targets of an experiment. For reference devices, sets the I/O engine of all combinations to
+/// `delay`.
 fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let devices = reference_device::devices(experiment, &engine_kinds)?;
@@ -270,12 +271,12 @@ fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     Ok(wanted)
 }
 
-/// How so many targets are striped.
+/// How the targets are striped, or None.
 fn stripe(chunk: Option<u64>, targets: usize) -> Outcome<Option<Layout>> {
     match chunk {
-        Some(_) if targets < 2 => {
-            Err(Failure::usage("--chunk makes one target of several; name several, or drop it"))
-        }
+        Some(_) if targets < 2 => Err(Failure::usage(
+            "--chunk stripes several targets into one; name several, or drop it",
+        )),
         Some(chunk) => Ok(Some(Layout::new(targets, chunk)?)),
         None => Ok(None),
     }
@@ -290,9 +291,7 @@ fn limits(experiment: &Experiment) -> Outcome<(Option<u64>, bool)> {
         return Err(Failure::usage("--size 0 measures nothing; use a size such as 1g"));
     }
     if time_based && runtime_ns.is_none() {
-        return Err(Failure::usage(
-            "--time-based needs --runtime; say how long, as in --runtime 10",
-        ));
+        return Err(Failure::usage("--time-based needs --runtime; add one, such as --runtime 10"));
     }
     if runtime_ns == Some(0) {
         return Err(Failure::usage("--runtime 0 measures nothing; use a time such as 5 or 500ms"));
@@ -340,7 +339,7 @@ fn arrival(experiment: &Experiment) -> Outcome<Arrival> {
         (RateProcess::Linear, Some(requests_per_s)) => Ok(Arrival::Constant { requests_per_s }),
         (RateProcess::Poisson, Some(requests_per_s)) => Ok(Arrival::Poisson { requests_per_s }),
         (RateProcess::Poisson, None) => Err(Failure::usage(
-            "--rate-process poisson needs a rate; say which, as in --rate-iops 1000",
+            "--rate-process poisson needs a rate; add one, such as --rate-iops 1000",
         )),
     }
 }
@@ -350,9 +349,7 @@ fn axes(experiment: &Experiment, sweep: bool) -> Outcome<Vec<Axes>> {
     let percents = match &experiment.read_percents {
         None => vec![READ_PERCENT_DEFAULT],
         Some(_) if !is_mixed => {
-            return Err(Failure::usage(
-                "--rwmixread is for mixes, and --rw is none; use --rw rw or randrw",
-            ));
+            return Err(Failure::usage("--rwmixread is for mixes only; use --rw rw or randrw"));
         }
         Some(percents) => values("--rwmixread", percents, sweep)?,
     };
@@ -427,7 +424,7 @@ fn values<T: PartialEq + Clone>(flag: &str, values: &[T], sweep: bool) -> Outcom
     Ok(distinct(values))
 }
 
-/// What was named twice is measured once.
+/// Removes repeated values, so that each is measured once.
 fn distinct<T: PartialEq + Clone>(values: &[T]) -> Vec<T> {
     let mut found: Vec<T> = Vec::new();
     for value in values {
@@ -444,13 +441,15 @@ fn check_available(engine_kind: EngineKind) -> Outcome<()> {
         return Ok(());
     }
     let why = in_flags(&found.detail);
-    Err(Failure::usage(format!("--ioengine {engine_kind} is not offered here: {why}")))
+    Err(Failure::usage(format!("--ioengine {engine_kind} is not available here: {why}")))
 }
 
 fn direction(rw: Rw, mix_percent: u8, stride_bytes: Option<u64>) -> Outcome<(Pattern, u8)> {
     let pattern = match (rw.is_random(), stride_bytes) {
         (_, Some(0)) => {
-            return Err(Failure::usage("--stride 0 goes nowhere; use at least --bs"));
+            return Err(Failure::usage(
+                "--stride 0 would repeat the same request; use at least --bs",
+            ));
         }
         (true, _) => Pattern::Random,
         (false, Some(stride_bytes)) => Pattern::Strided { stride_bytes },
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn contradicting_flags_are_refused() {
         for line in [
             "run . --rate-process=poisson",
             "run . --rwmixread=30",
@@ -533,14 +532,14 @@ mod tests {
     }
 
     #[test]
-    fn the_median_and_the_99th_percentile_are_printed_unless_others_are_named() {
+    fn the_default_percentiles_are_50_and_99() {
         let asked = |line: &str| job(line).unwrap().percentiles().to_vec();
         assert_eq!(asked("run ."), [50.0, 99.0]);
         assert_eq!(asked("run . --percentile=99.9"), [99.9]);
     }
 
     #[test]
-    fn more_combinations_than_anybody_can_measure_are_refused() {
+    fn too_many_combinations_are_refused() {
         let axis = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
         let line = format!("sweep . --bs={axis} --iodepth={axis}");
         assert!(job(&line).unwrap_err().message.contains("10201 combinations"));

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_text_is_recorded_too() {
+    fn a_path_that_is_not_utf8_is_recorded_too() {
         for bytes in [&b"/data/x"[..], b"/data/\xff/x"] {
             let path = PathBuf::from(OsString::from_vec(bytes.to_vec()));
             let made = entry(&path, Some((1, 2)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_name_is_never_removed() {
+    fn a_file_without_the_name_of_a_test_file_is_never_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         fs::write(&path, "x").unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_keeps_a_file_whoever_holds_it_and_no_longer_than_that() {
+    fn a_file_is_kept_exactly_as_long_as_a_process_locks_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("halfpower-3.test");
         let file = fs::File::create_new(&path).unwrap();
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(state_of(&locked), Stray::InUse);
         drop(file);
         assert_eq!(state_of(&locked), Stray::Removable);
-        // The number of its owner is another process's by now.
+        // By now the recorded process id belongs to another process.
         (locked.pid, locked.boot_id) = (std::process::id(), machine::boot_id());
         assert_eq!(state_of(&locked), Stray::Removable);
     }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_living_process_keeps_its_file() {
+    fn the_file_of_a_living_process_is_not_removable() {
         let folder = tempfile::tempdir().unwrap();
         let mut mine = entry(&folder.path().join("halfpower-2.test"), None);
         mine.pid = std::process::id();

@@ -525,7 +525,7 @@ mod tests {
     use ioengine::target::DeviceCounters;
 
     #[test]
-    fn the_largest_numbers_that_a_database_holds_are_printed() {
+    fn the_largest_integers_of_the_database_are_printed() {
         let most = i64::MAX as u64;
         let mut point = point(&[most, most, most]);
         point.key.workload.read_percent = 50;

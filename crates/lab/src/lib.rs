@@ -1,11 +1,11 @@
-//! The laboratory: everything that an experiment on storage needs, whoever asks for it.
+//! Experiments on storage: from the description of an experiment to stored results.
 //!
-//! [`experiment`] says what is to be measured, [`job`] resolves it into workloads, [`mod@bench`]
-//! opens its targets, [`guard`] and [`journal`] keep data safe, [`trials`] makes one trial,
-//! [`verdict`] judges it, [`point`] holds it, [`record`] and [`recorder`] keep it. Surveys, studies
-//! and the verbs of the program are built on top.
+//! [`experiment`] describes what to measure, [`job`] resolves it into workloads, [`mod@bench`]
+//! opens its targets, [`guard`] and [`journal`] protect data, [`trials`] runs a trial, [`verdict`]
+//! judges it, [`point`] holds the result, and [`record`] and [`recorder`] store it. Surveys,
+//! studies and the verbs of the program are built on top.
 //!
-//! The modules below stand in the order in which they may import each other.
+//! A module imports only from modules that are declared above it.
 
 pub mod date;
 pub mod truth;

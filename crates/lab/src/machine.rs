@@ -102,14 +102,14 @@ pub struct DeviceFacts {
     pub read_ahead_bytes: Option<u64>,
 }
 
-/// A link and its advertised rate.
+/// An advertised rate on the way to the device, such as that of a PCIe link.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFacts {
-    /// What promises it.
+    /// The link, such as `PCIe link 16.0 GT/s x4`.
     pub component: String,
-    /// How much [bytes per second].
+    /// The advertised rate (bytes per second).
     pub bytes_per_s: f64,
-    /// The file that says so.
+    /// Where the rate comes from, such as a file in sysfs.
     pub source: String,
 }
 
@@ -118,7 +118,7 @@ fn read(path: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The value behind `name` in a file of `name : value` or `name=value` lines.
+/// The value of `name` in a file of lines `name : value` or `name=value`.
 fn field(path: &str, name: &str, separator: char) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
@@ -148,7 +148,7 @@ impl Host {
     }
 }
 
-/// Identity of this boot: with a process number it names a process for ever.
+/// Identity of this boot. Together with a process id it identifies a process across reboots.
 pub fn boot_id() -> String {
     read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -159,13 +159,13 @@ pub fn is_root() -> bool {
     uids.split_whitespace().nth(1) == Some("0")
 }
 
-/// Whether a process of this boot still lives.
+/// Whether a process that was started during this boot still runs.
 pub fn is_alive(pid: u32, boot: &str) -> bool {
     boot == boot_id() && fs::exists(format!("/proc/{pid}")).unwrap_or(true)
 }
 
 impl TargetFacts {
-    /// Looks at an open target.
+    /// Collects the facts about an open target.
     pub fn of(target: &HostTarget) -> TargetFacts {
         let links = target.advertised().into_iter().map(|rate| LinkFacts {
             component: rate.component,
@@ -199,7 +199,7 @@ impl TargetFacts {
         }
     }
 
-    /// "file on ext4 (vda)" and the like.
+    /// A description such as "file on ext4 (vda)".
     pub fn place(&self) -> String {
         if let Some(system) = &self.simulated {
             return format!("{}; time is virtual", system.title);

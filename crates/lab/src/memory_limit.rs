@@ -1,39 +1,40 @@
-//! How much memory buffers may take: what the limits of this process leave.
+//! How much memory buffers may use under the memory limits of this process.
 //!
-//! An allocation beyond the address space fails in the midst of it all, and one beyond the limit of
-//! a control group gets the program killed: so both are looked at before anything is made.
+//! An allocation beyond the address-space limit fails during the run, and one beyond the limit of a
+//! control group gets the program killed. Both limits are therefore checked before anything is
+//! allocated.
 
 use ioengine::cgroup;
 use ioengine::host::address_space_left;
 
-/// What else of a limit on the address space the program takes (bytes): libraries, the database,
-/// results.
+/// Part of the address-space limit left for everything but buffers (bytes): libraries, the
+/// database, results.
 const SPARE_MAPPED_BYTES: u64 = 64 << 20;
-/// What else of a control group's memory (bytes): the same, as far as it is touched, and what the
-/// kernel keeps for it.
+/// Part of the control group's memory left for everything but buffers (bytes): the touched part of
+/// the same, and the kernel's own memory.
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
-/// Buffers of a series of measurements take this share of what is left: the next ones are made
-/// while the kernel still has those before.
+/// Divisor of the available memory for the buffers of one measurement of a series. The next buffers
+/// are allocated while the kernel may still hold the previous ones.
 const SHARE_OF_SERIES: u64 = 3;
 
-/// A limit, and what it leaves for buffers.
+/// A memory limit of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// For buffers and threads (bytes).
+    /// Memory available for buffers and threads (bytes).
     pub bytes: u64,
-    /// What limits it, and how it is raised.
+    /// The name of the limit and how to raise it.
     pub what: &'static str,
 }
 
 impl Limit {
-    /// What the buffers of any one of a series of measurements may take (bytes).
+    /// Maximum size of the buffers of each measurement in a series (bytes).
     pub fn of_series(&self) -> u64 {
         self.bytes / SHARE_OF_SERIES
     }
 }
 
-/// The narrowest limit on memory; None where nothing limits it but the machine.
+/// The lowest limit; None if only the machine's memory limits this process.
 pub fn narrowest() -> Option<Limit> {
     let mapped = address_space_left().map(|left| Limit {
         bytes: left.saturating_sub(SPARE_MAPPED_BYTES),

@@ -7,19 +7,20 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 
-/// Every page begins with the first and says the second in its head; a file without them is not
-/// ours to replace.
+/// The beginning of every page, and a tag in the head of every page. A file without them is not a
+/// page of halfpower and is not replaced.
 const BEGINNING: &str = "<!DOCTYPE html>";
 const GENERATOR: &str = r#"<meta name="generator" content="halfpower"/>"#;
-/// Where the head of a page is looked for (bytes).
+/// Length of the beginning that is searched for the tag (bytes).
 const HEAD_BYTES: u64 = 4096;
 
-/// Refuses a place where the page could not go, or where something else lies.
+/// Checks that a page can be written to a path: its folder exists, and it replaces only a page of
+/// halfpower or an empty file.
 pub fn check(path: &Path) -> Outcome<()> {
     place_of(path).map(drop)
 }
 
-/// Whether the page would take the place of a database or of a file that SQLite keeps beside it.
+/// Whether the page would replace a database or one of the files that SQLite keeps with it.
 pub fn is_beside(html: &Path, db: &Path) -> bool {
     let placed = |path: &Path| {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -35,7 +36,7 @@ pub fn is_beside(html: &Path, db: &Path) -> bool {
     beside.contains(&placed(html))
 }
 
-/// The file that the page goes to: itself, or what a link leads to.
+/// The file to write: the path itself, or the target of a symbolic link.
 fn place_of(path: &Path) -> Outcome<PathBuf> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -51,7 +52,7 @@ fn place_of(path: &Path) -> Outcome<PathBuf> {
     let unreadable = |error: std::io::Error| {
         let cause = ioengine::error::cause(&error);
         Failure::refused(format!(
-            "{shown} exists and cannot be looked at ({cause}); give another --html"
+            "{shown} exists and cannot be examined ({cause}); give another --html"
         ))
     };
     let real = path.canonicalize().map_err(unreadable)?;
@@ -62,11 +63,11 @@ fn place_of(path: &Path) -> Outcome<PathBuf> {
         return Ok(real);
     }
     Err(Failure::refused(format!(
-        "{shown} exists and is no page of halfpower; give another --html"
+        "{shown} exists and is not a page of halfpower; give another --html"
     )))
 }
 
-/// The beginning of a file, None where it is not text.
+/// The beginning of a file; None if it is not text.
 fn head_of(path: &Path) -> std::io::Result<Option<String>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -78,8 +79,8 @@ fn is_ours(head: &str) -> bool {
     head.starts_with(BEGINNING) && head.contains(GENERATOR)
 }
 
-/// Writes the page beside its place, in a file of its own, and renames it, so that there is never
-/// half a page and nothing else is written over.
+/// Writes the page to a temporary file in the same folder and renames it. The page is therefore
+/// never incomplete, and no other file is overwritten.
 pub fn write(path: &Path, html: &str) -> Outcome<()> {
     let place = place_of(path)?;
     let half = place.with_file_name(format!("halfpower-{}.part", uuid::Uuid::new_v4()));
@@ -93,7 +94,7 @@ pub fn write(path: &Path, html: &str) -> Outcome<()> {
     written.map_err(|error| {
         let cause = ioengine::error::cause(&error);
         let path = path.display();
-        Failure::failed(format!("writing {path}: {cause}; give another place with --html"))
+        Failure::failed(format!("writing {path}: {cause}; give another file with --html"))
     })
 }
 
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_replaces_a_page_and_an_empty_file_and_nothing_else() {
+    fn a_page_replaces_only_a_page_or_an_empty_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["new", "old", "empty"] {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_a_page_stays_a_link_and_one_to_something_else_is_refused() {
+    fn a_link_to_a_page_is_kept_and_a_link_to_another_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("page"), page()).unwrap();

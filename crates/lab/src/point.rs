@@ -264,7 +264,7 @@ const NOISY: f64 = 0.15;
 const REQUESTS_MIN: u64 = 5;
 
 /// The reason given for a result of a single trial.
-pub const ONE_TRIAL: &str = "one trial: how far the figure scatters is not known; use --trials 3";
+pub const ONE_TRIAL: &str = "one trial: the scatter between trials is unknown; use --trials 3";
 
 /// One workload with its trials.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
-//! Conversions: a measured sample into a trial, trials and points into rows, and back.
+//! Conversions of a measured sample into a trial, and of trials and points into database rows and
+//! back.
 //!
-//! The only place where the types of the load generator, of the program and of the database meet.
+//! Only this module knows the types of the load generator, of the program and of the database.
 
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
@@ -12,7 +13,7 @@ use workload::{FullQueue, Sample};
 
 use crate::point::{Direction, LiveTrial, SeriesPoint, State, Trial, Verdict};
 
-/// A trial from what was measured.
+/// Converts a measured sample into a trial.
 pub fn trial(sample: Sample) -> Trial {
     let interval_ns = sample.series.interval_ns;
     let series = sample.series.intervals.iter().enumerate().map(|(index, interval)| SeriesPoint {
@@ -32,7 +33,7 @@ pub fn trial(sample: Sample) -> Trial {
         log_lost: sample.log_lost,
         account: None,
         bounds: Vec::new(),
-        // Both are long, and moved rather than copied below.
+        // Both are large, so they are moved out of the sample instead of copied.
         log: Vec::new(),
         flushes: Histogram::default(),
     };
@@ -61,13 +62,14 @@ pub fn trial(sample: Sample) -> Trial {
     }
 }
 
-/// What the first failed request met, with the remedy where there is one.
+/// A sentence about the first failed request, with the remedy if one is known.
 fn failure_text(failure: Failure) -> String {
     let op = if failure.op == Op::Read { "reading" } else { "writing" };
     let offset = failure.offset;
     if failure.errno == 0 {
         return format!(
-            "{op} at offset {offset}: the target ended early; it shrank while it was measured"
+            "{op} at offset {offset}: unexpected end of the target; it shrank during the \
+             measurement"
         );
     }
     let cause = ioengine::error::cause(&std::io::Error::from_raw_os_error(failure.errno));
@@ -78,13 +80,13 @@ fn failure_text(failure: Failure) -> String {
         libc::EFBIG => "; raise the file-size limit (ulimit -f), or use a smaller --size",
         libc::EIO => "; the device reports an I/O error: look at the kernel log (dmesg)",
         libc::EAGAIN | libc::EINTR => {
-            "; issued again and again in vain: use a smaller --iodepth, or look at the kernel log \
-             (dmesg)"
+            "; still refused after many retries: use a smaller --iodepth, or look at the kernel \
+             log (dmesg)"
         }
         libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ENXIO => {
-            "; the device went away: look at the kernel log (dmesg)"
+            "; the device disappeared: look at the kernel log (dmesg)"
         }
-        libc::EINVAL => "; the request does not suit the target: check --bs and --direct",
+        libc::EINVAL => "; the target does not accept this request: check --bs and --direct",
         _ => "",
     };
     format!("{op} at offset {offset}: {cause}{remedy}")
@@ -104,12 +106,12 @@ fn state_row(state: State) -> results::Verdict {
     }
 }
 
-/// A verdict as its column and its JSON list of reasons.
+/// A verdict as its database column and the JSON list of its reasons.
 pub fn verdict_row(verdict: &Verdict) -> (results::Verdict, String) {
     (state_row(verdict.state), serde_json::to_string(&verdict.reasons).unwrap_or_default())
 }
 
-/// What a point came to as its columns.
+/// The results of a point as database columns.
 pub fn point_end(verdict: Option<&Verdict>) -> PointEnd {
     let (word, reasons) = verdict.map(verdict_row).unzip();
     PointEnd { verdict: word, verdict_reasons_json: reasons.unwrap_or_else(|| "[]".to_owned()) }
@@ -124,7 +126,7 @@ fn verdict_of(verdict: results::Verdict, reasons_json: &str) -> Verdict {
     Verdict { state, reasons: serde_json::from_str(reasons_json).unwrap_or_default() }
 }
 
-/// A trial as its rows.
+/// Converts a trial into its rows.
 pub fn trial_rows(trial: &Trial) -> (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>) {
     let latency = trial.latency();
     let quantile = |q| latency.quantile(q).unwrap_or(0);
@@ -204,8 +206,8 @@ fn series_rows(trial: &Trial) -> Vec<SeriesRow> {
     trial.series.iter().enumerate().map(row).collect()
 }
 
-/// A trial from its rows. A histogram comes back bucket by bucket, so its mean is that of the
-/// buckets; minimum and maximum are the trial's own.
+/// Converts rows into a trial. The mean of a restored histogram is computed from its buckets;
+/// minimum and maximum are those of the trial.
 pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) -> Trial {
     let direction = |operation: Operation, bytes, requests| Direction {
         bytes,
@@ -285,7 +287,7 @@ fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Hi
         sum_ns: u128::from(row.latency_mean_ns) * u128::from(count),
     });
     let buckets = || mine().map(|bucket| (bucket.low_ns, bucket.count));
-    // A record that does not fit its own minimum and maximum is read without them.
+    // If stored minimum and maximum contradict the buckets, the histogram is built without them.
     Histogram::from_buckets(buckets(), exact)
         .or_else(|_| Histogram::from_buckets(buckets(), None))
         .unwrap_or_default()
@@ -297,7 +299,7 @@ mod tests {
     use crate::point::testing::point;
 
     #[test]
-    fn a_trial_survives_the_way_through_its_rows() {
+    fn a_trial_survives_the_conversion_to_rows_and_back() {
         let mut trial = point(&[4096 * 50]).trials.remove(0);
         trial.directions[0].latency.record_n(12_345, 50);
         trial.soaked = true;
@@ -321,6 +323,6 @@ mod tests {
         let (row, latency, _) = trial_rows(&trial);
         let full = LatencyRow { count: u64::MAX, ..latency[0].clone() };
         let back = trial_of(&row, &[full.clone(), full], &[]);
-        assert_eq!(back.latency().count(), 0, "it contradicts its own minimum and maximum");
+        assert_eq!(back.latency().count(), 0, "minimum and maximum contradict the buckets");
     }
 }

@@ -72,8 +72,8 @@ pub fn devices(
     };
     if experiment.verify && !devices.is_empty() {
         return Err(Failure::usage(
-            "a reference device in this process keeps no data to verify; drop --verify, or \
-             mount such a device as a file: halfpower mount truth:... DIR",
+            "a reference device in this process stores no data to verify; drop --verify, or mount \
+             such a device as a file: halfpower mount truth:... DIR",
         ));
     }
     Ok(devices)
@@ -83,8 +83,8 @@ pub fn devices(
 fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     if !alone {
         return Err(Failure::usage(
-            "reference devices (truth:...) and other targets are not measured together; \
-             measure them one by one",
+            "reference devices (truth:...) cannot be measured together with other targets; measure \
+             them one by one",
         ));
     }
     if experiment.truth.is_some() {
@@ -95,8 +95,8 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     let is_other = |kind: &&EngineKind| **kind != EngineKind::Delay;
     if let Some(other) = experiment.engine_kinds.iter().flatten().find(is_other) {
         return Err(Failure::usage(format!(
-            "--ioengine {other}: a reference device is in this process and served by delay \
-             alone; drop --ioengine, or mount it as a file: halfpower mount truth:... DIR"
+            "--ioengine {other} cannot use a reference device in this process, only delay can; \
+             drop --ioengine, or mount it as a file: halfpower mount truth:... DIR"
         )));
     }
     Ok(())
@@ -111,8 +111,8 @@ fn described(
     let (some, all) = (engine_kinds.iter().any(is_delay), engine_kinds.iter().all(is_delay));
     if some && (!all || !experiment.targets.is_empty()) {
         return Err(Failure::usage(
-            "--ioengine delay is a device of its own; name no target but truth:..., and no other \
-             I/O engine",
+            "--ioengine delay has its own device; name no target but truth:..., and no other I/O \
+             engine",
         ));
     }
     if experiment.truth.is_some() && !all {
@@ -144,17 +144,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_names_a_device_and_its_size_is_its_span_at_least() {
+    fn a_device_is_at_least_as_large_as_its_span() {
         let device = ReferenceDevice::parse("truth:span=2g,zones=2m@50/1m@100").unwrap();
         let size = |bytes: u64| ioengine::Target::size_bytes(&device.open(bytes));
         assert_eq!((size(1), size(3 << 30)), (2 << 30, 3 << 30));
         assert!(is_reference(Path::new("truth:")) && !is_reference(Path::new("./truth:")));
         let failure = ReferenceDevice::parse("truth:speed=9").unwrap_err();
-        assert!(failure.message.contains("truth:speed=9: 'speed'"), "{failure}");
+        assert!(failure.message.contains("truth:speed=9: unknown property 'speed'"), "{failure}");
     }
 
     #[test]
-    fn the_region_is_the_smallest_span_behind_the_offset() {
+    fn the_region_ends_at_the_smallest_span() {
         let devices = ["truth:span=2m,zones=1m@100", "truth:span=1m,zones=1m@100", "truth:"];
         let devices = devices.map(|word| ReferenceDevice::parse(word).unwrap());
         assert_eq!(region_bytes(&devices, 4096).unwrap(), (1 << 20) - 4096);

@@ -12,8 +12,8 @@ use ioengine::Op;
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 use crate::point::{LiveTrial, Trial};
 
-/// The first line; a file without it is not ours to replace. `point` counts the combinations of a
-/// sweep, `thread` the threads over all targets.
+/// The first line of a log; a file without it is not a log and is not replaced. `point` counts the
+/// combinations of a sweep, `thread` the threads over all targets.
 const HEADER: &str = "point,trial,thread,op,offset,bytes,submit_ns,complete_ns,failed";
 
 /// A log being written.
@@ -94,10 +94,10 @@ impl RequestLog {
 
 fn cannot(path: &Path, error: &std::io::Error) -> Failure {
     let (cause, path) = (ioengine::error::cause(error), path.display());
-    Failure::failed(format!("writing {path}: {cause}; give another place with --log"))
+    Failure::failed(format!("writing {path}: {cause}; give another file with --log"))
 }
 
-/// The file that the log goes to, itself or what a link leads to, and whether it is there.
+/// The file to write: the path itself or the target of a symbolic link; also whether it exists.
 fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -111,7 +111,7 @@ fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
     }
     let unreadable = |error: std::io::Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
-        let what = format!("{path} exists and cannot be looked at ({cause}); give another --log");
+        let what = format!("{path} exists and cannot be examined ({cause}); give another --log");
         Failure::refused(what)
     };
     let real = path.canonicalize().map_err(unreadable)?;
@@ -120,7 +120,7 @@ fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
         return Ok((real, true));
     }
     let path = path.display();
-    let what = format!("{path} exists and is no log of halfpower; give another --log");
+    let what = format!("{path} exists and is not a log of halfpower; give another --log");
     Err(Failure::refused(what))
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_replaces_a_log_and_an_empty_file_and_nothing_else() {
+    fn a_log_replaces_only_a_log_or_an_empty_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("old"), format!("{HEADER}\n1,2,3\n")).unwrap();

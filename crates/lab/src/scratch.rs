@@ -102,11 +102,13 @@ impl Scratch {
         &self.path
     }
 
-    /// Writes it whole, with incompressible data, and makes it durable; cuts it short, but not
-    /// below [`LEAST_BYTES`], where it takes longer than `limit_ns`. Gives back its size.
+    /// Writes the whole file with incompressible data and makes it durable. If that takes longer
+    /// than `limit_ns`, the file is made smaller, but not smaller than [`LEAST_BYTES`]. Returns its
+    /// size (bytes).
     ///
     /// # Errors
-    /// The disk fills up, or a write fails.
+    ///
+    /// The disk is full, or a write fails.
     pub fn lay_out(
         &self,
         lab: &Lab,
@@ -162,7 +164,10 @@ impl Scratch {
         }
         if trial.errors > 0 {
             let why = trial.failure().unwrap_or("writing failed");
-            return Err(Failure::failed(format!("laying out {}: {why}", self.path.display())));
+            return Err(Failure::failed(format!(
+                "laying out the test file {}: {why}",
+                self.path.display()
+            )));
         }
         Ok(trial)
     }
@@ -209,8 +214,8 @@ impl Drop for Scratch {
 pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
     if bytes > file_size_limit() {
         return Err(Failure::failed(format!(
-            "files may grow to {} here, not to the {} of a test file; raise the limit (ulimit \
-             -f), or give a smaller --size",
+            "a test file of {1} exceeds the file-size limit of {0}; raise the limit (ulimit -f), \
+             or give a smaller --size",
             units::size(file_size_limit()),
             units::size(bytes)
         )));
@@ -230,10 +235,10 @@ pub fn check_room(folder: &Path, bytes: u64) -> Outcome<()> {
 }
 
 fn cannot_make(folder: &Path, source: std::io::Error) -> Failure {
-    let what = format!("making a test file in {}", folder.display());
+    let what = format!("creating a test file in {}", folder.display());
     let failure = Failure::from(
         Error::io(what, source)
-            .with_remedy("name a directory that can be written, or an existing file to read"),
+            .with_remedy("name a writable directory, or an existing file to read"),
     );
     Failure {
         exit: if failure.exit == Exit::Usage { Exit::Usage } else { Exit::Failed },

@@ -21,7 +21,7 @@ pub struct Quantity {
     pub unit: String,
     /// The true value.
     pub truth: f64,
-    /// The measured value; of bounds, their middle.
+    /// The measured value; if bounds were measured, the middle between them.
     pub measured: Option<f64>,
     /// Measured lower and upper bound; null for a single value.
     pub bounds: Option<(f64, f64)>,
@@ -29,7 +29,8 @@ pub struct Quantity {
     pub path: Option<f64>,
     /// Relative error: measured / truth - 1.
     pub error: Option<f64>,
-    /// Largest allowed error; of bounds, the largest allowed distance between them.
+    /// Largest allowed absolute value of `error`; for bounds, the largest allowed distance between
+    /// them as a share of the lower one.
     pub tolerance: f64,
     /// Whether the error is within the tolerance. Bounds must also enclose the truth.
     pub pass: bool,
@@ -104,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_could_hide_an_error_does_not_pass() {
+    fn a_large_path_overhead_fails() {
         let of = |path| Quantity::value("x", "s", (100.0, 100.0), 0.05).with_path(path).pass;
         assert!(of(9.0));
         assert!(!of(50.0) && !of(-50.0) && !of(f64::NAN));
     }
 
     #[test]
-    fn bounds_must_hold_the_truth_and_be_near_each_other() {
+    fn bounds_must_enclose_the_truth_and_be_close_together() {
         let of = |bounds| Quantity::within("x", "s", 100.0, bounds, 0.15).pass;
         assert!(of((95.0, 105.0)));
         assert!(!of((101.0, 105.0)), "truth below");

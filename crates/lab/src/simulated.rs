@@ -108,7 +108,7 @@ fn check_laws(system: &System, account: &Account) -> Outcome<()> {
     match account.violations().first() {
         None => Ok(()),
         Some(broken) => Err(Failure::failed(format!(
-            "{}: the simulation broke a law of physics: {broken}; this is a bug of the program",
+            "{}: the simulation violated a physical limit: {broken}; this is a bug of the program",
             system.name
         ))),
     }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_stays_below_its_bounds_and_one_that_did_not_would_be_refused() {
+    fn a_rate_above_a_bound_is_refused() {
         let (system, load) = (ultra(), reads(65536));
         let rate = simulate(&system, &load, Caching::Direct).unwrap().bytes_per_s();
         let bounds = bounds_of(&system, &load, Caching::Direct, 10 << 20);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_on_one_disk_share_what_it_gives_and_one_alone_is_as_it_was() {
+    fn streams_on_one_disk_share_its_rate() {
         let timed = Workload {
             limit_bytes: None,
             limit_ns: Some(2_000_000_000),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_bounds_for_one_direction_and_each_byte_once_only() {
+    fn bounds_exist_only_for_one_direction_and_each_byte_once() {
         let once = reads(65536);
         let bounded =
             |load: &Workload, moved| !bounds_of(&ultra(), load, Caching::Direct, moved).is_empty();
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn many_points_on_all_cores_are_the_same_bits_as_one_after_the_other() {
+    fn parallel_points_equal_sequential_ones_bit_for_bit() {
         let system = ultra();
         let sizes: Vec<u32> = (1..=16).map(|n| n * 4096).collect();
         let rate =

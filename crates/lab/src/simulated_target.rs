@@ -1,8 +1,8 @@
-//! Simulated systems as targets: `sim:SYSTEM,key=value,..`, and what of the flags fits them.
+//! Simulated systems as targets: `sim:SYSTEM,key=value,..`, and the flags that apply to them.
 //!
-//! SYSTEM is a name that comes with the program or a file of the user's own, which has a slash in
-//! its path or ends in `.toml`. Nothing is built here: a place is what each trial builds its world
-//! from.
+//! SYSTEM is the name of a system that comes with the program, or the path of a system file, which
+//! contains a slash or ends in `.toml`. This module only parses and checks; each trial builds its
+//! own simulated system from the result.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,12 +17,12 @@ use crate::experiment::{Allocation, EngineParameters, Experiment, HostParameters
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
 
-/// What the name of a simulated target begins with.
+/// Prefix of the names of simulated targets.
 pub const PREFIX: &str = "sim:";
-/// The largest system file (bytes): what is larger is something else.
+/// Maximum size of a system file (bytes); a larger file is probably not a system file.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A system as it was named, with what was changed in it.
+/// A system with the user's changes.
 #[derive(Clone, Debug)]
 struct Named {
     description: Description,
@@ -30,24 +30,25 @@ struct Named {
     changes: BTreeMap<String, String>,
 }
 
-/// A simulated system as the place of a run.
+/// A simulated system as the target of a run.
 #[derive(Clone, Debug)]
 pub struct SimulatedTarget {
-    /// As it was named.
+    /// Its name as typed.
     pub name: String,
     /// The system.
     pub system: System,
-    /// Through its file-system cache or past it, and whether writes are durable at once.
+    /// Buffered or direct, and whether writes are durable before they complete.
     pub caching: Caching,
-    /// What was changed in its file, by key.
+    /// Changed keys of the system file with their values.
     pub changes: BTreeMap<String, String>,
 }
 
 impl SimulatedTarget {
-    /// The place that the targets of a run or sweep name; None where they are real.
+    /// The simulated system among the targets of a run or sweep; None if the targets are real.
     ///
     /// # Errors
-    /// When there is no such system, several targets, or a flag that means nothing there.
+    ///
+    /// An unknown system, several targets, or a flag that does not apply to simulated systems.
     pub fn of(experiment: &Experiment) -> Outcome<Option<SimulatedTarget>> {
         let targets = &experiment.targets;
         let Some(target) = targets.iter().find(|target| is_simulated(target)) else {
@@ -55,8 +56,8 @@ impl SimulatedTarget {
         };
         if targets.len() > 1 {
             return Err(Failure::usage(format!(
-                "{} is a world of its own and no place for other targets; name it alone (disks=4 \
-                 puts more devices into it)",
+                "{} cannot be measured together with other targets; name it alone (disks=4 adds \
+                 devices to it)",
                 target.display()
             )));
         }
@@ -84,11 +85,12 @@ impl SimulatedTarget {
         Ok(Some(SimulatedTarget { caching, ..place }))
     }
 
-    /// The place that the target of a survey names, None where it is real; its file holds
-    /// `--size` at least.
+    /// The simulated system that the target of a survey names; None if the target is real. Its file
+    /// has at least the size of `--size`.
     ///
     /// # Errors
-    /// When there is no such system, or a flag that means nothing there.
+    ///
+    /// An unknown system, or a flag that does not apply to it.
     pub fn of_survey(experiment: &Experiment) -> Outcome<Option<SimulatedTarget>> {
         let Some(target) = experiment.targets.iter().find(|target| is_simulated(target)) else {
             return Ok(None);
@@ -104,7 +106,7 @@ impl SimulatedTarget {
         )?))
     }
 
-    /// As a test file in a directory, the file is as large as the region that is asked for.
+    /// Like a test file in a directory, the file is as large as the requested region.
     fn new(
         name: String,
         description: &Description,
@@ -123,20 +125,20 @@ impl SimulatedTarget {
     }
 }
 
-/// Refuses flags that are about this host, or about data.
+/// Refuses flags that concern this host or stored data.
 fn check_flags(experiment: &Experiment) -> Outcome<()> {
     let allocation = experiment.allocation;
     refuse(&[
-        (experiment.verify, "--verify", "keeps no data to verify"),
-        (experiment.faults.is_some(), "--inject", "suffers no faults"),
-        (!experiment.cpus.is_empty(), "--cpus-allowed", "has no CPUs of this host"),
-        (experiment.hint.is_some(), "--hint", "has no kernel to be told"),
+        (experiment.verify, "--verify", "stores no data to verify"),
+        (experiment.faults.is_some(), "--inject", "has no injected faults"),
+        (!experiment.cpus.is_empty(), "--cpus-allowed", "does not use CPUs of this host"),
+        (experiment.hint.is_some(), "--hint", "has no kernel that takes hints"),
         (experiment.engine_kinds != [None], "--ioengine", "issues requests in its own way"),
-        (allocation == Allocation::Truncate, "--allocation truncate", "has no blocks to give back"),
+        (allocation == Allocation::Truncate, "--allocation truncate", "has no blocks to release"),
         (allocation == Allocation::Reserve, "--allocation fallocate", "has no blocks to reserve"),
         (allocation == Allocation::LastBlock, "--allocation last-block", "has no holes"),
-        (experiment.soaker, "--soaker", "tells both bounds of its CPU cost without one"),
-        (experiment.zero_buffers, "--zero-buffers", "keeps no data"),
+        (experiment.soaker, "--soaker", "computes both bounds of its CPU cost without a soaker"),
+        (experiment.zero_buffers, "--zero-buffers", "stores no data"),
         (!experiment.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
         (
             experiment.engine != EngineParameters::default(),
@@ -157,21 +159,21 @@ fn check_flags(experiment: &Experiment) -> Outcome<()> {
     refuse(&foreign(experiment))
 }
 
-/// A flag, whether it was given, and why a simulated system has no use for it.
+/// A flag, whether it was given, and why it does not apply to a simulated system.
 type Refused = (bool, &'static str, &'static str);
 
-/// What of the flags of every verb means nothing there.
+/// Flags of all verbs that do not apply.
 fn foreign(experiment: &Experiment) -> [Refused; 4] {
     let consents = experiment.consent != Consent::default();
     [
-        (consents, "--overwrite and --destroy-data-on", "holds nothing that could be lost"),
+        (consents, "--overwrite and --destroy-data-on", "has no data that could be lost"),
         (experiment.buffer_pages == BufferPages::Small, "--buffer-pages", "has no memory pages"),
         (experiment.allow_holes, "--allow-holes", "has no holes"),
         (experiment.endurance_bytes.is_some(), "--endurance", "wears no drive"),
     ]
 }
 
-/// Refuses the first that was given.
+/// Refuses the first of the given flags.
 fn refuse(flags: &[Refused]) -> Outcome<()> {
     match flags.iter().find(|(given, ..)| *given) {
         Some((_, flag, why)) => {
@@ -186,17 +188,19 @@ pub fn is_simulated(target: &Path) -> bool {
     target.to_string_lossy().starts_with(PREFIX)
 }
 
-/// The system that a word such as `sim:nt4-ultrawide,disks=4` names, with further changes.
+/// Parses a name such as `sim:nt4-ultrawide,disks=4`, with further changes.
 ///
 /// # Errors
-/// When there is none of that name, or it cannot be what is asked of it.
+///
+/// An unknown system or an invalid change.
 pub fn parse(text: &str, changes: &[String]) -> Outcome<Description> {
     Ok(named(text, changes)?.description)
 }
 
-/// The same, with what was changed.
+/// Parses a name; also returns the changes.
 ///
 /// # Errors
+///
 /// See [`parse`].
 fn named(text: &str, further: &[String]) -> Outcome<Named> {
     let mut parts = text.strip_prefix(PREFIX).unwrap_or(text).split(',');
@@ -204,7 +208,7 @@ fn named(text: &str, further: &[String]) -> Outcome<Named> {
     let mut changes = BTreeMap::new();
     for part in parts.chain(further.iter().map(String::as_str)) {
         let (key, value) = part.split_once('=').ok_or_else(|| {
-            let what = format!("{text}: '{part}' is no change; write KEY=VALUE, as in disks=4");
+            let what = format!("{text}: '{part}' is not a change; write KEY=VALUE, as in disks=4");
             Failure::usage(what)
         })?;
         let (key, value) = (key.trim(), value.trim());
@@ -214,7 +218,7 @@ fn named(text: &str, further: &[String]) -> Outcome<Named> {
     Ok(Named { description, changes })
 }
 
-/// A system that comes with the program, or one of the user's own from its file.
+/// A system that comes with the program, or one from a system file.
 fn load(system: &str) -> Outcome<Description> {
     Ok(Description::read(&file_of(system)?, system)?)
 }
@@ -235,7 +239,7 @@ pub fn file_of(system: &str) -> Outcome<String> {
 fn read(path: &Path) -> Outcome<String> {
     let failed = |error: std::io::Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
-        Failure::usage(format!("reading the system file {path}: {cause}; name a file of TOML"))
+        Failure::usage(format!("reading the system file {path}: {cause}; name a TOML file"))
     };
     // Checked first, because reading a pipe would block.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
@@ -246,8 +250,8 @@ fn read(path: &Path) -> Outcome<String> {
     file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > BYTES_MAX {
         return Err(Failure::usage(format!(
-            "{} is too large for a system file; name one (halfpower simulate --show nt4-ultrawide \
-             prints an example)",
+            "{} is too large for a system file; name a smaller file (halfpower simulate --show \
+             nt4-ultrawide prints an example)",
             path.display()
         )));
     }
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_system_is_refused_with_the_remedy() {
+    fn unknown_systems_are_refused_with_the_remedy() {
         for (text, remedy) in [
             ("sim:nothing", "nt4-ultrawide"),
             ("sim:", "nt4-ultrawide"),
@@ -277,7 +281,7 @@ mod tests {
             ("sim:nt4-ultrawide,disks", "KEY=VALUE"),
             ("sim:nt4-ultrawide,wheels=4", "disks"),
             ("sim:nt4-ultrawide,disks=many", "whole number"),
-            ("sim:./missing.toml", "name a file"),
+            ("sim:./missing.toml", "name a TOML file"),
         ] {
             let failure = parse(text, &[]).unwrap_err();
             assert_eq!(failure.exit, crate::failure::Exit::Usage, "{text}: {failure}");
@@ -286,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_of_ones_own_is_read_from_its_file() {
+    fn a_system_file_of_the_user_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
         std::fs::write(&path, "name = 'mine'").unwrap();

@@ -6,15 +6,16 @@ use std::str::FromStr;
 use workload::plan::SHARES_MAX;
 use workload::{Distribution, SizeShare, Zone};
 
-/// fio's exponent and share where none is typed.
+/// Default parameter of zipf and of pareto, as in fio.
 const ZIPF_THETA: f64 = 1.1;
 const PARETO_H: f64 = 0.2;
 
-/// Reads how often which block is visited: `random`, `zipf:THETA`, `pareto:H` or
-/// `zoned:ACCESSES/REGION:..` in percent.
+/// Parses a distribution: `random`, `zipf:THETA`, `pareto:H` or `zoned:ACCESSES/REGION:..`
+/// (percent).
 ///
 /// # Errors
-/// One line that says what is wrong and what would be right.
+///
+/// One line with the mistake and a valid form.
 pub fn parse_distribution(text: &str) -> Result<Distribution, String> {
     let (law, rest) = match text.split_once(':') {
         Some((law, rest)) => (law, Some(rest)),
@@ -54,7 +55,7 @@ fn zone(text: &str) -> Result<Zone, String> {
     Ok(Zone { access_percent: percent(access)?, region_percent: percent(region)? })
 }
 
-/// Request sizes with their shares of the requests.
+/// Request sizes, each with its share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split(pub Vec<SizeShare>);
 
@@ -68,10 +69,10 @@ impl Split {
 impl FromStr for Split {
     type Err = String;
 
-    /// Reads `4k/50:64k/30:1m/20`; sizes without a share have what the others leave.
+    /// Parses `4k/50:64k/30:1m/20`. Sizes without a share divide the rest equally.
     fn from_str(text: &str) -> Result<Split, String> {
         if text.contains(',') {
-            return Err("one list serves reads and writes; write 4k/50:64k/50".to_owned());
+            return Err("reads and writes use the same list here; write 4k/50:64k/50".to_owned());
         }
         let parts: Vec<&str> = text.split(':').collect();
         if parts.len() > SHARES_MAX {
@@ -81,7 +82,7 @@ impl FromStr for Split {
         for part in parts {
             let (size, share) = part.split_once('/').unwrap_or((part, ""));
             let bytes = u32::try_from(units::parse_size(size)?).ok().filter(|bytes| *bytes > 0);
-            let bytes = bytes.ok_or_else(|| format!("'{size}' is no request size; use 64k"))?;
+            let bytes = bytes.ok_or_else(|| format!("'{size}' is not a request size; use 64k"))?;
             let share = (!share.is_empty()).then(|| percent(share)).transpose()?;
             sizes.push((bytes, share));
         }
@@ -89,13 +90,14 @@ impl FromStr for Split {
         let open = sizes.iter().filter(|(_, share)| share.is_none()).count() as u32;
         let left = 100_u32.checked_sub(given).filter(|left| open > 0 || *left == 0);
         let left = left.ok_or_else(|| {
-            format!("'{text}' shares out {given}%; let it be 100%, as in 4k/50:64k/50")
+            format!("the shares of '{text}' add up to {given}%; make it 100%, as in 4k/50:64k/50")
         })?;
         let mut nth = 0;
         let filled = |(request_bytes, share): (u32, Option<u8>)| {
             let percent = share.unwrap_or_else(|| {
                 nth += 1;
-                // As evenly as whole percents allow: the first ones get what is over.
+                // Shares are whole percents, so the first sizes get one percent more where the rest
+                // is not divisible.
                 (left / open + u32::from(nth <= left % open)) as u8
             });
             SizeShare { request_bytes, percent }
@@ -104,16 +106,16 @@ impl FromStr for Split {
     }
 }
 
-/// Reads the length of a pause (ns). A bare number is refused: it would be microseconds to fio and
-/// seconds in every other flag.
+/// Parses the length of a pause (ns). A bare number is refused, because it means microseconds to
+/// fio and seconds in all other flags.
 ///
 /// # Errors
-/// One line that says what is wrong and what would be right.
+///
+/// One line with the mistake and a valid form.
 pub fn parse_pause(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(number) if number != 0.0 => Err(format!(
-            "'{text}' has no unit, and a bare number is microseconds to fio; write {text}us or \
-             {text}s"
+            "'{text}' has no unit; write {text}us (what fio means by a bare number) or {text}s"
         )),
         _ => units::parse_duration(text),
     }
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distributions_are_read_as_they_are_written() {
+    fn distributions_are_parsed() {
         for text in ["random", "zipf:1.2", "pareto:0.2", "zoned:60/10:30/20:10/70"] {
             assert_eq!(parse_distribution(text).unwrap().to_string(), text);
         }
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_refused_with_the_right_ones() {
+    fn invalid_texts_are_refused_with_a_valid_form() {
         let refused = |text: &str| parse_distribution(text).unwrap_err();
         assert!(refused("normal:1").contains("zipf:1.2, pareto:0.2"));
         assert!(refused("random:1").contains("zipf:1.2"));
@@ -143,16 +145,16 @@ mod tests {
         assert!(refused("zoned:60/101").contains("0 to 100"));
         let refused = |text: &str| text.parse::<Split>().unwrap_err();
         assert!(refused("4k/50,8k/50").contains("reads and writes"));
-        assert!(refused("4k/50:8k/49").contains("shares out 99%"));
-        assert!(refused("4k/90:8k/20:1m").contains("shares out 110%"));
+        assert!(refused("4k/50:8k/49").contains("add up to 99%"));
+        assert!(refused("4k/90:8k/20:1m").contains("add up to 110%"));
         assert!(refused("4k/x:8k").contains("whole percents"));
-        assert!(refused("0/50:8k").contains("no request size"));
-        assert!(refused("5g/50:8k").contains("no request size"));
+        assert!(refused("0/50:8k").contains("is not a request size"));
+        assert!(refused("5g/50:8k").contains("is not a request size"));
         assert!(parse_pause("100").unwrap_err().contains("100us"));
     }
 
     #[test]
-    fn sizes_without_a_share_have_what_the_others_leave() {
+    fn sizes_without_a_share_divide_the_rest() {
         let shares = |text: &str| -> Vec<(u32, u8)> {
             let Split(sizes) = text.parse().unwrap();
             sizes.into_iter().map(|size| (size.request_bytes, size.percent)).collect()
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_have_units() {
+    fn pauses_need_a_unit() {
         assert_eq!(parse_pause("100us"), Ok(100_000));
         assert_eq!(parse_pause("0"), Ok(0));
     }

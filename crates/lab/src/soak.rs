@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lesser_background_is_subtracted() {
+    fn the_smaller_background_is_subtracted() {
         let document = document(&readings(50_000_000, 500_000_000, 20_000_000));
         // Includes 1% of the 500 ms that appeared idle.
         assert_eq!(document.cpu_ns.upper, Some(485_000_000));

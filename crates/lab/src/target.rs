@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_a_target_is() {
+    fn the_kind_of_a_target_follows_from_its_name() {
         let of = |name: &str| TargetSpec::of(Path::new(name));
         assert!(matches!(of("sim:nt4-ultrawide").unwrap(), TargetSpec::Simulated(_)));
         assert!(matches!(of("truth:fixed=1ms").unwrap(), TargetSpec::Reference(_)));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_paths_of_this_host_pass_where_one_is_meant() {
+    fn only_paths_of_this_host_pass_as_paths() {
         assert!(check_on_host(Path::new(".")).is_ok());
         assert!(check_on_host(Path::new("sim:x")).unwrap_err().message.contains("name a file"));
         assert!(check_on_host(Path::new("truth:")).unwrap_err().message.contains("mount"));

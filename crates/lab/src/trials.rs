@@ -27,9 +27,9 @@ use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
 use crate::verdict::{self, Circumstances, Tail, Throttled};
 
-/// How long the background CPU use is measured before soaked trials ...
+/// How long the background CPU use is measured before soaked trials.
 const BACKGROUND: Duration = Duration::from_millis(300);
-/// ... and for how long that value is used (ns).
+/// How long a measured background CPU use stays valid (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
 /// Request size for reading a region into the page cache (bytes).
 const WARM_UP_BYTES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Reference devices and their faults, as they are typed: `fixed=500us,rate=500m`,
+//! Parsers for reference devices and faults, such as `fixed=500us,rate=500m` and
 //! `eio@100,short:512@7x3`.
 
 use ioengine::Op;
@@ -7,18 +7,18 @@ use ioengine::truth::{
     BufferTruth, CacheTruth, CreditTruth, GranuleTruth, PrefetchTruth, StripeTruth, Truth, Zone,
 };
 
-/// What `--truth` and `truth:` understand; for help and errors.
+/// The keys of `--truth` and `truth:`, for help and errors.
 pub const TRUTH_WORDS: &str = "fixed=TIME, rate=RATE, parallel=N, cache=SIZE, prefetch=SIZE, \
                                hit=TIME, buffer=SIZE, drain=RATE, credit=SIZE, sustained=RATE, \
                                span=SIZE, zones=RATE@PERCENT/.., granule=SIZE, rmw=TIME, \
                                straddle=TIME, members=N, chunk=SIZE, link=RATE, cpu=TIME";
-/// Servers of all members together at the most.
+/// Maximum number of servers of all members together.
 const SERVERS_MAX: u64 = 65536;
-/// Members of a stripe at the most.
+/// Maximum number of members of a stripe.
 const MEMBERS_MAX: u32 = 64;
-/// The smallest chunk (bytes): a sector.
+/// Minimum chunk size (bytes): a sector.
 const CHUNK_MIN_BYTES: u64 = 512;
-/// What `--inject` understands.
+/// The syntax of `--inject`, for help and errors.
 pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, enospc, eagain, \
                                eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, \
                                lose, misdirect:SIZE or tear, N counts requests from 0, and \
@@ -27,7 +27,7 @@ pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, eno
 /// Parsed keys, before checking their combination.
 #[derive(Default)]
 struct Typed {
-    /// Keys that stand for themselves.
+    /// Keys that are parsed independently of each other.
     truth: Truth,
     cache: Option<u64>,
     prefetch: Option<u64>,
@@ -37,7 +37,7 @@ struct Typed {
     credit: Option<u64>,
     sustained: Option<f64>,
     span: Option<u64>,
-    /// Rates, and where each ends (percent).
+    /// Rates of the zones, each with its end (percent of the span).
     zones: Option<Vec<(f64, f64)>>,
     granule: Option<u64>,
     rewrite_ns: Option<u64>,
@@ -59,7 +59,7 @@ pub fn parse_truth(text: &str) -> Result<Truth, String> {
     typed.together()
 }
 
-/// The end of the last zone, which is the default size of the device (bytes).
+/// The end of the last zone, which is the smallest and the default size of the device (bytes).
 pub fn span_bytes(truth: &Truth) -> Option<u64> {
     let members = u64::from(truth.stripe.map_or(1, |stripe| stripe.members));
     truth.zones.last().map(|zone| zone.end_bytes.saturating_mul(members))
@@ -104,7 +104,7 @@ impl Typed {
             .map(|(bytes, sustained_bytes_per_s)| CreditTruth { bytes, sustained_bytes_per_s });
         let zones = match pair(("span", self.span), ("zones", self.zones))? {
             Some(_) if self.truth.bytes_per_s.is_some() => {
-                return Err("zones are the rate, by position; drop rate".to_owned());
+                return Err("zones already gives the rates; drop rate".to_owned());
             }
             Some((span, shares)) => laid_out(span, &shares)?,
             None => Vec::new(),
@@ -113,7 +113,7 @@ impl Typed {
             .map(|(members, chunk_bytes)| StripeTruth { members, chunk_bytes });
         let members = u64::from(self.members.unwrap_or(1));
         if members * u64::from(self.truth.parallelism) > SERVERS_MAX {
-            return Err(format!("members times parallel is {SERVERS_MAX} at the most"));
+            return Err(format!("members times parallel must be at most {SERVERS_MAX}"));
         }
         let penalty = (self.rewrite_ns, self.straddle_ns) != (None, None);
         let granule = match (self.granule, penalty) {
@@ -123,7 +123,7 @@ impl Typed {
                 straddle_ns: self.straddle_ns.unwrap_or(0),
             }),
             (None, false) => None,
-            _ => return Err("granule goes with rmw, straddle or both".to_owned()),
+            _ => return Err("granule needs rmw, straddle or both".to_owned()),
         };
         Ok(Truth { cache, prefetch, buffer, credit, zones, stripe, granule, ..self.truth })
     }
@@ -134,22 +134,22 @@ fn pair<A, B>(one: (&str, Option<A>), other: (&str, Option<B>)) -> Result<Option
     match (one.1, other.1) {
         (Some(a), Some(b)) => Ok(Some((a, b))),
         (None, None) => Ok(None),
-        _ => Err(format!("{} and {} go together", one.0, other.0)),
+        _ => Err(format!("{} and {} must be given together", one.0, other.0)),
     }
 }
 
 fn count(key: &str, value: &str, most: u32) -> Result<u32, String> {
     let count: Option<u32> = value.parse().ok().filter(|n| (1..=most).contains(n));
-    count.ok_or_else(|| format!("{key} is a number from 1 to {most}"))
+    count.ok_or_else(|| format!("{key} must be a number from 1 to {most}"))
 }
 
 fn at_least(key: &str, value: &str, least: u64) -> Result<u64, String> {
     let bytes = units::parse_size(value)?;
-    let small = || format!("{key} is {} at least", units::size(least));
+    let small = || format!("{key} must be at least {}", units::size(least));
     if bytes >= least { Ok(bytes) } else { Err(small()) }
 }
 
-/// `RATE@PERCENT/RATE@PERCENT/..`, where a rate may hold a slash too.
+/// Parses `RATE@PERCENT/RATE@PERCENT/..`. A rate may contain a slash too.
 fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let wrong = || {
         format!(
@@ -173,7 +173,7 @@ fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     }
 }
 
-/// Where zones end in a span.
+/// The ends of zones in a span (bytes).
 fn laid_out(span: u64, shares: &[(f64, f64)]) -> Result<Vec<Zone>, String> {
     let zone = |(bytes_per_s, end): &(f64, f64)| Zone {
         end_bytes: (span as f64 * end / 100.0).round() as u64,
@@ -193,10 +193,10 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn unknown(part: &str) -> String {
-    format!("'{part}' is no property of a device; use {TRUTH_WORDS}")
+    format!("unknown property '{part}'; use {TRUTH_WORDS}")
 }
 
-/// The device as it would be typed.
+/// The device in the syntax of `--truth`.
 pub fn describe(truth: &Truth) -> String {
     let time = |ns: u64| units::time(ns as f64).replace(' ', "");
     let mut parts = vec![format!("fixed {}", time(truth.fixed_ns))];
@@ -220,7 +220,7 @@ pub fn describe(truth: &Truth) -> String {
     parts.join(", ")
 }
 
-/// The rates of the zones, the first and the last.
+/// The rates of the first and the last zone.
 fn zones_of(truth: &Truth) -> Option<String> {
     let (first, last) = (truth.zones.first()?, truth.zones.last()?);
     let [outer, inner] = [first, last].map(|zone| units::rate(zone.bytes_per_s));
@@ -237,7 +237,7 @@ pub fn parse_faults(text: &str) -> Result<FaultPlan, String> {
 }
 
 fn parse_rule(text: &str) -> Result<FaultRule, String> {
-    let wrong = || format!("'{text}' is no fault; write {FAULT_WORDS}");
+    let wrong = || format!("'{text}' is not a fault; write {FAULT_WORDS}");
     let (what, place) = text.split_once('@').ok_or_else(wrong)?;
     let (only, what) = match (what.strip_prefix("read-"), what.strip_prefix("write-")) {
         (Some(rest), _) => (Some(Op::Read), rest),
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_read_as_it_is_typed() {
+    fn the_keys_of_a_device_are_parsed() {
         let truth = parse_truth("fixed=500us,rate=500MB/s,parallel=4,cache=64m,hit=20us").unwrap();
         assert_eq!((truth.fixed_ns, truth.parallelism), (500_000, 4));
         assert_eq!(truth.bytes_per_s, Some(500e6));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_end_at_shares_of_the_span() {
+    fn zones_are_shares_of_the_span() {
         let text = "fixed=1ms,span=1000m,zones=200MB/s@40/150m@70.5/100MB/s@100";
         let truth = parse_truth(text).unwrap();
         let mib = |count: u64| count << 20;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_granules_prefetch_and_links_are_read_as_they_are_typed() {
+    fn stripes_granules_prefetch_and_links_are_parsed() {
         let truth = parse_truth("members=4,chunk=64k,link=1GB/s,granule=4k,rmw=1ms").unwrap();
         assert_eq!(truth.stripe, Some(StripeTruth { members: 4, chunk_bytes: 65536 }));
         let granule = GranuleTruth { bytes: 4096, rewrite_ns: 1_000_000, straddle_ns: 0 };
@@ -313,11 +313,11 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_is_asked_for_together() {
+    fn keys_that_need_each_other_are_required_together() {
         for (text, remedy) in [
-            ("members=2", "members and chunk go together"),
-            ("chunk=64k", "members and chunk go together"),
-            ("span=1g", "span and zones go together"),
+            ("members=2", "members and chunk must be given together"),
+            ("chunk=64k", "members and chunk must be given together"),
+            ("span=1g", "span and zones must be given together"),
             ("span=1g,zones=1m@100,rate=1m", "drop rate"),
             ("granule=4k", "rmw, straddle or both"),
             ("rmw=1ms", "rmw, straddle or both"),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_answered_with_the_right_ones() {
+    fn invalid_texts_are_refused_with_a_valid_form() {
         for text in ["fixe=1ms", "fixed", "buffer=1m", "sustained=1m", "parallel=0", "rate=0"] {
             assert!(parse_truth(text).is_err(), "{text}");
         }
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_a_place_a_count_and_a_direction() {
+    fn faults_have_a_position_a_count_and_a_direction() {
         let plan = parse_faults("eio@100,write-short:512@7x3,hang:30s@1").unwrap();
         let short =
             FaultRule { fault: Fault::Short(512), only: Some(Op::Write), first: 7, count: 3 };

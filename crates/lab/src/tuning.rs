@@ -115,7 +115,12 @@ impl Prospect {
         }
         let bytes = target.size_bytes();
         let shown = path.display().to_string();
-        check_size(&shown, bytes, "name a larger file, or a directory to lay a test file out in")?;
+        check_size(
+            &shown,
+            bytes,
+            "name a larger file, or a directory in which a test file can be \
+            created",
+        )?;
         check_stored(&target, &shown, bytes)?;
         let writable_bytes = if not_written.is_some() { 0 } else { bytes.min(WRITTEN_OVER_MOST) };
         let existing = Some(target);
@@ -165,7 +170,7 @@ fn storage_of(file: &std::io::Result<File>, path: &Path) -> Outcome<Arc<Storage>
         Failure::failed(format!("examining {}: {cause}; name another target", path.display()))
     })?;
     match storage.kind {
-        Kind::Memory => Err(nothing(path, "it lies in memory")),
+        Kind::Memory => Err(nothing(path, "the target is in memory")),
         _ => Ok(storage),
     }
 }
@@ -201,7 +206,7 @@ fn check_stored(target: &HostTarget, shown: &str, bytes: u64) -> Outcome<()> {
     }
     Err(Failure::usage(format!(
         "{shown} has {} of holes or blocks that were never written, which are read without the \
-         device; name a file that is written from end to end, or a directory",
+         device; name a file without holes, or a directory",
         units::size(missing)
     )))
 }
@@ -263,10 +268,11 @@ pub struct Tuning {
     pub written_bytes: u64,
 }
 
-/// Measures in rounds until the time is over. A round visits its settings in random order, so that
-/// a slow spell of the storage does not decide.
+/// Measures in rounds until the time is over. Each round measures its settings in random order, so
+/// that a short slow period of the storage does not affect the same setting each time.
 ///
 /// # Errors
+///
 /// A read or write error, an interrupt by the user, or a storage that is too slow for any setting.
 pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     let region_bytes = place.region_bytes(op);

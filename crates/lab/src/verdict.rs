@@ -119,17 +119,17 @@ const DRIFT_MIN: f64 = 0.15;
 const DRIFT_P_MAX: f64 = 0.01;
 /// Minimum number of requests beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
-/// Maximum difference between the measuring clock and the system's, as a share of the time ...
+/// Maximum difference between the measuring clock and the system's, as a share of the time.
 const APART_SHARE_MAX: f64 = 1e-3;
-/// ... or this much if that is more, because reading several clocks takes time (ns).
+/// Differences up to this are always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
 /// Larger steps mean a suspended machine or a wall clock that was set; smaller ones are slewing
 /// (ns).
 const ASLEEP_MIN_NS: i64 = 1_000_000;
 const WALL_MIN_NS: u64 = 1_000_000_000;
-/// Maximum extra I/O of the device, as a share of the requested bytes ...
+/// Maximum extra I/O of the device, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
-/// ... or this much if that is more, for file system metadata (bytes).
+/// Extra I/O up to this is always accepted, for file system metadata (bytes).
 const EXTRA_MIN_BYTES: u64 = 1 << 20;
 /// Maximum read-ahead of the kernel per thread of buffered sequential reads (bytes).
 const READ_AHEAD_BYTES: u64 = 16 << 20;
@@ -137,9 +137,10 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Maximum steal time, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// Minimum bytes of a trial that is checked for being served by memory ...
+/// Trials that moved fewer bytes are not checked for being served by memory.
 const MEMORY_LEAST_BYTES: u64 = 4 << 20;
-/// ... which is so if storage moved less than this share, or if the page cache took more.
+/// A trial was served by memory if storage moved less than this share of its bytes, or if the page
+/// cache took more than this share.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Maximum time for which a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
@@ -447,8 +448,8 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
     let closed = key.requests_per_s().is_none();
     if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
-            "{:.0}% of the requests came back within the call that submitted them: the depth of {} \
-             was not reached, and latencies are per batch",
+            "{:.0}% of the requests completed inside the submit call: the depth of {} was not \
+             reached, and latencies are per batch",
             share * 100.0,
             key.depth()
         );

@@ -107,7 +107,7 @@ impl FromStr for Kernel {
     fn from_str(text: &str) -> Result<Kernel, String> {
         Kernel::ALL.into_iter().find(|kernel| kernel.name() == text).ok_or_else(|| {
             let names = Kernel::ALL.map(Kernel::name).join(", ");
-            format!("'{text}' is no kernel; there are {names}")
+            format!("unknown kernel '{text}'; use {names}")
         })
     }
 }

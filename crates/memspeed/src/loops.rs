@@ -38,7 +38,7 @@ impl Isa {
 
     /// All that this CPU supports, the widest last.
     pub fn available() -> Vec<Isa> {
-        #[allow(unused_mut)] // nothing is pushed where there are no vectors
+        #[allow(unused_mut)] // Nothing is added on architectures without vector loops.
         let mut isas = vec![Isa::Portable];
         #[cfg(target_arch = "x86_64")]
         {

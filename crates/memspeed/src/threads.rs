@@ -102,13 +102,13 @@ fn check(plan: &Plan) -> io::Result<()> {
     let wrong = if plan.cases.is_empty() || plan.threads == 0 {
         "nothing to measure: name a kernel, a size and a thread"
     } else if small {
-        "a working set holds 4096 bytes at least"
+        "a working set must have at least 4096 bytes"
     } else if !plan.offset_bytes.is_multiple_of(8) || plan.offset_bytes >= PAGE_BYTES {
-        "an offset is a multiple of 8 bytes below 4096"
+        "an offset must be a multiple of 8 bytes and below 4096"
     } else if !Isa::available().contains(&plan.isa) {
-        "this CPU has no such instructions"
+        "this CPU does not support the instruction set"
     } else if plan.cases.iter().any(|case| !plan.isa.has(case.kernel)) {
-        "this CPU has no vectors with which to write past the caches; leave out nt-store, nt-copy"
+        "this CPU has no non-temporal vector stores; leave out nt-store, nt-copy"
     } else {
         return Ok(());
     };

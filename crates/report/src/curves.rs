@@ -125,7 +125,7 @@ pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Opt
     let mut chart = lines(
         format!("throughput-{}", slug(operation)),
         format!("Sequential {operation}: throughput against request size"),
-        format!("Larger requests carry more, until a line flattens.{pap}"),
+        format!("The rate rises with the request size until the line flattens.{pap}"),
         (size_axis(), axis("Throughput", Unit::BytesPerSecond, Scale::Linear)),
         series,
     )?;
@@ -203,14 +203,14 @@ pub(crate) fn depth_charts(view: &SurveyView, operation: &str) -> Vec<Chart> {
     let throughput = lines(
         format!("depth-throughput-{}", slug(operation)),
         format!("Sequential {operation}: throughput against depth"),
-        "More requests at once help until the device is busy.".to_string(),
+        "The rate rises with depth until the device is busy.".to_string(),
         (depth_axis(), axis("Throughput", Unit::BytesPerSecond, Scale::Linear)),
         throughput,
     );
     let latency = lines(
         format!("depth-latency-{}", slug(operation)),
         format!("Sequential {operation}: latency against depth"),
-        "Past saturation, depth buys only waiting; dashed is the 99th percentile.".to_string(),
+        "Beyond saturation, more depth only adds latency. Dashed: the 99th percentile.".to_string(),
         (depth_axis(), axis("Latency", Unit::Nanoseconds, Scale::Log10)),
         latencies(&points, key, name),
     );
@@ -268,14 +268,14 @@ fn random_size_charts(random: &[&PointView], size_bytes: u64) -> Vec<Chart> {
     let rate = lines(
         format!("random-rate-{}", slug(&size)),
         format!("Random {size}: requests per second against depth"),
-        "How many random requests the target serves as more are outstanding.".to_string(),
+        "Random requests per second with this many outstanding.".to_string(),
         (depth_axis(), axis("Requests per second", Unit::PerSecond, Scale::Linear)),
         rates,
     );
     let latency = lines(
         format!("random-latency-{}", slug(&size)),
         format!("Random {size}: latency against depth"),
-        "What each request waits as more are outstanding; dashed is the 99th percentile."
+        "Latency of a random request with this many outstanding. Dashed: the 99th percentile."
             .to_string(),
         (depth_axis(), axis("Latency", Unit::Nanoseconds, Scale::Log10)),
         latencies(&points, key, name),
@@ -313,7 +313,7 @@ pub(crate) fn cpu_charts(view: &SurveyView) -> Vec<Chart> {
         "cpu-request",
         "CPU per request against request size",
         false,
-        "The cost of a call and, for copied data, of every byte in it.",
+        "CPU time has a part for each call and, where data are copied, a part for each byte.",
     );
     let mib = chart(
         "cpu-mib",

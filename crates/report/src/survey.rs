@@ -242,14 +242,14 @@ fn latency(view: &SurveyView) -> Option<Section> {
     let cumulative = chart(
         "latency-cdf",
         "Latency: cumulative distribution",
-        "The share of requests that were done within a time.",
+        "Share of requests that completed within a time.",
         axis("Share of requests", Unit::Share, Scale::Linear),
         |share| share,
     );
     let tail = chart(
         "latency-tail",
-        "Latency: the tail",
-        "The share of requests that took longer; each step down is ten times rarer.",
+        "Latency: the slowest requests",
+        "Share of requests that took longer than a time; each step down is ten times rarer.",
         axis("Share that took longer", Unit::Share, Scale::Log10),
         // After a share of 1, the remainder is a rounding error and not a request.
         |share| if 1.0 - share < 1e-12 { 0.0 } else { 1.0 - share },
@@ -283,7 +283,8 @@ fn over_time(view: &SurveyView) -> Option<Section> {
     let chart = lines(
         "throughput-over-time".to_string(),
         "Throughput within a trial".to_string(),
-        "A steady line is a result; steps and slopes are caches filling, throttling or neighbours."
+        "A flat line is a steady rate. Steps and slopes show caches that fill, throttling, or \
+         other users of the device."
             .to_string(),
         (
             axis("Time since the start", Unit::Seconds, Scale::Linear),
@@ -407,8 +408,9 @@ fn instrument(view: &SurveyView) -> Option<Section> {
     let blocks = if table.rows.is_empty() { Vec::new() } else { vec![Block::Table(table)] };
     section(
         "instrument",
-        "The instrument itself",
-        "What the load generator and its statistics cost; none of it is subtracted above.",
+        "Overhead of halfpower",
+        "CPU time of the load generator and its statistics; none of it is subtracted from the \
+         results above.",
         blocks,
     )
 }
@@ -418,7 +420,8 @@ fn silent_rules(view: &SurveyView) -> Option<Section> {
     section(
         "silent-rules",
         "Not measured by a survey",
-        "Advice is given only with a gain measured here. A study prices each of these rules.",
+        "This page gives advice only with a gain measured here. A study measures the gain of each \
+         of these rules.",
         if rules.is_empty() { Vec::new() } else { vec![Block::List(rules)] },
     )
 }

@@ -126,7 +126,7 @@ pub struct HalfPowerView {
     pub fitted_bytes: Option<f64>,
     /// The rate at the measured half-power point.
     pub throughput_bytes_per_s: Option<f64>,
-    /// Why there is none, or how certain it is; may be empty.
+    /// Why there is no half-power point, or how certain it is; may be empty.
     pub remark: String,
 }
 

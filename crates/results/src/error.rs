@@ -114,8 +114,8 @@ pub enum Error {
 
     /// The file, its folder or its file system is not writable for this user.
     #[error(
-        "cannot write the database {}: the file, its folder or its file system is read-only \
-         for this user; change the permissions or choose another place for the database",
+        "cannot write the database {}: the file, its folder or its file system is read-only for \
+         this user; change the permissions or choose another path for the database",
         path.display()
     )]
     ReadOnly {
@@ -137,7 +137,7 @@ pub enum Error {
 
     /// The file system is full. The current write was lost; all earlier results are stored.
     #[error(
-        "the file system of the database {} is full: make room or choose another place for the \
+        "the file system of the database {} is full: free space or choose another path for the \
          database; the results stored so far are safe",
         path.display()
     )]
@@ -241,7 +241,7 @@ pub enum Error {
     },
 
     /// The destination of an export cannot be written.
-    #[error("cannot write the export: {0}; check the destination and the room on it")]
+    #[error("cannot write the export: {0}; check the destination and its free space")]
     Export(#[from] io::Error),
 
     /// Any other error of SQLite.

@@ -620,7 +620,7 @@ pub(crate) mod tests {
     fn a_folder_that_cannot_be_written_is_reported_as_read_only() {
         let error = Store::open("/sys/halfpower.db").unwrap_err();
         assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
-        assert!(error.to_string().contains("choose another place"), "{error}");
+        assert!(error.to_string().contains("choose another path"), "{error}");
     }
 
     /// Calls `body` while `folder` is read-only; the argument is false for root, who can still
@@ -825,7 +825,7 @@ pub(crate) mod tests {
         let error =
             store.add_trial(point, &sample_trial(2), &sample_histogram(20_000), &[]).unwrap_err();
         assert!(matches!(error, Error::DiskFull { .. }), "{error}");
-        assert!(error.to_string().contains("make room"), "{error}");
+        assert!(error.to_string().contains("free space"), "{error}");
         assert_eq!(whole_trials(&store, point), 2);
         store.finish_run(run, &an_end(), &[]).unwrap();
 

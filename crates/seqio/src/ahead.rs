@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_doubles_while_the_rate_grows_and_then_steps_back_once() {
+    fn the_depth_doubles_while_the_rate_grows_and_then_returns_to_the_last_gain() {
         assert_eq!(settled(64, |depth| f64::from(depth.min(8))), (8, 4));
         assert_eq!(settled(64, |_| 1.0), (2, 2), "no gain: one window is lost");
         assert_eq!(settled(8, f64::from), (8, 3), "never beyond the bound");

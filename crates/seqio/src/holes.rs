@@ -87,7 +87,7 @@ mod tests {
         let mut holes = Holes::of(&Arc::new(file));
         let first = holes.at(0, 4 << 20);
         if !first.is_hole {
-            eprintln!("skipped: the file system of the temporary folder does not tell of holes");
+            eprintln!("skipped: the file system of the temporary folder does not report holes");
             return;
         }
         assert_eq!(first, Stretch { is_hole: true, until: 1 << 20 });
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_stored_whole_is_not_asked() {
+    fn a_file_without_holes_is_not_searched_for_them() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[1; 65536], 0).unwrap();
         file.sync_all().unwrap();

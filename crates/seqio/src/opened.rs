@@ -153,10 +153,11 @@ impl Opened {
         options.open(itself)
     }
 
-    /// Reserves blocks for a range, with `visibly` increasing the file size. Returns false if the
-    /// file system does not support it.
+    /// Reserves blocks for a range; with `visibly`, the file size grows to cover it. Returns false
+    /// if the file system does not support it.
     ///
     /// # Errors
+    ///
     /// When there is no space.
     pub fn reserve(&self, from: u64, length: u64, visibly: bool) -> io::Result<bool> {
         if length == 0 || !self.is_regular {

@@ -56,9 +56,9 @@ pub struct Plan {
     pub engine_kind: EngineKind,
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Initial number of requests in flight ...
+    /// Initial number of requests in flight.
     pub depth: u32,
-    /// ... and the maximum, for which memory is reserved.
+    /// Maximum number of requests in flight; memory is reserved for it.
     pub depth_most: u32,
     /// The reason, in words.
     pub why: String,
@@ -222,7 +222,7 @@ impl Options {
         let grows = self.depth.is_none() && !alone && op == Op::Read;
         let depth_most = if grows { (2 * depth).min(*DEPTHS.end()) } else { depth };
         let request_bytes = request_size(self.request_bytes.unwrap_or(setting.request_bytes));
-        let origin = if measured { "as tuned" } else { "by its kind" };
+        let origin = if measured { "as tuned" } else { "default of its kind" };
         let why = format!("{why}; on {} ({origin})", storage.kind);
         Plan { direct, engine_kind, request_bytes, depth, depth_most, why }
     }
@@ -230,28 +230,28 @@ impl Options {
     /// Whether to use direct I/O, and why. Checks that cost system calls come last.
     fn direct(&self, op: Op, opened: &Opened, size: Option<u64>) -> (bool, &'static str) {
         if !opened.has_offsets {
-            return (false, "it has no offsets");
+            return (false, "it is a stream without offsets");
         }
         if opened.appends {
             return (false, "it was opened for appending");
         }
         if op == Op::Read && size == Some(0) {
             // Files in /proc report a size of 0 but have contents.
-            return (false, "the system does not tell its size");
+            return (false, "its size is unknown");
         }
         let small = size.is_some_and(|size| size < Options::SMALL_BYTES);
         match self.cache {
-            Cache::Buffered => return (false, "as asked for"),
+            Cache::Buffered => return (false, "as requested"),
             Cache::Auto if small => return (false, "small"),
             _ => {}
         }
         let is_cached = || size.is_some_and(|size| opened.is_mostly_cached(size));
         if !opened.may_be_direct() {
             let in_memory = opened.storage().kind == Kind::Memory;
-            return (false, if in_memory { "it lies in memory" } else { "no direct I/O here" });
+            return (false, if in_memory { "the file is in memory" } else { "no direct I/O here" });
         }
         match self.cache {
-            Cache::Direct => (true, "as asked for"),
+            Cache::Direct => (true, "as requested"),
             _ if op == Op::Read && is_cached() => (false, "it is in the page cache"),
             _ if op == Op::Read => (true, "large and cold"),
             _ => (true, "large"),
@@ -284,14 +284,14 @@ mod tests {
         let auto = Options::new();
         assert_eq!(plan(&file, 1 << 19, &auto), (false, "small".into()));
         let direct = Options::new().cache(Cache::Direct);
-        assert!(plan(&file, 0, &direct).1.contains("does not tell its size"));
+        assert!(plan(&file, 0, &direct).1.contains("its size is unknown"));
         file.write_all_at(&vec![1; 2 << 20], 0).unwrap();
         let (is_direct, why) = plan(&file, 2 << 20, &auto);
         assert!(!is_direct, "just written, so it is cached or lies in memory: {why}");
         let (pipe, _) = std::io::pipe().unwrap();
         assert_eq!(
             plan(&File::from(std::os::fd::OwnedFd::from(pipe)), 1 << 30, &auto),
-            (false, "it has no offsets".into())
+            (false, "it is a stream without offsets".into())
         );
     }
 
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((plan.direct, plan.engine_kind), (false, EngineKind::Threads));
         assert_eq!((plan.request_bytes, plan.depth, plan.depth_most), (12288, 3, 3));
         assert!(
-            plan.to_string().starts_with("buffered, 12 KiB x 3, threads: as asked for"),
+            plan.to_string().starts_with("buffered, 12 KiB x 3, threads: as requested"),
             "{plan}"
         );
     }

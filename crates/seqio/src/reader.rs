@@ -287,7 +287,7 @@ impl Reader {
                 self.mode = Mode::Deep(deep);
             }
             None => {
-                let why = "other files have all the memory for direct requests";
+                let why = "the memory limit for direct requests is reached";
                 self.plan = Plan::buffered(SCARCE_BYTES, why);
                 self.mode =
                     Mode::Plain(Plain::new(&self.files[0], &self.plan, offset, None, false));

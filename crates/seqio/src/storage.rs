@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_in_memory_is_known_as_such() {
+    fn a_file_in_memory_is_recognised() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
         let storage = Storage::of(&file).unwrap();
         if storage.file_system == "tmpfs" {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_what_stays_with_it() {
+    fn the_identity_of_a_device_survives_a_reboot() {
         let info = |model: Option<&str>, serial: Option<&str>| DeviceInfo {
             name: "sda".into(),
             model: model.map(Into::into),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn overlays_are_told_apart_by_where_they_write() {
+    fn overlays_are_identified_by_their_upper_directory() {
         let upper = |options| upper_folder(options);
         assert_eq!(upper("rw,lowerdir=/a,upperdir=/b/c,workdir=/d"), Some("/b/c".into()));
         assert_eq!(upper("rw,relatime"), None);

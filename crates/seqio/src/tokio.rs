@@ -78,7 +78,7 @@ impl AsyncReader {
     fn reader(&mut self) -> io::Result<&mut Reader> {
         match &mut self.place {
             Place::Here(reader) => Ok(reader),
-            _ => Err(io::Error::other("the reader is away")),
+            _ => Err(io::Error::other("the reader is in use on another thread")),
         }
     }
 }

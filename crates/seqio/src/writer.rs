@@ -328,7 +328,7 @@ impl Writer {
                 self.mode = Mode::Deep(Box::new(deep));
             }
             None => {
-                let why = "other files have all the memory for direct requests";
+                let why = "the memory limit for direct requests is reached";
                 self.plan = Plan::buffered(self.plan.request_bytes, why);
             }
         }

@@ -22,7 +22,7 @@ pub(crate) struct Flash {
     pacer: Server,
     sustained: Credit,
     cache: Lru,
-    /// Bytes in the write buffer ...
+    /// Bytes in the write buffer, and the time of the last update (ns).
     buffered: f64,
     buffered_ns: u64,
     /// Busy while the write buffer has no room for another write of the same length.

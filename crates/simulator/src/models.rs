@@ -90,9 +90,9 @@ pub struct CacheModel {
     pub first_delay: Time,
     /// Requests of this size or more defeat read-ahead (performance bug of NT4 SP3; 0: none).
     pub read_ahead_bug_from: Size,
-    /// ... and each loses this much time.
+    /// Time that each request loses by this bug.
     pub read_ahead_bug: Time,
-    /// A smaller random write fetches an aligned frame of this size.
+    /// A random write smaller than this reads the surrounding aligned frame of this size first.
     pub write_frame: Size,
     /// CPU time to map another part of the file.
     pub random_view: Time,
@@ -200,11 +200,11 @@ pub struct DiskModel {
     pub firmware_miss: Time,
     /// Firmware time of a write.
     pub firmware_write: Time,
-    /// Additional firmware time while other commands are queued, for reads ...
+    /// Additional firmware time of a read while other commands are queued.
     pub firmware_queued_read: Time,
-    /// ... smaller than this,
+    /// Only reads smaller than this need `firmware_queued_read`.
     pub queued_read_below: Size,
-    /// and for writes.
+    /// Additional firmware time of a write while other commands are queued.
     pub firmware_queued_write: Time,
     /// Additional firmware time of a read that repeats data still in the buffer.
     pub firmware_again: Time,
@@ -214,13 +214,13 @@ pub struct DiskModel {
     pub write_floor: Time,
     /// Minimum time before a device reconnects.
     pub disconnect_delay: Time,
-    /// Whether a single read that is in the buffer is answered without disconnecting,
+    /// Whether a single read that is in the buffer is answered without disconnecting.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline: bool,
-    /// ... also if other commands are queued and its data are ready,
+    /// Whether the same holds while other commands are queued, if the data of the read are ready.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
-    /// ... if it waits for the media at most this long.
+    /// A read that waits longer than this for the media is not answered without disconnecting.
     pub inline_wait: Time,
     /// After an inline read that waited for the media, the firmware does not respond for this long.
     pub housekeeping: Time,
@@ -317,9 +317,9 @@ pub struct FlashModel {
     pub cache: Size,
     /// Latency of a read cache hit, instead of fixed latency, units and channel.
     pub cache_hit: Time,
-    /// Write buffer, from which writes complete ...
+    /// Write buffer: a write completes when it is in this buffer.
     pub buffer: Size,
-    /// ... and the rate at which it drains.
+    /// Rate at which the write buffer drains.
     pub drain: Rate,
     /// Bytes written to the media per byte from the host.
     pub write_amplification: Number,
@@ -339,15 +339,15 @@ pub struct FlashModel {
 pub struct ControllerModel {
     /// Name.
     pub name: String,
-    /// Processor time per request,
+    /// Processor time per request.
     pub fixed: Time,
-    /// ... per further piece of it,
+    /// Processor time per further piece of a request.
     pub piece: Time,
-    /// ... per byte of a read,
+    /// Processor time per byte of a read.
     pub read: PerByte,
-    /// ... per byte of a write,
+    /// Processor time per byte of a write.
     pub write: PerByte,
-    /// ... per byte of parity.
+    /// Processor time per byte of parity.
     pub parity: PerByte,
     /// Buffer in which writes are held and merged (0: none).
     pub write_buffer: Size,
@@ -381,9 +381,9 @@ pub struct NetworkModel {
     pub crossings: Number,
     /// Time per write at the server, which takes one write at a time.
     pub write_turn: Time,
-    /// Writes of this size or more are slow (an artefact that the paper cannot explain; 0: none),
+    /// Writes of this size or more are slow, for a reason that the paper cannot explain (0: none).
     pub slow_write_from: Size,
-    /// ... with this additional time per byte.
+    /// Additional time per byte of such a slow write.
     pub slow_write: PerByte,
 }
 

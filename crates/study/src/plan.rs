@@ -420,12 +420,12 @@ mod tests {
         for (text, words) in [
             ("title = 4", "title: write text"),
             ("[[part]]\nbs = '4k'", "line 1: a [[part]] has no name"),
-            ("bz = '4k'\ntitle = 't'", "line 1: 'bz' is no flag"),
-            ("[[part]]\nname = 'a'\nbz = '4k'", "line 3: part a: 'bz' is no flag"),
-            ("[[part]]\nname = 'a'\nquick = {bz = '4k'}", "line 3: part a: 'bz' is no flag"),
+            ("bz = '4k'\ntitle = 't'", "line 1: sweep has no flag 'bz'"),
+            ("[[part]]\nname = 'a'\nbz = '4k'", "line 3: part a: sweep has no flag 'bz'"),
+            ("[[part]]\nname = 'a'\nquick = {bz = '4k'}", "line 3: part a: sweep has no flag 'bz'"),
             (
                 "[[part]]\nname = 'a'\n[part.quick]\nbs = '4k'\nbz = 1",
-                "line 5: part a: 'bz' is no flag",
+                "line 5: part a: sweep has no flag 'bz'",
             ),
             ("title = 'x'\nbs = = 2", "line 2: "),
             ("[[part]]\nname = 'a'\noverwrite = 'x'", "on the command line"),

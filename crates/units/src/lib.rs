@@ -7,10 +7,11 @@
 
 pub mod page;
 
-/// Sizes and times from here on are refused: they fit neither a file nor the database.
+/// Limit of sizes (bytes) and times (ns). Larger ones are refused, because they fit neither a file
+/// nor the database.
 const LIMIT: u128 = 9_000_000_000_000_000_000;
 
-/// Reads a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` (bytes).
+/// Parses a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` (bytes).
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -31,7 +32,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     if rest > 0 { Err(format!("'{text}' is not a whole number of bytes")) } else { Ok(bytes) }
 }
 
-/// Reads a time such as `10`, `500ms`, `2m`, `1h` (ns), rounded to whole nanoseconds; a bare
+/// Parses a time such as `10`, `500ms`, `2m`, `1h` (ns), rounded to whole nanoseconds; a bare
 /// number is seconds.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
@@ -49,7 +50,7 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
     Ok(ns + u64::from(rest >= number.parts - rest))
 }
 
-/// Reads a rate such as `600M`, `3.5GB/s`, `250MiB/s` [bytes per second].
+/// Parses a rate such as `600M`, `3.5GB/s`, `250MiB/s` (bytes per second).
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     if let Some(number) = text.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(text)
         && number != "0"
@@ -58,19 +59,19 @@ pub fn parse_rate(text: &str) -> Result<f64, String> {
     }
     let size = text.strip_suffix("/s").or_else(|| text.strip_suffix("ps")).unwrap_or(text);
     match parse_size(size)? {
-        0 => Err(format!("'{text}' is no rate to compare with")),
+        0 => Err(format!("'{text}' is not a rate: it must be above 0")),
         bytes => Ok(bytes as f64),
     }
 }
 
-/// A number as it was typed, without loss: `count` parts, of which `parts` make one.
+/// An exact decimal number: `count / parts`, where `parts` is a power of ten.
 struct Decimal {
     count: u128,
     parts: u128,
 }
 
 impl Decimal {
-    /// Reads digits with at most one point among them.
+    /// Parses digits with at most one decimal point.
     fn parse(text: &str) -> Option<Decimal> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = format!("{whole}{}", fraction.trim_end_matches('0'));
@@ -80,7 +81,8 @@ impl Decimal {
         Some(Decimal { count: count.parse().ok()?, parts })
     }
 
-    /// The product with `factor` below [`LIMIT`], and how many parts are left over.
+    /// The product with `factor`: its whole part, if below [`LIMIT`], and the remainder in units of
+    /// `1 / parts`.
     fn times(&self, factor: u64) -> Option<(u64, u128)> {
         let product = self.count.checked_mul(u128::from(factor))?;
         let whole = Some(product / self.parts).filter(|whole| *whole < LIMIT)?;
@@ -96,11 +98,11 @@ fn split(text: &str) -> Result<(Decimal, &str), String> {
         _ => Decimal::parse(&text[..end]),
     };
     let number =
-        number.ok_or_else(|| format!("'{text}' is no number, or one of too many digits"))?;
+        number.ok_or_else(|| format!("'{text}' is not a number, or has too many digits"))?;
     Ok((number, text[end..].trim()))
 }
 
-/// Reads a list of values: `4k,64k,1m`, and `1..32` for 1, 2, 4 ... 32.
+/// Parses a list of values: `4k,64k,1m`, and `1..32` for 1, 2, 4 ... 32.
 pub fn parse_list(
     text: &str,
     parse: impl Fn(&str) -> Result<u64, String>,
@@ -113,7 +115,7 @@ pub fn parse_list(
         };
         let (mut value, last) = (parse(first)?, parse(last)?);
         if value == 0 || value > last {
-            return Err(format!("'{part}' does not rise by doubling; write 1..32 or a list"));
+            return Err(format!("'{part}' is not an ascending range; write 1..32 or a list"));
         }
         while let Some(next) = doubled(value, last) {
             values.push(value);
@@ -124,7 +126,7 @@ pub fn parse_list(
     Ok(values)
 }
 
-/// The next doubling of `value`, if it is not beyond `last`.
+/// Twice `value`, if that is not above `last`.
 fn doubled(value: u64, last: u64) -> Option<u64> {
     value.checked_mul(2).filter(|next| *next <= last)
 }
@@ -146,7 +148,7 @@ pub fn size(bytes: u64) -> String {
     format!("{} {}", three_digits(value), units[unit])
 }
 
-/// A size as drives are sold: `600 TB`, `1.5 PB`.
+/// A size in decimal units, as drive makers state it: `600 TB`, `1.5 PB`.
 pub fn decimal_size(bytes: u64) -> String {
     let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")];
     let value = bytes as f64;
@@ -156,30 +158,30 @@ pub fn decimal_size(bytes: u64) -> String {
     }
 }
 
-/// Which share of a drive's rated endurance some writes are: `, 0.002% of the rated 600 TB`;
-/// nothing where it is not known.
+/// The share of a drive's rated endurance that was written: `, 0.002% of the rated 600 TB`; empty
+/// if the endurance is unknown.
 pub fn share_of_endurance(bytes: u64, rated: Option<u64>) -> String {
     let Some(rated) = rated.filter(|rated| *rated > 0) else { return String::new() };
     let percent = 100.0 * bytes as f64 / rated as f64;
-    // One significant digit below a tenth of a percent; a trillionth is nothing.
+    // Below 0.1%, one significant digit is shown; below 1e-10%, zero.
     let tiny = (1e-10..0.1).contains(&percent);
     let decimals = if tiny { -percent.log10().floor() } else { 1.0 };
     let decimals = decimals as usize;
     format!(", {percent:.decimals$}% of the rated {}", decimal_size(rated))
 }
 
-/// A rate in both families: `1234 MiB/s (1294 MB/s)`.
+/// A rate in binary and decimal units: `1234 MiB/s (1294 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     let mib = bytes_per_s / 1048576.0;
     format!("{} MiB/s ({} MB/s)", three_digits(mib), three_digits(bytes_per_s / 1e6))
 }
 
-/// A rate in one family, for tables: `1234 MiB/s`.
+/// A rate in binary units, for tables: `1234 MiB/s`.
 pub fn rate_mib(bytes_per_s: f64) -> String {
     format!("{} MiB/s", three_digits(bytes_per_s / 1048576.0))
 }
 
-/// A rate as limits of devices are stated: `500 MB/s`.
+/// A rate in decimal units, as makers of devices state it: `500 MB/s`.
 pub fn rate_mb(bytes_per_s: f64) -> String {
     format!("{} MB/s", three_digits(bytes_per_s / 1e6))
 }
@@ -193,10 +195,10 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// A factor with no more digits than are known, given by how much it may be wrong (share): `2.6
-/// times`, `13 times`, `about 3 times`.
+/// A factor with as many digits as its relative error `half_width` allows: `2.6 times`, `13 times`,
+/// `about 3 times`.
 pub fn times(factor: f64, half_width: f64) -> String {
-    // "About 1 times" would say that nothing changed.
+    // Factors below 2 keep two digits, because "about 1 times" would look like no change.
     let digits = if half_width > 0.25 && factor.abs() >= 2.0 { 1 } else { 2 };
     let decimals = digits - 1 - (factor.abs().max(1e-9).log10().floor() as i32);
     let about = if half_width > 0.25 { "about " } else { "" };

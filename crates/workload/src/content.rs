@@ -92,7 +92,11 @@ impl std::fmt::Display for Mismatch {
                 write!(f, "the block at offset {offset} belongs at {belongs_at}")
             }
             Damage::Corrupt => write!(f, "the block at offset {offset} is corrupt"),
-            Damage::Stale => write!(f, "the block at offset {offset} is of an earlier writing"),
+            Damage::Stale => write!(
+                f,
+                "the block at offset {offset} is stale: a later write of it \
+                was lost"
+            ),
         }
     }
 }

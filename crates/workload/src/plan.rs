@@ -100,7 +100,8 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage(what, "lower `request_bytes`, `depth` or `threads`"));
     }
     if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {
-        let what = format!("`request_bytes` {request_bytes} has no room for sealed blocks");
+        let what =
+            format!("`request_bytes` {request_bytes} cannot be divided into verified blocks");
         return Err(Error::usage(what, "with `verify` use a multiple of 64 bytes"));
     }
     if workload.read_percent > 100 {
@@ -117,19 +118,27 @@ fn check_sizes(workload: &Workload) -> Result<(), Error> {
     }
     let percent: u32 = sizes.iter().map(|size| u32::from(size.percent)).sum();
     if percent != 100 || sizes.len() > SHARES_MAX {
-        let what = format!("`request_sizes`: the shares of {} sizes are {percent}%", sizes.len());
-        let remedy = format!("let those of at most {SHARES_MAX} be 100, as in 4k/60:64k/40");
+        let what =
+            format!("`request_sizes`: the shares of {} sizes add up to {percent}%", sizes.len());
+        let remedy = format!(
+            "use at most {SHARES_MAX} sizes with shares that add up to 100, as in \
+            4k/60:64k/40"
+        );
         return Err(Error::usage(what, remedy));
     }
     let (smallest, largest) = (workload.granule_bytes(), workload.request_bytes);
     let is_odd = |bytes: &u32| smallest == 0 || !bytes.is_multiple_of(smallest) || *bytes > largest;
     if let Some(odd) = sizes.iter().map(|size| size.request_bytes).find(is_odd) {
         let what =
-            format!("`request_sizes`: {odd} is no multiple of the smallest size, {smallest}");
-        return Err(Error::usage(what, "offsets are aligned to that: use multiples of it"));
+            format!("`request_sizes`: {odd} is not a multiple of the smallest size, {smallest}");
+        return Err(Error::usage(
+            what,
+            "offsets are aligned to the smallest size: use multiples of \
+            it",
+        ));
     }
     if workload.content == Content::Verified {
-        let what = "`verify` checks blocks of one size, and `request_sizes` has several";
+        let what = "`verify` checks blocks of one size, but `request_sizes` has several";
         return Err(Error::usage(what, "use `request_bytes`, or drop `verify`"));
     }
     Ok(())
@@ -143,17 +152,20 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
     match &workload.distribution {
         Distribution::Even => return Ok(()),
         Distribution::Zipf { theta } if !(*theta > 0.0 && *theta <= THETA_MAX) => {
-            return refuse("has no exponent above 0 and up to 10", "use one such as zipf:1.2");
+            return refuse("needs an exponent above 0 and up to 10", "use one such as zipf:1.2");
         }
         Distribution::Pareto { h } if !(*h > 0.0 && *h < 1.0) => {
-            return refuse("has no share between 0 and 1", "use one such as pareto:0.2 (80/20)");
+            return refuse("needs a share between 0 and 1", "use one such as pareto:0.2 (80/20)");
         }
         Distribution::Zoned(zones) => {
             let sum = |of: fn(&Zone) -> u8| zones.iter().map(|z| u32::from(of(z))).sum();
             let sums: [u32; 2] = [sum(|zone| zone.access_percent), sum(|zone| zone.region_percent)];
             if sums != [100, 100] || zones.len() > SHARES_MAX {
-                let remedy = "let both be 100, as in zoned:60/10:30/20:10/70";
-                return refuse("shares out other than 100% of accesses and of region", remedy);
+                let remedy = "make both add up to 100, as in zoned:60/10:30/20:10/70";
+                return refuse(
+                    "has shares of accesses or of the region that do not add up to 100%",
+                    remedy,
+                );
             }
         }
         _ => {}
@@ -171,11 +183,11 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage("`arrival` must be above 0", "use a rate such as 1000"));
     }
     if rate.is_some() && workload.think.is_some() {
-        let what = "`think` is the pause of a closed loop, and `arrival` an open one";
+        let what = "`think` is for a closed loop, but `arrival` makes it an open one";
         return Err(Error::usage(what, "drop one of them"));
     }
     if workload.think.is_some_and(|think| think.requests == 0) {
-        return Err(Error::usage("`think.requests` 0 has no end", "use 1 or more"));
+        return Err(Error::usage("`think.requests` 0 never sends a request", "use 1 or more"));
     }
     if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
         let what = "`placement` interlocked is one sequential stream of all threads";
@@ -188,16 +200,19 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
     let Some(flush) = workload.flush_every else { return Ok(()) };
     let name = flush.name();
     if flush.writes == 0 {
-        let what = format!("`{name}` 0 flushes never");
+        let what = format!("`{name}` 0 never flushes");
         return Err(Error::usage(what, format!("drop it, or use `{name}` 1 or more")));
     }
     if !workload.writes() {
-        let what = format!("`{name}` flushes after writes, and {} has none", workload.rw());
+        let what = format!("`{name}` flushes after writes, but {} has none", workload.rw());
         return Err(Error::usage(what, format!("use `rw` write, or drop `{name}`")));
     }
     if workload.read_percent == 0 && flush.writes < workload.depth {
         let (writes, depth) = (flush.writes, workload.depth);
-        let what = format!("`{name}` {writes} waits for so many writes, never `depth` {depth}");
+        let what = format!(
+            "`{name}` {writes} waits for those writes, so `depth` {depth} is never \
+            reached"
+        );
         let remedy = format!("use `depth` {writes}, or `{name}` {depth} or more");
         return Err(Error::usage(what, remedy));
     }
@@ -241,14 +256,14 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
     let size = target.size_bytes();
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !(workload.may_extend && target.kind() == TargetKind::File) {
-        let what = format!("{} holds {size} bytes, fewer than the {end} asked for", target.name());
+        let what = format!("{} has {size} bytes, fewer than the {end} requested", target.name());
         let remedy = "use a smaller `region_bytes` or `region_offset`, or a larger target";
         return Err(Error::usage(what, remedy));
     }
     let parts = if workload.placement == Placement::Own { u64::from(threads) } else { 1 };
     if region_bytes / parts < u64::from(request_bytes) {
         let what = format!(
-            "a region of {region_bytes} bytes has no room for a request of {request_bytes} in \
+            "a region of {region_bytes} bytes is too small for a request of {request_bytes} in \
              each of {parts} parts"
         );
         let remedy = "use a larger `region_bytes`, a smaller `request_bytes` or fewer `threads`";
@@ -259,7 +274,8 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
         let is_lost =
             |(zone, span): (&Zone, skew::Span)| zone.access_percent > 0 && span.count == 0;
         if zones.iter().zip(skew::spans(zones, blocks)).any(is_lost) {
-            let what = format!("`distribution` {}: a zone has no block", workload.distribution);
+            let what =
+                format!("`distribution` {}: a zone is smaller than a block", workload.distribution);
             return Err(Error::usage(
                 what,
                 "use a larger `region_bytes`, or zones of a larger share",
@@ -358,7 +374,7 @@ mod tests {
         assert!(refused(|w| w.region_bytes = 2 << 20).contains("fewer than the 2097152"));
         assert!(refused(|w| w.depth = 0).contains("`depth` 0"));
         assert!(refused(|w| w.limit_ns = None).contains("`limit_ns`"));
-        assert!(refused(|w| w.request_bytes = 2 << 20).contains("no room"));
+        assert!(refused(|w| w.request_bytes = 2 << 20).contains("too small"));
         assert!(refused(|w| w.threads = 9999).contains("`threads`"));
         assert!(
             refused(|w| {
@@ -399,13 +415,13 @@ mod tests {
         assert!(skewed(Distribution::Pareto { h: 1.0 }).contains("pareto:0.2"));
         assert!(skewed(Distribution::Zoned(vec![zone(90, 100)])).contains("zoned:60/10"));
         let thin = Distribution::Zoned(vec![zone(50, 0), zone(50, 100)]);
-        assert!(skewed(thin).contains("no block"));
+        assert!(skewed(thin).contains("smaller than a block"));
         let split = |sizes: &[(u32, u8)]| {
             let share = |&(request_bytes, percent)| SizeShare { request_bytes, percent };
             refused(|w| w.request_sizes = sizes.iter().map(share).collect())
         };
         assert!(split(&[(4096, 50)]).contains("4k/60:64k/40"));
-        assert!(split(&[(4096, 50), (6000, 50)]).contains("6000 is no multiple"));
+        assert!(split(&[(4096, 50), (6000, 50)]).contains("6000 is not a multiple"));
         assert!(
             refused(|w| w.think = Some(Think { pause_ns: 1, requests: 0 })).contains("1 or more")
         );

@@ -131,9 +131,9 @@ where
     Ok(samples.into_iter().zip(streams).map(of).collect())
 }
 
-/// The error for a stream with a warm-up: all streams are measured from the common start.
+/// The error for a stream with a warm-up: all streams must be measured from the common start.
 fn no_warm_up_error() -> ioengine::Error {
-    let what = "streams that run at the same time begin at once";
+    let what = "streams that run at the same time cannot have a warm-up";
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop the warm-up")
 }
 
@@ -201,13 +201,13 @@ fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> R
 fn request_too_slow() -> ioengine::Error {
     let what = "a request takes more than 60 s of virtual time in the simulated system";
     ioengine::Error::new(ioengine::ErrorKind::Io, what)
-        .with_remedy("look for a parameter of the system that was changed by too much")
+        .with_remedy("check the changed parameters of the system")
 }
 
 /// The error for periodic flushes: a flush advances time, during which the other workers would not
 /// be stepped.
 fn flush_unsupported() -> ioengine::Error {
-    let what = "a simulated system flushes at the end of a trial only";
+    let what = "a simulated system can only flush at the end of a trial";
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop `fsync`")
 }
 

@@ -118,8 +118,8 @@ impl BatchSize {
         self.calls = 0;
     }
 
-    /// A call that waited shows nothing, but after many of them the size is reset to half the depth
-    /// to test again.
+    /// A call that waited gives no evidence. After many such calls the size is set to half the
+    /// depth, to test again.
     #[inline]
     fn reconsider(&mut self) {
         self.calls += 1;
@@ -1034,7 +1034,7 @@ mod tests {
         loop {
             match worker.step(false) {
                 Ok(State::Running | State::Waiting) => {}
-                Ok(State::FlushDue) => return Err("no flush was asked for".to_owned()),
+                Ok(State::FlushDue) => return Err("no flush was requested".to_owned()),
                 Ok(State::Done) => return Ok(worker.finish().0),
                 Err(error) => return Err(error.to_string()),
             }

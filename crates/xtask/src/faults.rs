@@ -84,7 +84,7 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
         .with_context(|| format!("cannot make a folder in {}", options.dir.display()))?;
     let kills = if options.quick { KILLS_QUICK } else { KILLS };
     let context = Context {
-        program: program.canonicalize().context("the program is not there")?,
+        program: program.canonicalize().context("the program was not found")?,
         folder: folder.path().canonicalize().context("the folder vanished")?,
         quick: options.quick,
         kills: options.kills.unwrap_or(kills),

@@ -41,9 +41,9 @@ const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
     words::impure_imports,
 ];
 
-/// The crate meant for use by other programs ...
+/// The crate meant for use by other programs.
 const PUBLIC_CRATE: &str = "halfpower-seqio";
-/// ... and the largest number of packages it may depend on, directly or not.
+/// Largest number of packages that the public crate may depend on, directly or not.
 const MAX_DEPENDENCIES: usize = 8;
 
 /// Options of the command.

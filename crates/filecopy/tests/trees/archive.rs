@@ -106,7 +106,7 @@ fn lines(found: &[Difference]) -> String {
 }
 
 #[test]
-fn copies_of_random_trees_are_as_their_sources_in_every_respect() {
+fn copies_of_random_trees_equal_their_sources() {
     if !is_root() {
         skip("archive", "owners and devices need root; without them the trees are poorer");
     }

@@ -81,7 +81,7 @@ fn faults_at_random(rounds: u64, first_seed: u64) -> u64 {
                 ),
                 Err(_) => assert!(
                     is_named,
-                    "seed {seed}, {rule:?}: {name:?} is lost without a word: {}",
+                    "seed {seed}, {rule:?}: {name:?} is missing and was not reported: {}",
                     listed(&problems)
                 ),
             }
@@ -105,7 +105,7 @@ fn assert_same(source: &Path, target: &Path, seed: u64) {
 }
 
 #[test]
-fn whatever_fails_each_file_is_whole_or_named_and_the_next_session_brings_the_rest() {
+fn after_a_fault_each_file_is_complete_or_reported_and_the_next_session_copies_the_rest() {
     faults_at_random(cases(20), 1);
 }
 

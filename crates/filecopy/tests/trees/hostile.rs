@@ -46,7 +46,7 @@ fn a_file_of_somebody_else_is_never_taken_for_an_unfinished_copy() {
 }
 
 #[test]
-fn an_unfinished_copy_is_gone_on_with_only_if_it_is_the_very_file() {
+fn an_unfinished_copy_is_resumed_only_if_it_is_the_recorded_file() {
     let folder = folder();
     let (source, target) = (folder.path().join("source"), folder.path().join("copy"));
     let wanted = Random::new(1).bytes(24 << 20);
@@ -84,7 +84,7 @@ fn an_unfinished_copy_is_gone_on_with_only_if_it_is_the_very_file() {
         progress.counts().resumed_bytes
     };
     interrupted();
-    assert!(finish() > 0, "it goes on");
+    assert!(finish() > 0, "it is resumed");
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
     // Another file is in its place, it has a second link, or others may write it.
     type Exchange = (&'static str, fn(&Path));
@@ -106,7 +106,7 @@ fn an_unfinished_copy_is_gone_on_with_only_if_it_is_the_very_file() {
     ];
     for (what, exchange) in exchanges {
         exchange(&interrupted());
-        assert_eq!(finish(), 0, "{what}: it begins again");
+        assert_eq!(finish(), 0, "{what}: it starts over");
         for left in leftovers(folder.path()) {
             fs::remove_dir_all(left).unwrap();
         }
@@ -319,7 +319,7 @@ fn beside_a_hostile_user_nothing_is_read_and_nothing_outside_changes() {
 }
 
 #[test]
-fn what_appears_under_the_name_of_a_copy_meanwhile_is_left_alone() {
+fn a_file_that_appears_under_the_name_of_a_copy_is_left_alone() {
     let folder = folder();
     let source = folder.path().join("source");
     fs::write(&source, Random::new(1).bytes(2 << 20)).unwrap();
@@ -340,7 +340,7 @@ fn what_appears_under_the_name_of_a_copy_meanwhile_is_left_alone() {
         });
         let problems = copy(settings, &source, &target);
         assert_eq!(problems[0].kind, ProblemKind::Refused, "{}", listed(&problems));
-        assert!(problems[0].to_string().contains("was made by somebody else meanwhile"));
+        assert!(problems[0].to_string().contains("was created by another program during the copy"));
     });
     assert_eq!(fs::metadata(&target).unwrap().len(), 0);
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());

@@ -137,7 +137,7 @@ fn check_leftovers(folder: &Path) {
 }
 
 #[test]
-fn a_copy_that_is_killed_at_any_moment_leaves_whole_files_and_the_old_ones() {
+fn a_killed_copy_leaves_complete_new_files_and_intact_old_ones() {
     let kills = cases(24);
     let unfinished = kill_at_random(kills, 1);
     eprintln!("{unfinished} of {kills} copies were killed before they were finished");

@@ -38,7 +38,7 @@ fn folder_of_parent() -> Option<PathBuf> {
 }
 
 #[test]
-fn one_file_that_cannot_be_read_does_not_keep_the_others_from_being_copied() {
+fn an_unreadable_file_does_not_prevent_copying_the_others() {
     if !is_root() {
         return skip("trouble", "another user needs root");
     }
@@ -191,7 +191,7 @@ fn assert_whole_or_named(source: &Path, target: &Path, problems: &[Problem]) {
         let is_named = problems.iter().any(|problem| problem.path == from || problem.path == to);
         match fs::read(&to) {
             Ok(bytes) => assert!(bytes == fs::read(&from).unwrap(), "{name:?} is wrong"),
-            Err(_) => assert!(is_named, "{name:?} is lost without a word"),
+            Err(_) => assert!(is_named, "{name:?} is missing and was not reported"),
         }
     }
 }
@@ -225,7 +225,7 @@ fn an_attribute_that_does_not_fit_is_named_and_the_file_is_there() {
 }
 
 #[test]
-fn a_failing_device_is_named_with_the_place_and_leaves_no_copy() {
+fn a_device_error_is_reported_with_its_offset_and_leaves_no_copy() {
     for (op, doing) in [(Op::Read, "reading"), (Op::Write, "writing")] {
         let folder = folder();
         let (source, target) = (folder.path().join("source"), folder.path().join("copy"));
@@ -245,7 +245,7 @@ fn a_failing_device_is_named_with_the_place_and_leaves_no_copy() {
 }
 
 #[test]
-fn what_is_read_back_wrong_gets_no_name() {
+fn a_copy_that_fails_verification_is_discarded() {
     let folder = folder();
     let (source, target) = (folder.path().join("source"), folder.path().join("copy"));
     fs::write(&source, Random::new(1).bytes(3 << 20)).unwrap();
@@ -356,7 +356,7 @@ fn files_that_change_while_they_are_copied_are_of_one_state_or_named() {
 }
 
 #[test]
-fn trees_that_change_while_they_are_copied_end_neither_the_copy_nor_its_promises() {
+fn concurrent_changes_do_not_stop_a_copy_or_leak_files_outside_the_tree() {
     for seed in 0..cases(10) {
         let folder = folder();
         let source = folder.path().join("source");

@@ -17,7 +17,7 @@ fn calibrated(target: &str, flags: &str) -> (Place, Value) {
     (place, document)
 }
 
-/// Mean error on the points that were held out; the bar is 10%.
+/// Mean error on the points that were held out of the fit; the limit is 10%.
 fn predicts_the_other_half(document: &Value) {
     let held_out = &document["score"]["held_out"];
     assert!(held_out["points"].as_u64().unwrap() >= 4, "{document}");
@@ -81,7 +81,7 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     );
     let disks = place.halfpower("calibrate --system sata-hdd-7200 --out my.toml");
     disks.with_code(2).says("has disks, which cannot be fitted", "sata-ssd");
-    // Files end at 4 KiB: the table fits, the system file does not.
+    // A limit on file sizes of 4 KiB: the table fits, the system file does not.
     let line = "calibrate --quiet --out my.toml";
     let program = place.command(line);
     let mut limited = Command::new("bash");

@@ -1,7 +1,7 @@
-//! Long campaigns, left out of the short test run: `./test --all` runs them.
+//! Long campaigns, which the short test run leaves out: `./test --all` runs them.
 //!
-//! They try what minutes of running alone can show: the default survey keeps its budget, memory
-//! stays flat over ten minutes, and kills at many moments lose nothing.
+//! They test what only shows after minutes: the default survey keeps its time budget, memory use
+//! stays constant over ten minutes, and kills at many moments lose no data.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn memory_stays_flat_for_ten_minutes_at_the_highest_rate() {
         pause(1000);
     }
     let document = running.ended().with_code(0).json();
-    // More than ten thousand million requests on any machine of today.
+    // Far fewer requests than any machine of today completes in ten minutes.
     assert!(whole(&document["trials"][0]["requests"]) > 1_000_000_000);
     assert!(peak < 64 * MIB + 2 * 32 * 4096, "{} MiB", peak / MIB);
 }

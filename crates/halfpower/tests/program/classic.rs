@@ -1,5 +1,5 @@
-//! `classic`: the papers' tools by name. What SQLIO's flags mean is held against `run` on targets
-//! that give the same bits each time; nothing is changed without the same consent.
+//! `classic`: the papers' tools by name. The meaning of SQLIO's flags is checked against `run` on
+//! targets with reproducible results. Writing needs the same permissions as with `run`.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::fixture::{KIB, MIB, Place, list, or_skip, real, text, whole};
 /// Fields of a trace line.
 const FIELDS: usize = 14;
 
-/// The trace lines of a text: those behind the line with the names.
+/// The trace lines of a text: all lines after the column names.
 fn trace(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().skip_while(|line| !line.starts_with("MB/s,"));
     let fields = |line: &str| line.split(',').map(str::to_owned).collect();
@@ -19,7 +19,7 @@ fn trace(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Holds a trace line against the document of the run that says the same.
+/// Compares a trace line with the document of the corresponding `run`.
 #[track_caller]
 fn agrees(fields: &[String], document: &Value, trial: usize) {
     let number = |at: usize| fields[at].parse::<f64>().unwrap_or_else(|_| panic!("{fields:?}"));
@@ -113,7 +113,7 @@ fn what_sqlio_printed_is_printed_under_its_names() {
     ] {
         assert!(lines[at].contains(words), "{words} is not in line {at} of {printed}");
     }
-    // Two milliseconds and no less.
+    // No request took less than 2 ms.
     assert_eq!(&lines[14][..9], "%:  0  0 ", "{printed}");
 }
 
@@ -143,7 +143,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("data --note a,b", "commas", "remove them"),
         ("data --csv halfpower.db", "the database", "--csv"),
         ("--trials 0 data", "--trials 0", "use 1 or more"),
-        ("-S999999 data", "data holds", "SQLIO's flags mean: halfpower run data"),
+        ("-S999999 data", "data has", "SQLIO's flags mean: halfpower run data"),
         ("-BH", "testfile.dat", "SQLIO's flags mean"),
     ] {
         place.cannot(&format!("classic sqlio {flags}")).says(cause, remedy);
@@ -156,7 +156,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("cmdgen . --buffering Q", "Y, H, S and N"),
         ("cmdgen . --order back", "sequential"),
         ("cmdgen . --runtime 1e9", "-s30"),
-        ("cmdgen . --bs 1k..4g --iodepth 0..1", "rise by doubling"),
+        ("cmdgen . --bs 1k..4g --iodepth 0..1", "not an ascending range"),
         ("cacheflush .", "name a file"),
         ("cacheflush sim:nt4-ultrawide", "name a"),
         ("cacheflush none", "none"),
@@ -216,7 +216,7 @@ fn cmdgen_writes_tests_that_run_in_each_of_its_styles() {
     let run = place.does(set).stdout;
     let sqlio = place.does(&format!("{set} --as sqlio")).stdout;
     assert_eq!((run.lines().count(), sqlio.lines().count()), (4, 4));
-    // Words in quotes hold spaces, which a shell would keep together.
+    // Quoted words contain spaces; a shell would keep them together.
     let typed = |line: &str| {
         let line = line.strip_prefix("halfpower ").unwrap();
         line.replace("'new-new H sync'", "sync").replace("'new-new H async'", "async")
@@ -256,7 +256,7 @@ fn memspeed_names_its_eight_tests() {
     let tests = list(&document["tests"]);
     let mut numbers: Vec<u64> = tests.iter().filter_map(|test| test["test"].as_u64()).collect();
     numbers.sort_unstable();
-    // On one CPU there is nothing to run again.
+    // With a single CPU there are no tests with several threads.
     let all = tests.iter().any(|test| whole(&test["threads"]) > 1);
     assert_eq!(numbers, (1..=if all { 8 } else { 5 }).collect::<Vec<u64>>());
     assert!(tests.iter().all(|test| real(&test["bytes_per_s"]) > 0.0));
@@ -271,7 +271,8 @@ fn diskcache_finds_a_cache_hit_faster_than_the_medium_on_a_device_that_has_a_cac
         place.document(&format!("classic diskcache {device} --quick --size 4m --no-store"));
     let rows = list(&document["rows"]);
     assert_eq!(rows.len(), 8);
-    // Below the granule of the cache even blocks in order are hits, but for the first.
+    // Smaller requests are not compared: within a block of the device's cache, sequential reads hit
+    // too.
     for row in rows.iter().filter(|row| whole(&row["request_bytes"]) >= 8 * KIB) {
         let (same, ordered) = (real(&row["same_block_ns"]), real(&row["sequential_ns"]));
         assert!(same < ordered, "a hit is not faster: {row}");

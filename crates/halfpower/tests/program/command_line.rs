@@ -1,4 +1,4 @@
-//! What can be typed: help, spellings, generated documents, and readers that go away.
+//! The command line: help, spellings, generated documents, and closed output pipes.
 
 use std::process::Stdio;
 

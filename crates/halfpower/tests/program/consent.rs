@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::fixture::{KIB, MIB, Place, Running, noise, or_skip, root, whole};
 use crate::volume::{LoopDevice, Volume, make};
 
-/// Lines for each verb that measures.
+/// Number of lines for each verb that measures.
 const LINES: usize = 400;
 /// Studies that write.
 const WRITING: [&str; 9] = [
@@ -30,7 +30,7 @@ const WRITING: [&str; 9] = [
     "raid",
 ];
 
-/// Choices that are the same each time.
+/// Reproducible random choices.
 struct Dice(u64);
 
 impl Dice {
@@ -44,7 +44,7 @@ impl Dice {
     }
 }
 
-/// What must not change of a file, but for its content.
+/// The properties of a file that must not change, except for its content.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     inode: u64,
@@ -73,7 +73,7 @@ fn checksum(content: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A place full of things that nobody allowed to change.
+/// A place with files and devices that no line may change.
 struct Treasure {
     place: Place,
     volume: Volume,
@@ -116,7 +116,8 @@ impl Treasure {
         }
         fs::write(at("foreign.db"), [b"SQLite format 3\0".as_slice(), &[0; 4096]].concat())
             .unwrap();
-        // A run to which a system can be fitted: what asks for the file of one could write it.
+        // A run to which a system can be fitted, because commands that ask for a run could write
+        // its file.
         let sweep = "sweep --ioengine delay --truth fixed=1ms --rw randread --bs 4k,64k";
         place.does(&format!("{sweep} --iodepth 1,4 --runtime 0.05 --trials 1 --db swept.db"));
         let plan = place.does("calibrate --db swept.db --out fresh.toml --plan").stdout;
@@ -141,7 +142,7 @@ impl Treasure {
         Ok(treasure)
     }
 
-    /// Entries that claim to be of test files and are not.
+    /// Journal entries that claim to be of test files but are not.
     fn forge_journal(&self) {
         let at = |name: &str| self.place.path(name);
         for (number, name) in ["plain", "halfpower-mine.test", "link", "folder"].iter().enumerate()
@@ -176,7 +177,7 @@ impl Treasure {
         }
     }
 
-    /// A look that costs nothing.
+    /// Metadata that are cheap to read.
     #[track_caller]
     fn looks_as_before(&self, line: &str) {
         for (path, shape) in &self.shapes {
@@ -195,7 +196,7 @@ impl Treasure {
         assert_eq!(now, self.on_device, "the device was written by halfpower {verb}");
     }
 
-    /// Everything that could be named as a target.
+    /// All possible targets.
     fn targets(&self) -> Vec<String> {
         let folder = self.volume.folder().display();
         let names = "plain one two link dangling sparse empty readonly precious.txt ./plain \
@@ -204,7 +205,7 @@ impl Treasure {
         targets.push(self.place.path("plain").display().to_string());
         targets.push(format!("{folder}/mounted"));
         targets.push(folder.to_string());
-        // More often, for there are few of them.
+        // Chosen more often, because there are few of them.
         for _ in 0..3 {
             targets.extend(self.parts.clone());
             targets.push(self.device.path().to_owned());
@@ -216,7 +217,8 @@ impl Treasure {
         targets
     }
 
-    /// Permissions, none of which is for the target; for what may never be written, its own too.
+    /// Permissions, none of which is for the target. Targets that may never be written also get
+    /// their own.
     fn wrong_consent(&self, target: &str, dice: &mut Dice) -> String {
         let never = ["one", "two", "link"].contains(&target)
             || target == self.volume.device.path()
@@ -252,7 +254,7 @@ impl Treasure {
         let mut words = vec![verb.to_owned(), target.clone()];
         if dice.below(8) == 0 {
             let more = &targets[dice.below(targets.len())];
-            // What is allowed for one of two could be meant for the other; so nothing is.
+            // A permission for one of two targets could also apply to the other, so none is given.
             words.push(more.clone());
         } else {
             words.push(self.wrong_consent(target, dice));
@@ -282,7 +284,8 @@ impl Treasure {
         let log = format!("--log {}", dice.one_of(&["precious.txt", "link", "dangling"]));
         let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k", &log];
         words.push(format!("--size {}", dice.one_of(&sizes)));
-        // One in six goes to a database that cannot be one; the others must not stop there.
+        // One line in six names a database, which for most of these paths cannot be one. The others
+        // store nothing, so that they do not fail for this reason.
         let files = ["precious.txt", "new.db", "newer.db", "foreign.db", "link", "dangling"];
         let db = dice.below(6) == 0;
         words.push(if db { format!("--db {}", dice.one_of(&files)) } else { "--no-store".into() });
@@ -300,7 +303,8 @@ impl Treasure {
         words.join(" ")
     }
 
-    /// A line of `survey` that ends soon: with a wrong permission, or as a plan.
+    /// A line of `survey` that ends soon, because it has a wrong permission or only prints the
+    /// plan.
     fn survey(&self, dice: &mut Dice) -> String {
         let targets = self.targets();
         let target = &targets[dice.below(targets.len())];
@@ -350,7 +354,7 @@ fn lines_for(
         }
         "runs" => files.iter().map(|db| format!("runs list --db {db}")).collect(),
         "mount" => {
-            // It ends at once: there is no standard input.
+            // It ends at once, because standard input is closed.
             let served = ["truth:fixed=1ms", "sim:nt4-ultrawide"];
             let named = treasure.targets().into_iter();
             let lines = named.flat_map(|t| served.map(|what| format!("mount {what} {t}")));
@@ -388,7 +392,7 @@ fn lines_for(
             let named = treasure.targets().into_iter();
             let lines = named.map(|target| {
                 let consent = treasure.wrong_consent(&target, dice);
-                // A directory would get a test file, which takes its time.
+                // A directory would get a test file, which takes time.
                 let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
                 format!("tune {target} {consent} {plan}")
             });
@@ -403,7 +407,7 @@ fn lines_for(
     }
 }
 
-/// Copies of a file, a folder and a device over everything, with a wrong permission.
+/// Copies a file, a folder and a device onto everything, with a wrong permission.
 fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let ways = ["", "--archive", "--resume --verify", "--cached --no-sync", "--limit-rate 1g"];
     let sources = ["halfpower.html.part", "folder", "sparse", treasure.device.path()];
@@ -415,7 +419,7 @@ fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     treasure.targets().into_iter().map(line).collect()
 }
 
-/// Some of the studies that write on everything, in turn; all of them on a file.
+/// Runs studies that write on everything in turn, and all of them on a file.
 fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     let quick = "--quick --size 1m --runtime 1ms --trials 1 --html new.html";
     let mut turn = WRITING.iter().cycle();
@@ -425,7 +429,7 @@ fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     lines.chain([format!("study all plain {quick}")]).collect()
 }
 
-/// Writes with a wrong consent, and traces and databases where something else lies.
+/// Writes with a wrong permission, and traces and databases at paths of other files.
 fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<String> {
     let tests = "classic sqlio -s0.02 -b64 -i8 -f8";
     let named = treasure.targets().into_iter();
@@ -435,7 +439,7 @@ fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<St
         format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
     });
     let mut lines: Vec<String> = written.collect();
-    // A trace may be new, and would be left behind.
+    // A trace may be written to a new file, which would be left behind.
     let old = files.iter().filter(|file| **file != "new.db");
     lines.extend(old.map(|file| format!("{tests} -BY plain --no-store --csv {file}")));
     lines.extend(files.iter().map(|file| format!("{tests} -BY plain --db {file}")));
@@ -459,8 +463,8 @@ fn without_permission_nothing_that_exists_is_changed_by_thousands_of_lines() {
     nothing_is_changed(10 * LINES, WRITING.len());
 }
 
-/// Tries so many lines of `run`, half as many of `sweep` and `survey`, so many studies on
-/// everything, and what all other verbs could do harm with.
+/// Runs `lines` lines of `run`, half as many of `sweep` and `survey`, `studies` studies on
+/// everything, and all other verbs that could do harm.
 fn nothing_is_changed(workloads: usize, studies: usize) {
     let treasure = or_skip!(Treasure::new());
     let mut dice = Dice(0x5afe);
@@ -476,7 +480,7 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
     let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
     let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
     new.retain(|name| name != "folder");
-    // What was copied under a name that nothing had, and a device into this folder.
+    // The expected new files: copies under unused names, and a copy of the device in this folder.
     let device = Path::new(treasure.device.path()).file_name().unwrap().to_str().unwrap();
     let ours = ["halfpower.db", "new.html", "nothing", device];
     assert!(new.iter().all(|name| ours.contains(&name.as_str())), "left behind: {new:?}");
@@ -496,7 +500,8 @@ fn a_survey_of_what_exists_only_reads_it() {
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
     treasure.is_as_before("survey");
-    // Now that there is something to report, every page could be written.
+    // The database has a run to report now, so only a refusal keeps these files from being
+    // replaced.
     for page in ["precious.html", "precious.txt", "link", "dangling", "folder", "plain"] {
         let ended = treasure.place.halfpower(&format!("report --html {page}"));
         ended.with_code(3).says(page, "give another --html");

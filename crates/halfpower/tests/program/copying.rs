@@ -1,4 +1,4 @@
-//! `halfpower copy`: the same bytes and the same tree, whole or not there, whatever comes between.
+//! `halfpower copy`: copies are equal to their sources, complete or absent, despite interruptions.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -19,7 +19,7 @@ fn same(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
-/// Everything below a folder: kind, mode, size, time of change, owner, links' texts and bytes.
+/// Everything below a folder: type, mode, size, modification time, owner, link targets and bytes.
 fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -51,7 +51,7 @@ fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
     found
 }
 
-/// A tree with everything in it that trees have.
+/// A tree with all kinds of entries.
 fn grown(place: &Place) -> PathBuf {
     let tree = place.path("tree");
     fs::create_dir_all(tree.join("a/b/empty")).unwrap();
@@ -112,7 +112,7 @@ fn what_exists_is_replaced_only_where_it_is_named() {
     place.does("copy new old --overwrite old --quiet");
     assert!(same(&place.path("new"), &old));
     assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600, "the mode of what was replaced");
-    // What has other names is not replaced under one of them, and a link is not a file.
+    // A file with several names is not replaced under one of them, and neither is a symbolic link.
     place.file("other", 5);
     std::os::unix::fs::symlink("other", place.path("link")).unwrap();
     place.cannot("copy new link --overwrite link").with_code(3).says("is a symbolic link", "");
@@ -165,7 +165,7 @@ fn files_go_into_a_directory_that_exists() {
     assert_eq!(Place::within(&place.path("folder")).listing(), ["one", "three", "two"]);
     assert!(same(&place.path("three"), &place.path("folder/three")));
     place.does("copy -t folder two --quiet");
-    // One that is missing does not keep the others from being copied.
+    // A missing source does not prevent copying the others.
     fs::create_dir(place.path("into")).unwrap();
     let ended = place.halfpower("copy one missing two into").with_code(1);
     let ended = ended.says("missing: no such file", "");
@@ -185,7 +185,7 @@ fn the_same_command_again_means_the_same_copy() {
         }
         fs::remove_dir_all(place.path("copy")).unwrap();
     }
-    // As cp means it: into what exists, as what does not.
+    // As with cp: into an existing directory, or to a new name.
     fs::create_dir(place.path("into")).unwrap();
     for _ in 0..2 {
         place.does("copy tree into --quiet");
@@ -289,7 +289,7 @@ fn streams_are_copied_from_where_they_stand() {
     let mut command = place.command("copy file -");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
-    // A pipe that has a name is read to its end.
+    // A named pipe is read to its end.
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
     let running = place.start("copy pipe from-pipe --quiet");
     fs::write(place.path("pipe"), fs::read(&file).unwrap()).unwrap();
@@ -393,7 +393,7 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     assert_eq!(place.listing(), ["copy", "tree"]);
 }
 
-/// Kills copies at moments all over their length: a file that has a name is whole.
+/// Kills copies at moments over their whole duration: a file that has its name is complete.
 fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     let mut finished = 0;
     let lines = |name: &str| -> Vec<String> {
@@ -410,7 +410,7 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
         if copy.is_dir() {
             let (wanted, found) = (lines(what), lines("copy"));
             finished += u32::from(wanted == found);
-            // Directories are their owner's alone until all is in them.
+            // Directories are private until their contents are complete.
             let is_file =
                 |line: &&String| line.split(' ').nth(1).is_some_and(|m| m.starts_with("10"));
             for file in found.iter().filter(is_file) {
@@ -429,7 +429,7 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     assert_eq!(place.listing().len(), 2, "what was left is gone: {:?}", place.listing());
 }
 
-/// How long a copy takes (us), half as much again.
+/// One and a half times the duration of a copy (us).
 fn length_us(place: &Place, what: &str) -> u64 {
     let document = place.document(&format!("copy {what} copy"));
     let copy = place.path("copy");
@@ -479,14 +479,14 @@ fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
         place.does("clean");
         assert_eq!(there.listing(), ["lost+found"]);
     }
-    // The same where the space is not known beforehand.
+    // The same if the available space is not known beforehand.
     let line = format!("copy - {}", target.display());
     let mut command = place.command(&line);
     command.stdin(File::open(place.path("big")).unwrap());
     let ended = place.start_command(command, &line).ended().with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     assert_eq!(there.listing(), ["lost+found"]);
-    // Of a tree all is copied that there is room for, and each of the others is named.
+    // Of a tree, everything that fits is copied, and each other file is reported.
     let ended = place.halfpower(&format!("copy tree {}", target.display())).with_code(1);
     for number in 0..90 {
         let name = format!("{number}");
@@ -527,12 +527,13 @@ fn a_device_is_written_only_where_it_was_given_up_and_read_back() {
     assert!(device.content()[..8 * MIB as usize + 5000] == fs::read(&image).unwrap());
     place.does(&format!("copy {path} back --quiet"));
     assert!(device.content() == fs::read(place.path("back")).unwrap());
-    // What does not fit is refused before anything is written.
+    // A source that does not fit is refused before anything is written.
     place.file("large", 32 * MIB + 1);
     let line = format!("copy large {path} --destroy-data-on {path}");
     place.cannot(&line).with_code(2).says("nothing was written", "a larger device");
     assert!(device.content() == fs::read(place.path("back")).unwrap());
-    // A stream, as from a decompressor; one that is too long is told where the device ends.
+    // A stream, such as the output of a decompressor. If it is too long, the error says where the
+    // device ends.
     let stream = |name: &str, line: &str| {
         let mut command = place.command(line);
         let mut cat =
@@ -560,7 +561,7 @@ fn blocks_are_shared_where_the_file_system_can() {
     let document = place.document("copy big copy");
     assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (1, 0));
     assert!(same(&big, &place.path("copy")));
-    // Whoever wants it checked gets bytes that were read and written.
+    // With --verify, the data are read and written instead of sharing blocks.
     let document = place.document("copy big checked --verify");
     assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (0, 40 * MIB));
     fs::create_dir(place.path("tree")).unwrap();
@@ -584,7 +585,7 @@ fn resident(path: &Path) -> u64 {
     resident_bytes(&File::open(path).unwrap()).unwrap_or(u64::MAX)
 }
 
-/// Lets the system forget a file; what it still keeps (bytes).
+/// Evicts a file from the page cache; returns the bytes that stay in it.
 fn cold(path: &Path) -> u64 {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -645,7 +646,7 @@ fn a_limit_is_kept_and_said() {
     let place = Place::new();
     place.file("big", 4 * MIB);
     let document = place.document("copy big copy --limit-rate 8M/s");
-    // The last request goes when all before it are due.
+    // The last request is due after all earlier ones.
     assert!(whole(&document["elapsed_ns"]) >= 300_000_000, "{document}");
     assert!(text(&document["how"]).contains("KiB"), "{document}");
 }

@@ -1,5 +1,5 @@
-//! The database: every finished trial is there with all that was measured, and files that are not
-//! ours to write are left alone.
+//! The database: every finished trial is stored with all its measurements, and files of other
+//! programs are not changed.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::fixture::{MIB, Place, list, whole};
 
-/// Short enough to be done at once, long enough to hold hundreds of requests.
+/// Short, but long enough for hundreds of requests.
 const SHORT: &str = "--size 1m --trials 2 --quiet";
 
 #[test]
@@ -34,7 +34,7 @@ fn the_database_holds_every_trial_that_was_reported() {
 #[test]
 fn what_a_point_came_to_is_stored_when_its_run_ends() {
     let place = Place::new();
-    // One trial is never valid.
+    // The result of a single trial is never valid.
     let document = place.document("sweep . --bs 4k,64k --size 1m --trials 1 --quiet");
     let points = place.stored_points();
     assert_eq!(points.len(), 2);

@@ -74,7 +74,7 @@ fn direct_writes_that_become_dirty_pages_are_said_to_be_memory() {
     assert!(reasons.contains("became dirty while"), "{reasons}");
 }
 
-/// An overlay whose upper folder lies in `upper`.
+/// An overlay with the given upper folder.
 fn overlay(upper: &Path) -> Result<Mounted, String> {
     let at = |name: &str| {
         let folder = upper.join(name);
@@ -111,7 +111,7 @@ fn reads_through_a_mirror_by_fuse_that_come_from_its_cache_are_invalid() {
     let inside = Place::within(volume.folder());
     inside.file("data", 16 * MIB);
     let mirror = or_skip!(Mounted::by(&["bindfs", &folder]));
-    // What was written a moment ago lies in the cache of the file system beneath.
+    // Recently written data are in the page cache of the lower file system.
     let data = mirror.folder().join("data").display().to_string();
     let line = format!("run {data} --bs 1m --size 16m --trials 2 --no-store --json");
     let document = Place::new().halfpower(&line).json();
@@ -261,7 +261,7 @@ fn a_device_is_not_extended() {
     let device = or_skip!(LoopDevice::new(4 * MIB));
     let path = device.path();
     let ended = Place::new().cannot(&format!("run {path} --size 8m"));
-    ended.with_code(2).says("holds 4194304 bytes, fewer", "smaller --size");
+    ended.with_code(2).says("has 4194304 bytes, fewer", "smaller --size");
 }
 
 #[test]

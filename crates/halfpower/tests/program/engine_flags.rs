@@ -1,5 +1,5 @@
-//! The I/O engine mmap, what can be asked of I/O engines beyond issuing requests, flushes in the
-//! midst of writing, and hints: each does what it says, tells so, and is refused where it cannot.
+//! The I/O engine mmap, options of I/O engines, periodic flushes and hints. Each has its documented
+//! effect, is reported in the results, and is refused with a reason where it is impossible.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn resident_bytes(path: &Path) -> Option<u64> {
     HostTarget::open(path, false, Caching::Buffered).unwrap().resident_bytes()
 }
 
-/// The document of a run whose options this kernel, or the target, may not offer.
+/// The document of a run whose options may be missing on this kernel or target; the reason if so.
 #[track_caller]
 fn document_or_reason(place: &Place, line: &str) -> Result<Value, String> {
     let ended = place.halfpower(&format!("{line} --json"));
@@ -45,7 +45,7 @@ fn a_mapping_is_read_and_written_through_the_page_cache_without_being_told() {
         assert_eq!(document["workload"]["caching"], "buffered");
         assert_eq!(whole(&trial(&document)["bytes"]), 4 * MIB);
         assert_eq!(features(&document), "MAP_SHARED");
-        // Writes are over when they are flushed, as with any buffered I/O engine.
+        // As with all buffered writes, the trial ends with a flush.
         assert_eq!(trial(&document)["accepted_ns"].is_u64(), rw != "randread", "{rw}");
     }
     place.is_tidy();
@@ -87,7 +87,10 @@ fn a_mapped_file_that_is_cut_ends_the_run_with_the_cause() {
     running.until("the file is mapped", is_mapped);
     pause(200);
     File::options().write(true).open(&file).unwrap().set_len(4096).unwrap();
-    running.ended().with_code(1).says("the target ended early", "it shrank while it was measured");
+    running
+        .ended()
+        .with_code(1)
+        .says("unexpected end of the target", "it shrank during the measurement");
 }
 
 #[test]
@@ -102,20 +105,20 @@ fn what_cannot_be_is_refused_with_the_remedy_before_anything_is_made() {
         ("--ioengine mmap --rw write --fua", "--fua", "another --ioengine"),
         ("--ioengine mmap --uncached", "--uncached", "another --ioengine"),
         ("--ioengine mmap --hipri", "--hipri", "drop one"),
-        ("--ioengine sync --hipri", "is about io_uring, not sync", "--ioengine io_uring"),
-        ("--ioengine sync --sqthread-poll", "is about io_uring", "--ioengine io_uring"),
+        ("--ioengine sync --hipri", "is for io_uring, not sync", "--ioengine io_uring"),
+        ("--ioengine sync --sqthread-poll", "is for io_uring", "--ioengine io_uring"),
         ("--sqthread-poll --iodepth 20000 --bs 512", "--iodepth 20000", "at most 16384"),
         ("--hipri --direct=0", "--hipri", "--direct"),
         ("--uncached --direct", "page cache", "--direct=0"),
         ("--uncached --hipri", "--uncached", "drop one"),
-        ("--fua", "about writes", "--rw write"),
-        ("--rw write --fua --write-through", "twice", "drop one"),
-        ("--fsync 4", "there are none", "--rw write"),
-        ("--rw write --fdatasync 0", "flushes never", "--fdatasync 1"),
-        ("--rw write --fsync 4 --iodepth 8", "never --iodepth 8", "--fsync 8 or more"),
+        ("--fua", "for writes", "--rw write"),
+        ("--rw write --fua --write-through", "both make each write durable", "drop one"),
+        ("--fsync 4", "only reads", "--rw write"),
+        ("--rw write --fdatasync 0", "never flushes", "--fdatasync 1"),
+        ("--rw write --fsync 4 --iodepth 8", "--iodepth 8 is never reached", "--fsync 8 or more"),
         ("--rw write --ioengine null --fsync 4", "nothing to flush", "drop --fsync"),
         ("--ioengine null --uncached", "--uncached", "another --ioengine"),
-        ("--hint maybe", "no hint is called 'maybe'", "willneed"),
+        ("--hint maybe", "unknown hint 'maybe'", "willneed"),
     ] {
         let target = if flags.contains("null") { "" } else { "." };
         place.cannot(&format!("run {target} --size 1m {flags}")).with_code(2).says(cause, remedy);
@@ -146,7 +149,7 @@ fn a_thread_of_the_kernel_takes_submissions_and_the_result_says_so() {
     assert_eq!(off["workload"]["settings"]["options"], json!([]));
 }
 
-/// CPU time of a process's thread whose name begins so (ns), from its schedstat.
+/// CPU time of the thread of a process whose name begins with `name` (ns), from its schedstat.
 fn cpu_of_thread(process: u32, name: &str) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let folders = threads.flatten().map(|entry| entry.path());
@@ -161,7 +164,7 @@ fn cpu_of_thread(process: u32, name: &str) -> Option<u64> {
 fn the_cpu_of_the_thread_that_takes_submissions_is_charged_to_the_process() {
     let place = Place::new();
     place.file("data", 4 * MIB);
-    // Few requests, which cost the worker little; the thread spins between them.
+    // With few requests the worker needs little CPU time, and the kernel thread spins between them.
     let load = "--rw randread --bs 4k --size 4m --time-based --rate-iops 200 --trials 1";
     let line = format!("run data {load} --runtime 2 --sqthread-poll --json");
     or_skip!(document_or_reason(&place, &format!("run data {load} --runtime 0.1 --sqthread-poll")));
@@ -178,7 +181,7 @@ fn the_cpu_of_the_thread_that_takes_submissions_is_charged_to_the_process() {
         let reason = "the thread had too little CPU beside others to be told from the worker";
         return skip("engine_flags::the_cpu_of_the_thread_that_takes_submissions", reason);
     }
-    // What it spun between the making of the engine and the first request is not measured.
+    // The CPU time of the kernel thread before the first request is not measured.
     assert!(of_process > thread_ns / 2, "{of_process} of {thread_ns} ns were charged");
     let without = place.document(&format!("run data {load} --runtime 2"));
     let alone = whole(&trial(&without)["cpu_ns"]["process"]);
@@ -197,13 +200,14 @@ fn polling_is_measured_where_the_device_can_be_polled_and_refused_where_it_canno
         }
         Err(said) => {
             let told = said.contains("--hipri") && said.contains("poll_queues=2");
-            let elsewhere = said.contains("no direct I/O") || said.contains("is not offered here");
+            let elsewhere =
+                said.contains("no direct I/O") || said.contains("is not available here");
             assert!(told || elsewhere, "{said}");
         }
     }
     let device = or_skip!(LoopDevice::new(MIB));
     let ended = place.cannot(&format!("run {} --hipri --bs 4k --size 1m", device.path()));
-    ended.says("has no queues that can be polled", "drop --hipri");
+    ended.says("has no poll queues", "drop --hipri");
 }
 
 #[test]
@@ -214,7 +218,7 @@ fn uncached_reads_leave_nothing_in_the_page_cache_and_plain_ones_do() {
             let file = place.file("data", 4 * MIB);
             let shape = format!("run data --ioengine {engine} --rw {rw} --bs 64k --size 4m");
             let shape = format!("{shape} --trials 1 --overwrite data");
-            // Pages that are there already are not dropped.
+            // Pages that are already in the page cache would stay there.
             HostTarget::open(&file, false, Caching::Buffered).unwrap().scrub().unwrap();
             let document = or_skip!(document_or_reason(&place, &format!("{shape} --uncached")));
             assert_eq!(document["workload"]["caching"], "buffered");
@@ -225,7 +229,7 @@ fn uncached_reads_leave_nothing_in_the_page_cache_and_plain_ones_do() {
             };
             place.does(&format!("{shape} --direct=0"));
             assert_eq!(resident_bytes(&file), Some(4 * MIB), "{engine} {rw}");
-            // Whether written pages go too is up to the file system's way of ending writeback.
+            // Whether written pages are dropped too depends on how the file system ends writeback.
             assert!(rw == "write" || left < MIB, "{left} bytes stayed after reads by {engine}");
         }
     }
@@ -267,7 +271,7 @@ fn flushes_come_after_every_n_writes_and_their_latency_stands_apart() {
         let flushed = whole(&latency["mean"]) * expected;
         assert!(flushed <= whole(&trial["elapsed_ns"]), "a flush is part of the length");
     }
-    // With several threads each flushes after its own writes.
+    // Each thread flushes after its own writes.
     let document = place.document(&format!("{shape} --numjobs 2 --fsync 8"));
     assert_eq!(whole(&trial(&document)["flushes"]), 8);
     let line = place.does("run . --rw write --bs 4k --size 64k --trials 1 --fsync 4").stdout;

@@ -1,4 +1,4 @@
-//! What cannot be done: one clear line with the remedy, the right exit code, and nothing changed.
+//! Invalid requests: one clear line with the remedy, the right exit code, and nothing changed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::fixture::{KIB, MIB, Place, list, or_skip, temporary_folder};
 use crate::volume::Volume;
 
-// ---- targets that are not there, or not what was meant
+// ---- targets that do not exist, or of the wrong type
 
 #[test]
 fn a_missing_path_is_not_created() {
@@ -62,7 +62,7 @@ fn a_directory_where_a_device_was_meant_is_pointed_out() {
     let place = Place::new();
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
-    // The target is a folder, yet the consent is for a device: one of the two is a mistake.
+    // The target is a folder, but the permission is for a device.
     let line = format!("run folder --rw write --size 1m --destroy-data-on={}", folder.display());
     place.cannot(&line).with_code(3).says("directory", "block device");
 }
@@ -77,7 +77,7 @@ fn a_file_smaller_than_asked_is_not_extended() {
         "run data --overwrite=data --rw write --size 2m",
     ];
     for line in lines {
-        place.cannot(line).with_code(2).says("holds 1048576 bytes, fewer", "smaller --size");
+        place.cannot(line).with_code(2).says("has 1048576 bytes, fewer", "smaller --size");
     }
     let beyond = place.cannot("run data --offset 2m");
     beyond.with_code(2).says("data", "--offset");
@@ -158,7 +158,7 @@ fn a_file_of_several_names_is_not_written_even_with_permission() {
     place.does("run data --rw read --size 64k --trials 1 --no-store");
 }
 
-// ---- what an I/O engine or a mode cannot do
+// ---- limits of I/O engines and caching modes
 
 #[test]
 fn a_depth_that_would_not_be_reached_is_an_error_that_names_the_remedy() {
@@ -200,12 +200,12 @@ fn direct_requests_that_are_not_aligned_are_refused() {
 fn a_request_larger_than_the_region_is_refused() {
     let place = Place::new();
     place.file("data", MIB);
-    place.cannot("run data --bs 2m").with_code(2).says("no room", "smaller --bs");
+    place.cannot("run data --bs 2m").with_code(2).says("too small for a request", "smaller --bs");
     let parts = place.cannot("run data --bs 512k --numjobs 4");
-    parts.with_code(2).says("no room", "fewer --numjobs");
+    parts.with_code(2).says("too small for a request", "fewer --numjobs");
 }
 
-// ---- no room, no right
+// ---- no space, no permission
 
 #[test]
 fn more_than_the_disk_holds_is_refused_before_anything_is_written() {
@@ -218,7 +218,7 @@ fn the_limit_on_file_sizes_is_respected_before_anything_is_written() {
     let place = Place::new();
     let ended = place.halfpower_after("ulimit -f 4096", "run . --size 8m --trials 1").with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
-    ended.says("files may grow", "--size");
+    ended.says("exceeds the file-size limit", "--size");
     place.is_tidy();
 }
 
@@ -249,7 +249,7 @@ fn a_fio_job_file_is_not_taken_for_a_target() {
         let ended = place.cannot(&format!("{verb} job.fio"));
         ended.with_code(2).says("job.fio is a fio job file", "give the job's options as flags");
     }
-    // A small file that only begins alike is a target.
+    // A file that only begins like a job file is a target.
     fs::write(place.path("notes"), format!("[notes]\n{}", "x".repeat(8192))).unwrap();
     place.does("run notes --bs 4k --trials 1 --no-store");
 }
@@ -326,7 +326,7 @@ fn a_read_only_file_system_is_read_and_not_written() {
     let place = Place::new();
     let folder = volume.folder().display();
     let layout = place.cannot(&format!("run {folder} --size 1m --rw write"));
-    layout.with_code(1).says("read-only file system", "name a directory that can be written");
+    layout.with_code(1).says("read-only file system", "name a writable directory");
     let write = format!("run {folder}/data --overwrite={folder}/data --rw write --size 64k");
     place.cannot(&write).with_code(1).says("read-only", "--rw read");
     place.does(&format!("run {folder}/data --rw read --bs 64k --size 1m --trials 1"));
@@ -346,7 +346,7 @@ fn without_rights_a_foreign_folder_is_read_and_not_written() {
     inside.file("secret", 64 * KIB);
     fs::set_permissions(inside.path("secret"), Permissions::from_mode(0o600)).unwrap();
     let layout = place.cannot(&format!("run {folder} --size 1m"));
-    layout.with_code(1).says("permission denied", "name a directory that can be written");
+    layout.with_code(1).says("permission denied", "name a writable directory");
     let secret = place.cannot(&format!("run {folder}/secret"));
     secret.with_code(1).says("permission denied", "run as root");
     let line = format!("run {folder}/data --overwrite={folder}/data --rw write --size 64k");

@@ -1,5 +1,5 @@
-//! The main classes of faults, one try each: what the device does wrong is seen, told and stored,
-//! and nothing is lost. `cargo xtask faults` tries them, and more, many times.
+//! One case of each main class of faults: the fault is detected, reported and stored, and no data
+//! are lost. `cargo xtask faults` tests more cases, many times each.
 
 use std::fs;
 use std::io::Read;
@@ -75,7 +75,7 @@ fn a_lost_write_over_whole_blocks_is_an_earlier_writing() {
     let line = format!("run data --overwrite=data --rw write {SHORT} --verify");
     place.does(&line);
     let ended = place.halfpower(&format!("{line} --seed 7 --inject write-lose@5")).with_code(4);
-    ended.says("offset 327680", "earlier writing");
+    ended.says("offset 327680", "a later write of it was lost");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_device_that_goes_away_ends_the_run() {
     let mut running = place.start(&line);
     measures(&place, &mut running);
     device.server.kill().unwrap();
-    running.ended().with_code(1).says("reading at offset", "the device went away");
+    running.ended().with_code(1).says("reading at offset", "the device disappeared");
     assert_eq!(place.stored_run().state, RunState::Failed);
 }
 
@@ -234,7 +234,7 @@ fn a_limit_on_memory_is_found_out_before_anything_is_made() {
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// With a controller of version 1: the files that set its limit, and what goes into them.
+    /// A group of a version 1 controller, with values for the files that set its limits.
     fn new(controller: &str, limits: &[(&str, &str)]) -> Result<Group, String> {
         let name = format!("halfpower-test-{}-{controller}", std::process::id());
         let folder = std::path::Path::new("/sys/fs/cgroup").join(controller).join(name);
@@ -254,7 +254,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel takes a moment to let go of a process that has ended.
+        // The kernel removes ended processes from the group with a delay.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 break;
@@ -278,7 +278,7 @@ fn the_memory_limit_of_a_control_group_is_kept_or_named() {
         "tune . --size 64m --quiet --no-store",
     ] {
         let ended = place.halfpower_after(&group.entered(), line);
-        // A short survey may find that it measured too little; it was not killed.
+        // A short survey may be judged invalid (exit code 5), but it was not killed.
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
     place.is_tidy();
@@ -313,7 +313,7 @@ fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
     assert_eq!(verdict["state"], "suspect", "{verdict}");
     let reasons = verdict["reasons"].to_string();
     assert!(reasons.contains("control group allows reads of 20 MB/s"), "{verdict}");
-    // Without it there is no such limit.
+    // Outside of the group there is no such limit.
     let document = place.document(&line.replace("--json", ""));
     assert!(!document["verdict"].to_string().contains("control group"), "{document}");
 }

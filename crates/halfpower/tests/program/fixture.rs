@@ -1,9 +1,9 @@
-//! The vocabulary of the tests: a place to work in, the program run in it, and how it ended.
+//! Fixtures: a place to work in, the program running in it, and how it ended.
 //!
-//! Every place has its own folder, which is the current directory of the program, and its own
-//! state folder, so that the journal of a test is nobody else's. Folders lie beside the build, on
-//! a real file system even where temporary files live in memory. Output goes to files, so that a
-//! test can look at it while the program runs and no pipe can fill up.
+//! Every place has its own folder, which is the current directory of the program, and its own state
+//! folder, so tests do not share a journal. The folders are next to the build output, on a real
+//! file system, because temporary files may be in memory. Output goes to files, so that a test can
+//! read it while the program runs, and no pipe fills up.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use tempfile::TempDir;
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 
-/// The user and group that own nothing, on every Linux.
+/// User and group id of nobody, on every Linux.
 const NOBODY: u32 = 65_534;
-/// After this long a program that should have ended, or a thing that should have happened, is
-/// taken for hung.
+/// Time limit for a program to end and for a condition to become true; after it the program counts
+/// as hung.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 // ---- skipping
@@ -56,7 +56,7 @@ pub fn skip(closure_in_test: &str, reason: &str) {
     }
 }
 
-/// Root's rights, or why the test cannot go on.
+/// Checks for root; otherwise returns why the test is skipped.
 pub fn root() -> Result<(), String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let uids = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
@@ -64,9 +64,9 @@ pub fn root() -> Result<(), String> {
     if root { Ok(()) } else { Err("needs root".to_owned()) }
 }
 
-// ---- a place to work in
+// ---- places
 
-/// The files below a folder with their content.
+/// The files below a folder with their contents.
 pub type Snapshot = BTreeMap<PathBuf, Vec<u8>>;
 
 /// A folder to run the program in, with a state folder of its own.
@@ -76,7 +76,7 @@ pub struct Place {
     program: PathBuf,
     as_nobody: bool,
     runs: Cell<u32>,
-    /// The folders that go with the place.
+    /// Other folders that belong to the place.
     _owned: Vec<TempDir>,
 }
 
@@ -92,7 +92,7 @@ impl Place {
         Place { _owned: vec![folder], ..place }
     }
 
-    /// A folder that exists already; it stays.
+    /// A place in an existing folder, which is kept.
     pub fn within(folder: &Path) -> Place {
         Place {
             folder: folder.to_path_buf(),
@@ -104,14 +104,15 @@ impl Place {
         }
     }
 
-    /// An empty folder of nobody's, in which the program runs without any rights.
+    /// A place owned by the user nobody, in which the program runs without any permissions.
     pub fn of_nobody() -> Result<Place, String> {
         root()?;
-        // The build may lie where only its owner may look.
+        // The build folder may be accessible only to its owner.
         let (folder, bin) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let program = bin.path().join("halfpower");
-        // Copied by another process: a program that is open for writing here, or in a child that
-        // another test is just starting, cannot be run.
+        // Copied by another process: if this process had the program open for writing, a child that
+        // another test starts at that moment would inherit the descriptor, and the program could
+        // not be executed.
         let copy = Command::new("cp").arg(env!("CARGO_BIN_EXE_halfpower")).arg(&program).status();
         assert!(copy.unwrap().success());
         fs::set_permissions(bin.path(), Permissions::from_mode(0o755)).unwrap();
@@ -127,7 +128,7 @@ impl Place {
         self.folder.join(name)
     }
 
-    /// A file that is written from end to end.
+    /// A file without holes.
     pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.path(name);
         let file = File::create(&path).unwrap();
@@ -136,7 +137,7 @@ impl Place {
         path
     }
 
-    /// A file of nothing but holes.
+    /// A file that is one hole.
     pub fn file_of_holes(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.path(name);
         File::create(&path).unwrap().set_len(bytes).unwrap();
@@ -158,12 +159,12 @@ impl Place {
         snapshot
     }
 
-    /// Where the program keeps its state.
+    /// The state folder of the program.
     pub fn state(&self) -> &Path {
         self.state.path()
     }
 
-    /// The test files and settings that the journal knows.
+    /// Journal entries of test files and settings.
     pub fn journal(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.state.path().join("halfpower/journal")) else {
             return Vec::new();
@@ -171,14 +172,14 @@ impl Place {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// Puts an entry into the journal that halfpower did not write.
+    /// Writes a journal entry that halfpower did not write.
     pub fn forge_journal_entry(&self, name: &str, text: &str) {
         let folder = self.state.path().join("halfpower/journal");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(format!("{name}.json")), text).unwrap();
     }
 
-    /// Whether any test file was made, in whatever folder, be it removed since.
+    /// Whether a test file was ever created, in any folder.
     pub fn has_made_a_test_file(&self) -> bool {
         self.state.path().join("halfpower/journal").exists()
     }
@@ -202,7 +203,7 @@ impl Place {
         command
     }
 
-    /// A command of any program, in this place.
+    /// A command of another program, run in this place.
     fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder);
@@ -229,7 +230,7 @@ impl Place {
         Running { child, stdout, stderr, line: line.to_owned() }
     }
 
-    /// Runs `halfpower LINE` to its end, in a shell that runs other words before it.
+    /// Runs `halfpower LINE` to its end, in a shell that first runs `words`.
     #[track_caller]
     pub fn halfpower_after(&self, words: &str, line: &str) -> Ended {
         let mut shell = self.command_of("sh");
@@ -237,7 +238,7 @@ impl Place {
         self.start_command(shell, line).ended()
     }
 
-    /// Runs `halfpower LINE` to its end, whatever that is.
+    /// Runs `halfpower LINE` to its end, with any result.
     #[track_caller]
     pub fn halfpower(&self, line: &str) -> Ended {
         self.start(line).ended()
@@ -249,13 +250,14 @@ impl Place {
         self.halfpower(line).with_code(0)
     }
 
-    /// Runs `halfpower LINE --json`, which must succeed, for its document.
+    /// Runs `halfpower LINE --json`, which must succeed; returns its document.
     #[track_caller]
     pub fn document(&self, line: &str) -> Value {
         self.does(&format!("{line} --json")).json()
     }
 
-    /// Runs `halfpower LINE`, which must say one line, print no data, and change nothing.
+    /// Runs `halfpower LINE`, which must fail with one line on stderr, print no data, and change
+    /// nothing.
     #[track_caller]
     pub fn cannot(&self, line: &str) -> Ended {
         let before = self.snapshot();
@@ -326,7 +328,7 @@ fn take_snapshot(folder: &Path, snapshot: &mut Snapshot) {
     }
 }
 
-/// Bytes without a pattern, the same each time.
+/// Pseudo-random bytes, the same each time.
 pub fn noise(bytes: u64) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -340,7 +342,7 @@ pub fn noise(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Turns one bit of a file.
+/// Flips one bit of a file.
 pub fn damage(path: &Path, offset: u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
@@ -353,7 +355,7 @@ pub fn pause(milliseconds: u64) {
     Monotonic::new().sleep(Duration::from_millis(milliseconds));
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let clock = Monotonic::new();
@@ -364,9 +366,9 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-// ---- the program while it runs and when it has ended
+// ---- the running program
 
-/// The program at work; dropping it kills it.
+/// A running program; dropping it kills it.
 pub struct Running {
     pub child: Child,
     stdout: PathBuf,
@@ -375,7 +377,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until something is so; the program must not end before.
+    /// Waits until a condition is true; the program must not end before.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         wait_until(what, || {
@@ -387,7 +389,7 @@ impl Running {
         });
     }
 
-    /// Waits until the program has said something on stderr.
+    /// Waits until the program has printed a text to stderr.
     #[track_caller]
     pub fn until_it_says(&mut self, words: &str) {
         let stderr = self.stderr.clone();
@@ -396,7 +398,7 @@ impl Running {
 
     /// Sends a signal by its name, such as INT.
     pub fn signal(&self, name: &str) {
-        // The process is not waited for yet, so its number is still its own.
+        // The process was not waited for yet, so its id cannot have been reused.
         let kill = format!("kill -{name} {}", self.child.id());
         let _ = Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
     }
@@ -411,7 +413,7 @@ impl Running {
         });
         Ended {
             status: status.unwrap(),
-            // What `cat` prints need not be text.
+            // The output of `cat` may be binary.
             stdout: String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned(),
             stderr: fs::read_to_string(&self.stderr).unwrap(),
             line: self.line.clone(),
@@ -426,7 +428,7 @@ impl Drop for Running {
     }
 }
 
-/// How the program ended and what it said.
+/// How the program ended, and its output.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -449,7 +451,7 @@ impl Ended {
         self
     }
 
-    /// Said on stderr, on one line, in this order: cause, then remedy.
+    /// Asserts that stderr is one line with the cause and then the remedy.
     #[track_caller]
     pub fn says(self, cause: &str, remedy: &str) -> Ended {
         let in_order = |line: &str| {
@@ -460,15 +462,15 @@ impl Ended {
         self
     }
 
-    /// Printed these words as data.
+    /// Asserts that stdout contains these words.
     #[track_caller]
     pub fn prints(self, words: &str) -> Ended {
         assert!(self.stdout.contains(words), "'{words}' was not printed: {self}");
         self
     }
 
-    /// Stopped by the user: with the code of its own, or, where the signal came before it was
-    /// caught, as the system ends a program; a shell shows 130 for both.
+    /// Asserts that the user's signal ended the program: with exit code 130, or by the default
+    /// action if the signal came before the handler was installed. A shell shows 130 for both.
     #[track_caller]
     pub fn was_interrupted(self) -> Ended {
         let by_system = self.status.signal() == Some(2);
@@ -488,31 +490,31 @@ impl Ended {
 
 // ---- reading documents
 
-/// A whole number of a document.
+/// An unsigned integer in a document.
 #[track_caller]
 pub fn whole(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
 }
 
-/// A number of a document.
+/// A number in a document.
 #[track_caller]
 pub fn real(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// A text of a document.
+/// A text in a document.
 #[track_caller]
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
 }
 
-/// A list of a document.
+/// A list in a document.
 #[track_caller]
 pub fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is not a list"))
 }
 
-/// Whether two numbers are the same but for rounding.
+/// Whether two numbers are equal except for rounding.
 pub fn about(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }

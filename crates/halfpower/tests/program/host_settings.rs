@@ -1,4 +1,4 @@
-//! Settings of the device beneath a target: in force during the run, and put back however it ends.
+//! Settings of the device below a target: changed during the run, and restored however it ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use crate::fixture::{MIB, Place, Running, list, or_skip, pause, wait_until};
 use crate::json::Schema;
 use crate::volume::{LoopDevice, Volume};
 
-/// What the flags can change, and what the kernel keeps of a loop device after it is detached.
+/// Settings that the flags can change, and that the kernel keeps for a loop device number after it
+/// is detached.
 const NAMES: [&str; 5] = ["scheduler", "read_ahead_kb", "write_cache", "nr_requests", "nomerges"];
 
-/// The settings of a loop device, as sysfs has them. Dropped before the device, it sets them to
-/// what they were.
+/// The settings of a loop device in sysfs. Dropped before the device, it restores them.
 struct Queue {
     folder: PathBuf,
     fresh: Vec<String>,
@@ -49,7 +49,7 @@ impl Drop for Queue {
     }
 }
 
-/// A device whose settings are not those of a fresh one, and which offers another scheduler.
+/// A device with settings other than the defaults, and with another scheduler to choose.
 fn tuned_device() -> Result<(LoopDevice, Queue), String> {
     let device = LoopDevice::new(4 * MIB)?;
     let queue = Queue::of(&device);
@@ -67,7 +67,7 @@ fn tuned_device() -> Result<(LoopDevice, Queue), String> {
 const FLAGS: &str = "--scheduler mq-deadline --read-ahead 512k --nr-requests 32 --nomerges 2 \
                      --kernel-write-cache through";
 
-/// A run of half a minute that has begun to measure, with the settings in force.
+/// A run of half a minute that has changed the settings and is measuring.
 fn at_work(place: &Place, device: &LoopDevice, flags: &str) -> Running {
     let line = format!("run {} --time-based --runtime 30 --no-store {flags}", device.path());
     let mut running = place.start(&line);
@@ -218,7 +218,7 @@ fn restore_leaves_what_somebody_else_has_set_since() {
     );
     place.is_tidy();
 
-    // The same while the run is at work: it says so when it ends.
+    // The same during a run, which reports it when it ends.
     let running = at_work(&place, &device, "--read-ahead 512k");
     queue.set("read_ahead_kb", "2048");
     running.signal("INT");
@@ -250,7 +250,7 @@ fn an_entry_of_an_earlier_boot_is_forgotten_and_one_of_a_detached_device_is_not(
     assert_eq!(queue.get("read_ahead_kb"), "512", "an entry of another boot was acted on");
     place.is_tidy();
 
-    // Its queue stays when a loop device is detached, and so does what was set in it.
+    // The queue of a loop device survives its detaching, and so do the changed settings.
     queue.set("nomerges", "1");
     let running = at_work(&place, &device, "--nomerges 2");
     running.signal("KILL");
@@ -290,7 +290,7 @@ fn a_run_killed_at_any_moment_leaves_what_restore_puts_back() {
     for attempt in 0..30_u64 {
         let line = format!("run {} --runtime 0.02 --trials 1 --no-store {FLAGS}", device.path());
         let running = place.start(&line);
-        // Spread over the life of the program, in an order without rhythm.
+        // Kills at different moments of the program's run, in irregular order.
         pause(attempt * 37 % 90);
         running.signal("KILL");
         running.ended();
@@ -330,7 +330,7 @@ fn settings_that_cannot_be_changed_are_errors_that_change_nothing() {
 fn without_root_no_setting_is_changed() {
     let place = or_skip!(Place::of_nobody());
     let line = "run . --size 1m --no-store --nomerges 1";
-    // The folder may lie on something that is no block device; then there is nothing to change.
+    // The folder may not be on a block device; then there are no settings to change.
     let ended = place.halfpower(line);
     assert!(matches!(ended.status.code(), Some(1 | 2)), "{ended}");
     assert!(ended.stderr.contains("needs root") || ended.stderr.contains("no single block device"));

@@ -1,5 +1,5 @@
-//! What is in use is never written, whatever is allowed: not by its own name, not by the name of
-//! the disk around it, of a part of it, of what lies beneath it, nor by an alias.
+//! Devices and files in use are never written, whatever is permitted: not by their own name, not
+//! through the disk that contains them, a partition of them, an underlying device, or an alias.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::fixture::{KIB, MIB, Place, noise, or_skip};
 use crate::volume::{LoopDevice, Mounted, Swap, Volume, make};
 
-/// Every way to ask for writes to a target, with all the permission that can be given.
+/// All ways to ask for writes to a target, with every permission that can be given.
 fn attempts(target: &str) -> [String; 3] {
     let consent = format!("--destroy-data-on={target} --overwrite={target}");
     [
@@ -39,7 +39,7 @@ fn a_mounted_partition_protects_its_disk_and_a_mounted_disk_its_partitions() {
     let at = format!("is mounted at {}", mounted.folder().display());
     never_written(&first, &at, "unmount");
     never_written(device.path(), &format!("p1 {at}"), "unmount");
-    // The neighbour is free.
+    // The neighbouring partition is not in use.
     let place = Place::new();
     let consent = format!("--destroy-data-on={second}");
     place.does(&format!("run {second} --rw write --bs 64k --size 64k --trials 1 {consent}"));
@@ -137,7 +137,7 @@ fn a_consent_is_for_the_real_device_and_not_for_an_alias_of_it() {
     assert!(device.content() != noise(4 * MIB), "an alias of an allowed device is that device");
 }
 
-/// Exchanges what stands under a name again and again while `work` is done.
+/// Replaces the file under a name repeatedly while `work` runs.
 fn meanwhile(mut exchange: impl FnMut() + Send, work: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -153,7 +153,8 @@ fn meanwhile(mut exchange: impl FnMut() + Send, work: impl FnOnce()) {
 
 #[test]
 fn a_name_that_is_exchanged_all_the_time_never_leads_to_another_file() {
-    // In memory, where a name is exchanged many times while the program opens and checks it.
+    // In memory, so that the name is replaced many times while the program opens and checks the
+    // file.
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let place = Place::within(memory.path());
     let precious = place.file("precious", 64 * KIB);
@@ -161,7 +162,7 @@ fn a_name_that_is_exchanged_all_the_time_never_leads_to_another_file() {
     let at = |name: &str| folder.join(name);
     fs::write(at("T"), noise(64 * KIB)).unwrap();
     let exchange = || {
-        // T is by turns a link to the precious file and a file of its own, and never missing.
+        // T is alternately a link to the precious file and another file; it always exists.
         symlink("precious", at("link")).unwrap();
         fs::write(at("own"), [0; 16 << 10]).unwrap();
         fs::rename(at("link"), at("T")).unwrap();

@@ -1,5 +1,5 @@
-//! Ctrl-C and worse: at any moment the database stays readable with every finished trial, and no
-//! test file stays behind that `halfpower clean` does not know.
+//! Signals: at any moment the database stays readable with every finished trial, and every test
+//! file left behind is known to `halfpower clean`.
 
 use std::fs;
 use std::io::Write;
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::fixture::{Ended, Place, list, or_skip, pause, root, whole};
 
-/// After an interrupted run: no stray, and a database, if it came to one, that opens and says so.
+/// Asserts that an interrupted run left no test file, and a readable database, if any, that says it
+/// was interrupted.
 #[track_caller]
 fn is_in_order(place: &Place, ended: &Ended) {
     place.is_tidy();
@@ -23,7 +24,7 @@ fn is_in_order(place: &Place, ended: &Ended) {
     }
 }
 
-/// When the trials of a point began, of those in which anything completed.
+/// Start times of the trials of a point in which a request completed.
 fn reported(point: &Value) -> Vec<i64> {
     let counted = list(&point["trials"]).iter().filter(|trial| whole(&trial["requests"]) > 0);
     counted.map(|trial| trial["started_unix_ns"].as_i64().unwrap()).collect()
@@ -111,7 +112,7 @@ fn an_interrupt_as_soon_as_a_file_appears_is_not_lost_and_leaves_order() {
     for _ in 0..100 {
         let place = Place::new();
         let running = place.start("run . --rw randrw --size 16m --time-based --runtime 1");
-        // A shell that is there already is quicker than one that must be started.
+        // A shell that already runs reacts faster than one that must be started.
         let kill = format!("read order; kill -INT {}", running.child.id());
         let mut shell = Command::new("sh");
         let mut shell = shell.args(["-c", &kill]).stdin(Stdio::piped()).spawn().unwrap();
@@ -139,7 +140,7 @@ fn an_interrupted_buffered_write_and_an_open_loop_end_in_order() {
 #[test]
 fn a_second_interrupt_ends_the_program_at_once() {
     let place = Place::new();
-    // More output than a pipe holds: the program has measured and waits for its reader.
+    // More output than fits in a pipe, so the program waits for its reader after measuring.
     let axes = "--bs 4k..1m --iodepth 1..32 --runtime 0.002 --trials 1";
     let line = format!("sweep --ioengine null {axes} --json");
     let mut command = place.command(&line);
@@ -176,7 +177,7 @@ fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
     let stray = place.strays();
     assert_eq!(stray.len(), 1);
 
-    // While the run lives its file is its own.
+    // While the run lives, its test file is in use.
     let ended = place.does("clean");
     assert!(ended.stdout.contains("in use"), "{ended}");
     assert_eq!(place.strays(), stray);
@@ -194,7 +195,7 @@ fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
     place.is_tidy();
     assert!(place.does("clean").stdout.contains("nothing to clean"));
 
-    // The next run notices what became of the one before.
+    // The next run marks the killed one as interrupted.
     assert!(place.stored_trials_so_far() >= 2);
     place.does("run --ioengine null --runtime 0.02 --trials 1");
     let states: Vec<RunState> = place.store().runs().unwrap().iter().map(|run| run.state).collect();

@@ -1,7 +1,7 @@
 //! Reference devices: in process, as a file over FUSE, as a block device on that file.
 //!
-//! Exactness is the business of `halfpower selftest` and of the unit tests in virtual time; here
-//! relations with wide margins, because the other tests run beside.
+//! Exact results are tested by `halfpower selftest` and by unit tests in virtual time. Here results
+//! are compared with wide margins, because other tests run at the same time.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ impl Served {
         Served::of(&format!("truth:{truth} mounted --size 64m {flags}"))
     }
 
-    /// Served in the folder `mounted`, as the words behind `mount` say.
+    /// Mounts the device described by `words` on the folder `mounted`.
     pub fn of(words: &str) -> Result<Served, String> {
         let place = Place::new();
         fs::create_dir(place.path("mounted")).unwrap();
@@ -73,7 +73,7 @@ fn a_device_in_process_serves_as_many_requests_as_its_truth_allows() {
     let place = Place::new();
     let line = "run --ioengine delay --truth fixed=4ms,parallel=4 --iodepth 16 --runtime 1";
     let document = place.document(&format!("{line} --trials 1"));
-    // Four at a time, 4 ms each.
+    // Four requests at a time of 4 ms each: 1000 per second.
     let rate = requests_per_s(&document);
     assert!((700.0..=1010.0).contains(&rate), "{rate}");
     assert!(p50_ns(&document) >= 15e6, "sixteen outstanding wait for four servers");
@@ -85,7 +85,8 @@ fn a_device_that_runs_out_of_credit_is_said_to_be_throttled() {
     let truth = "rate=200MB/s,credit=80m,sustained=40MB/s";
     let line = format!("run --ioengine delay --truth {truth} --bs 64k --iodepth 8 --runtime 2");
     let place = Place::new();
-    // 80 MiB at 160 MB/s more than lasts: the break comes after half a second.
+    // The credit of 80 MiB is spent at 160 MB/s (200 minus 40), so the rate drops after half a
+    // second.
     let ended = place.does(&format!("{line} --trials 1"));
     assert!(ended.stdout.contains("throttled, or out of burst credit"), "{ended}");
 }
@@ -130,7 +131,8 @@ fn a_fault_of_a_served_device_reaches_the_run_with_its_place() {
 
 #[test]
 fn an_open_loop_charges_a_stall_to_every_request_that_was_due_in_it() {
-    // One request of about a thousand hangs for 300 ms; in the open loop 300 more wait for it.
+    // One of about a thousand requests hangs for 300 ms; in the open loop 300 more are due
+    // meanwhile.
     let device = "run --ioengine delay --truth fixed=100us --runtime 1 --trials 1";
     let stall = "--inject hang:300ms@200";
     let place = Place::new();
@@ -160,9 +162,9 @@ fn the_self_test_measures_beside_the_truth() {
 fn a_wrong_truth_is_answered_with_the_right_words() {
     let place = Place::new();
     let wrong = place.halfpower("run --ioengine delay --truth speed=3").with_code(2);
-    wrong.says("'speed' is no property of a device", "fixed=TIME");
+    wrong.says("unknown property 'speed'", "fixed=TIME");
     let wrong = place.halfpower("run . --inject eio").with_code(2);
-    wrong.says("'eio' is no fault", "KIND");
+    wrong.says("'eio' is not a fault", "KIND");
     place.cannot("run . --truth fixed=1ms").with_code(2).says("--ioengine delay", "add that");
     place
         .cannot("mount nt4-narrow .")

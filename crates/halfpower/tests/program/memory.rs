@@ -1,10 +1,10 @@
-//! `memory`: kernels by working set and threads, the caches found, and two other programs that
-//! measure the same.
+//! `memory`: kernels by working set and threads, the caches found, and a comparison with two other
+//! programs that measure the same.
 //!
-//! Agreement with the others is by ratio, on one CPU, run in turn. The machine may be busy, so the
-//! fastest sample of each execution counts (what disturbs makes it slower), and the median ratio
-//! of several pairs; an attempt that fails is repeated a few times in a later moment. A
-//! systematic difference fails them all.
+//! The other programs run alternately with halfpower on the same CPU, and ratios are compared. The
+//! machine may be busy, so the fastest sample of each execution is used (disturbances only slow it
+//! down), and the median ratio of several pairs. A failed attempt is repeated some times. A
+//! systematic difference fails all attempts.
 
 use std::fs;
 use std::process::Command;
@@ -18,17 +18,17 @@ use crate::json::Schema;
 
 /// Pairs of executions whose median ratio is one attempt.
 const PAIRS: usize = 7;
-/// Attempts before the two are said to disagree.
+/// Attempts before the test fails.
 const ATTEMPTS: usize = 5;
-/// How far the ratio may be from 1.
+/// Maximum difference of the ratio from 1.
 const BAR: f64 = 0.1;
 /// Each array of the triad: three of them are far larger than a cache (MiB).
 const TRIAD_MIB: usize = 32;
 /// Each array of the copy (MiB).
 const COPY_MIB: usize = 48;
 
-/// As plain as it gets: pages that nobody asked for, arrays at pages, loads and stores that the
-/// compiler makes of the loop (no compiler writes past the caches of its own accord).
+/// A plain triad: default pages, arrays at page boundaries, and the loads and stores that the
+/// compiler generates (no compiler uses non-temporal stores by itself).
 const TRIAD_C: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,17 +73,17 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Measurements of bandwidth take turns: two at once halve each other.
+/// Bandwidth is measured by one test at a time, because two would halve each other's rate.
 fn turn() -> impl Drop {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rates of the first and of the second program in turn, until their ratio is within the bar;
-/// the last attempt otherwise.
+/// Measures the rates of both programs in turn until their ratio is within the limit; fails after
+/// the last attempt.
 fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
     let _turn = turn();
-    // This thread's CPU is that of both programs.
+    // Both programs inherit the CPU of this thread.
     let cpus = cpucost::affinity::allowed_cpus();
     cpucost::affinity::pin_current_thread(&cpus[cpus.len() - 1..]).unwrap();
     let mut seen = Vec::new();
@@ -109,10 +109,10 @@ fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
     panic!("halfpower and the other program disagree in every attempt: {seen:.3?}");
 }
 
-/// The fastest sample of `memory LINE`, which measures one cell.
+/// The fastest sample of `memory LINE`, which measures one case.
 ///
-/// Waited for like the other program: looking every few milliseconds whether it has ended would
-/// take the CPU away from it in the midst of every pass.
+/// It is waited for without polling, like the other program, because polling would use its CPU
+/// during the measurement.
 fn best(place: &Place, line: &str) -> f64 {
     let line = format!("memory --threads 1 --buffer-pages system --quiet --json {line}");
     let document: Value = serde_json::from_str(&output(&mut place.command(&line))).unwrap();
@@ -126,7 +126,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether a program is there, or why the test cannot go on.
+/// Checks for a program; otherwise returns why the test is skipped.
 fn program(name: &str, package: &str) -> Result<(), String> {
     let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output().unwrap();
     let remedy = format!("needs {name}; type: sudo apt-get install {package}");
@@ -163,7 +163,7 @@ fn the_copy_is_as_fast_as_that_of_mbw() {
         let rates = rates.map(|rate| rate.split_whitespace().next().unwrap());
         rates.map(|rate| rate.parse::<f64>().unwrap()).reduce(f64::max).unwrap() * 1048576.0
     };
-    // The C library gives large arrays out 16 bytes past the start of a page.
+    // The C library places large arrays 16 bytes after the start of a page.
     let line = format!("--kernel copy --size {}m --offset 16", 2 * COPY_MIB);
     agree(|| best(&place, &line), other);
 }
@@ -252,7 +252,7 @@ fn what_cannot_be_measured_is_refused_with_the_remedy() {
 
 #[test]
 fn an_order_to_stop_keeps_what_was_measured() {
-    // How soon there is something to keep depends on what else the machine does.
+    // How soon there is a result depends on the load of the machine.
     let after = |milliseconds| {
         let place = Place::new();
         let running = place.start("memory --json --quiet");

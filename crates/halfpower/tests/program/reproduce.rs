@@ -1,4 +1,4 @@
-//! `reproduce`: the figures of the papers are all there, and as near to them as is promised.
+//! `reproduce`: all figures of the papers are there, with errors within the published limits.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn the_first_paper_is_reproduced_within_its_bars() {
     let all = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 16 17 t1 t2 t3 t4";
     assert_eq!(keys, all.split(' ').collect::<Vec<_>>());
 
-    // A point that could not be simulated is no point that is right.
+    // A point that could not be simulated does not count as correct.
     for figure in figures {
         for chart in figure["charts"].as_array().unwrap() {
             let columns = chart["columns"].as_array().unwrap().iter();

@@ -1,11 +1,11 @@
-//! `halfpower run`: what is measured is what was asked for, the numbers fit each other, and
-//! nothing is left behind.
+//! `halfpower run`: it measures what was requested, the results are consistent, and nothing is left
+//! behind.
 
 use serde_json::{Value, json};
 
 use crate::fixture::{KIB, MIB, Place, about, damage, list, noise, or_skip, real, whole};
 
-/// A tenth of a second, one trial: enough for everything that is no statistics.
+/// A tenth of a second, one trial: enough for everything except statistics.
 const BRIEFLY: &str = "--runtime 0.1 --trials 1 --no-store";
 
 fn trials(document: &Value) -> &[Value] {
@@ -18,7 +18,7 @@ fn trial(document: &Value) -> &Value {
     &document["trials"][0]
 }
 
-// ---- what is printed and what is left
+// ---- output and leftovers
 
 #[test]
 fn a_run_prints_one_line_of_data_and_says_everything_else_on_stderr() {
@@ -83,7 +83,7 @@ fn the_null_engine_touches_no_target_even_if_one_is_named() {
     assert!(place.snapshot() == before);
 }
 
-// ---- what is moved
+// ---- the bytes moved
 
 #[test]
 fn a_run_bounded_by_size_moves_exactly_that_size_with_every_engine_kind() {
@@ -120,7 +120,7 @@ fn threads_move_the_size_between_them_and_no_more() {
                 "run data --bs 64k --size 4m --trials 1 --no-store --numjobs {threads} \
                  --placement {placement}"
             );
-            // So few requests may be judged invalid; here only their number counts.
+            // So few requests may make the result invalid; here only their number counts.
             let document = place.halfpower(&format!("{line} --json")).json();
             let bytes = whole(&trial(&document)["bytes"]);
             assert!(bytes <= 4 * MIB, "{bytes} bytes moved of 4194304: {line}");
@@ -211,7 +211,7 @@ fn the_percentiles_asked_for_are_printed_and_need_requests_beyond_them() {
     assert!(few["verdict"]["reasons"].to_string().contains("too few"), "{}", few["verdict"]);
 }
 
-// ---- whether the numbers fit each other
+// ---- consistency of the results
 
 #[test]
 fn rates_are_bytes_and_requests_over_the_time_they_took() {
@@ -407,7 +407,8 @@ fn verified_writes_that_leave_blocks_unwritten_are_judged_by_those_that_they_wro
 fn a_write_lost_where_time_ends_the_run_is_found() {
     let place = Place::new();
     for flags in ["--rw write", "--rw randwrite --iodepth 4"] {
-        // So large that no block is written twice, which would make it whole after all.
+        // Large enough that no block is written twice, because a second write would replace the
+        // lost one.
         let line = format!("run . {flags} --size 256m --runtime 0.1 --verify --no-store");
         let ended = place.halfpower(&format!("{line} --trials 1 --inject write-lose@7"));
         ended.with_code(4).says("verification failed", "offset");
@@ -430,7 +431,7 @@ fn a_flipped_bit_is_found_with_its_offset() {
     place.does(&format!("run data --overwrite=data --rw write {same}"));
     place.does(&format!("run data --rw read {same}"));
     damage(&path, 1_234_567);
-    // The block of 4096 bytes that holds the flipped bit.
+    // The block of 4096 bytes with the flipped bit.
     let block = "1232896";
     let ended = place.halfpower(&format!("run data --rw read {same}"));
     let ended = ended.with_code(4).says("verification failed", block);
@@ -474,7 +475,7 @@ fn everything_works_without_rights() {
     place.is_tidy();
 }
 
-// ---- what a review found
+// ---- regressions found by reviews
 
 #[test]
 fn the_time_in_which_nothing_was_due_belongs_to_an_open_loop() {
@@ -503,8 +504,11 @@ fn verified_mixes_and_odd_blocks_are_refused_before_anything_is_made() {
     let place = Place::new();
     for (line, cause) in [
         ("run . --rw randrw --verify --size 1m", "not with a mix"),
-        ("run . --rw write --verify --bs 1000 --size 100000 --direct=0", "sealed blocks"),
-        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "one layout"),
+        (
+            "run . --rw write --verify --bs 1000 --size 100000 --direct=0",
+            "cannot be divided into verified blocks",
+        ),
+        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "all blocks alike"),
     ] {
         place.cannot(line).with_code(2).says(cause, "");
     }
@@ -521,7 +525,7 @@ fn targets_on_one_device_share_its_counters() {
     assert_eq!(whole(&trial["bytes"]), 8 * MIB);
     if trial["device"].is_object() {
         let read = whole(&trial["device"]["read_bytes"]);
-        // Others may read too, but not as much again.
+        // Other programs may read too, but not as much.
         assert!((8 * MIB..16 * MIB).contains(&read), "{read}");
     }
 }

@@ -1,5 +1,5 @@
-//! `run` and `sweep` on simulated systems, and `halfpower simulate`: the same workloads, in virtual
-//! time, the same to the bit each time.
+//! `run` and `sweep` on simulated systems, and `halfpower simulate`: the same workloads in virtual
+//! time, with bit-identical results.
 
 use ioengine::{Clock, Monotonic};
 use serde_json::Value;
@@ -169,12 +169,12 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
     let place = Place::new();
     place.file("data", MIB);
     for (flags, cause, remedy) in [
-        ("--rw write --verify", "keeps no data", "drop --verify"),
-        ("--inject eio@1", "suffers no faults", "drop --inject"),
-        ("--cpus-allowed 0", "no CPUs of this host", "drop --cpus-allowed"),
+        ("--rw write --verify", "stores no data", "drop --verify"),
+        ("--inject eio@1", "has no injected faults", "drop --inject"),
+        ("--cpus-allowed 0", "CPUs of this host", "drop --cpus-allowed"),
         ("--ioengine sync", "in its own way", "drop --ioengine"),
         ("--scheduler none", "is not this host", "the flags under Host"),
-        ("--overwrite=data", "nothing that could be lost", "--overwrite"),
+        ("--overwrite=data", "no data that could be lost", "--overwrite"),
         ("--rw write --allocation truncate", "no blocks", "drop --allocation truncate"),
         ("--hint random", "no kernel", "drop --hint"),
         ("--soaker", "both bounds", "drop --soaker"),
@@ -184,8 +184,8 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("--allow-holes", "no holes", "drop --allow-holes"),
         ("--endurance 600TB", "no drive", "drop --endurance"),
         ("--rw read --allocation extend", "writes only", "write or randwrite"),
-        ("data", "a world of its own", "name it alone"),
-        ("sim:nt4-narrow", "a world of its own", "name it alone"),
+        ("data", "cannot be measured together", "name it alone"),
+        ("sim:nt4-narrow", "cannot be measured together", "name it alone"),
         ("--offset 1g", "beyond the end", "smaller --offset"),
         ("--size 1t", "fewer than", "smaller --size"),
         ("--bs 1000", "not a multiple of 512", "--direct=0"),
@@ -196,10 +196,10 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("survey sim:nt4-ultrawide --destroy-data-on=foo", "could be lost", "--destroy-data-on"),
         ("survey sim:nt4-ultrawide --buffer-pages 4k", "no memory pages", "--buffer-pages"),
         ("run sim:nothing", "no simulated system is called 'nothing'", "nt4-ultrawide"),
-        ("run sim:nt4-ultrawide,disks", "'disks' is no change", "KEY=VALUE"),
+        ("run sim:nt4-ultrawide,disks", "'disks' is not a change", "KEY=VALUE"),
         ("run sim:nt4-ultrawide,wheels=4", "no such value", "disks"),
         ("run sim:nt4-ultrawide,volume=raid5", "needs disks=3", "more"),
-        ("run sim:./missing.toml", "missing.toml", "name a file"),
+        ("run sim:./missing.toml", "missing.toml", "name a TOML file"),
         ("simulate", "no system", "--system"),
         ("simulate data", "takes no target", "--system"),
         ("simulate --system nt4-ultrawide data", "takes no target", "--system"),
@@ -216,7 +216,7 @@ fn a_survey_of_a_simulated_disk_says_what_the_paper_said_of_it() {
     assert_eq!(document["target"]["kind"], "simulated");
     let points = list(&document["points"]);
     assert!(points.len() > 20);
-    // Buffered writes fill the memory first: that is a break, here as on a real machine.
+    // Buffered writes first fill the cache, so their rate drops, as on a real machine.
     let steady = |p: &&Value| p["workload"]["rw"] == "read" || p["workload"]["caching"] == "direct";
     for point in points.iter().filter(steady) {
         assert_eq!(point["verdict"]["state"], "valid", "{point}");
@@ -234,7 +234,7 @@ fn a_survey_of_a_simulated_system_ends_when_all_is_settled() {
     let place = Place::new();
     let clock = Monotonic::new();
     let start_ns = clock.now_ns();
-    // Virtual writes are no writes to bound.
+    // The limit on written bytes does not apply to simulated writes.
     let document = place.document("survey sim:cloud-gp-volume --max-write 16m");
     let took_ns = clock.now_ns() - start_ns;
     assert!(took_ns < 60_000_000_000, "it waited for the end of 90 s: {took_ns} ns");
@@ -283,7 +283,7 @@ fn a_simulated_request_that_takes_for_ever_is_no_matter_for_the_kernel_log() {
     let place = Place::new();
     let line = format!("run {ULTRA},drive.firmware_read=100s --bs 4k --size 1m --no-store -q");
     let ended = place.cannot(&line).with_code(1);
-    let ended = ended.says("60 s of virtual time", "changed by too much");
+    let ended = ended.says("60 s of virtual time", "check the changed parameters");
     assert!(!ended.stderr.contains("dmesg"), "{ended}");
 }
 
@@ -296,7 +296,7 @@ fn the_help_of_simulate_offers_what_a_simulated_system_can_do() {
 #[test]
 fn an_interrupted_simulation_keeps_what_it_has() {
     let place = Place::new();
-    // Virtual weeks: it does not end by itself.
+    // Weeks of virtual time, so it does not end by itself.
     let flags = "--rw read --bs 2k --runtime 2000000 --trials 1";
     let mut running = place.start(&format!("run {ULTRA} {flags}"));
     running.until_it_says("time is virtual");

@@ -1,5 +1,5 @@
-//! Loads that are not even: hot blocks, sizes by chance, one stream of several threads, pauses, and
-//! the log in which all of them can be seen.
+//! Uneven loads: hot blocks, random request sizes, one stream shared by threads, pauses; and the
+//! log, which shows all of these.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ struct Line {
     complete_ns: i64,
 }
 
-/// The lines of the place's log.csv.
+/// The lines of log.csv in the place.
 fn log_of(place: &Place) -> Vec<Line> {
     let text = fs::read_to_string(place.path("log.csv")).unwrap();
     let mut lines = text.lines();
@@ -41,7 +41,7 @@ fn log_of(place: &Place) -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// Reads 64 Ki blocks of 4 KiB of nothing, without a device's patience.
+/// Reads 64 Ki blocks of 4 KiB with the engine null, so no device limits the rate.
 const NULL: &str = "run --ioengine null --bs 4k --size 256m --trials 1 --no-store --log log.csv";
 const BLOCKS: u64 = 64 * KIB;
 
@@ -123,7 +123,7 @@ fn interlocked_threads_are_one_sequential_stream_here_and_in_a_simulated_system(
         threads.dedup();
         assert_eq!(threads, [0, 1, 2, 3]);
         if target != "data" {
-            // One thread after the other takes the next request, so that nobody runs ahead.
+            // Threads take the next request of the stream in turn, so no thread is far ahead.
             lines.sort_by_key(|line| line.submit_ns);
             let far = |(nth, line): (usize, &Line)| (line.offset / (64 * KIB)).abs_diff(nth as u64);
             let farthest = lines.iter().enumerate().map(far).max().unwrap();
@@ -166,7 +166,7 @@ fn a_plan_file_skews_a_sweep() {
         .iter()
         .map(|point| point["workload"]["settings"]["random_distribution"].as_str())
         .collect();
-    // A sequential point has no random law.
+    // A sequential point has no distribution.
     assert_eq!(laws, [None, Some("pareto:0.3")]);
     let again = place.document("sweep plan.toml --no-store");
     assert_eq!(document["points"], again["points"], "the seed decides");
@@ -183,7 +183,7 @@ fn what_does_not_go_together_is_refused_with_the_remedy() {
         ("--random-distribution zipf:1.2", "randread"),
         ("--rw randread --random-distribution zipf:0", "zipf:1.2"),
         ("--rw randread --random-distribution pareto:1", "pareto:0.2"),
-        ("--rw randread --random-distribution zoned:60/10", "let both be 100"),
+        ("--rw randread --random-distribution zoned:60/10", "make both add up to 100"),
         ("--rw randread --placement interlocked", "--rw read"),
         ("--stride 64k --placement interlocked", "without --stride"),
         ("--thinktime-blocks 2", "--thinktime 100us"),

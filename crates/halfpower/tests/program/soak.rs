@@ -1,6 +1,7 @@
-//! `soak`: a command runs as if alone, ends as it would, and its cost is bounded from both sides.
+//! `soak`: a command runs undisturbed, ends with its own exit code, and its CPU cost gets a lower
+//! and an upper bound.
 //!
-//! Other work runs on the machine, so costs are compared by wide ratios and may fail twice.
+//! Other programs run on the machine, so costs are compared with wide margins and may fail twice.
 
 use std::os::unix::process::CommandExt;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +11,13 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
-/// A second of computing, as far as the machine lets it.
+/// Computes for a second, as far as the machine is free.
 const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
 
-/// So often a quiet moment is looked for.
+/// Number of attempts to find a quiet moment.
 const MOMENTS: u32 = 12;
 
-/// Soaks a shell script until the soaker is to be had.
+/// Soaks a shell script; waits while another program holds the soaker.
 fn soaked(script: &str) -> Result<Value, String> {
     let place = Place::new();
     loop {
@@ -32,8 +33,8 @@ fn soaked(script: &str) -> Result<Value, String> {
     }
 }
 
-/// Fails only if every attempt in a quiet moment fails; skips where there is no soaker, or other
-/// programs never leave idle time that could be lost.
+/// Fails only if every attempt in a quiet moment fails. Skips if there is no soaker, or if other
+/// programs use all idle time.
 fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), String> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

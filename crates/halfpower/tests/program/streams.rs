@@ -1,4 +1,4 @@
-//! `cat` and `checksum`: the same bytes as the files hold, whatever stands in the way of some.
+//! `cat` and `checksum` give the bytes of the files, even if some files cannot be read.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::fixture::{KIB, MIB, Place, damage, list, noise, text, whole};
 
-/// What `halfpower LINE` prints, byte for byte.
+/// The exact output of `halfpower LINE`.
 fn printed(place: &Place, line: &str) -> Vec<u8> {
     let output = place.command(line).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -100,7 +100,8 @@ fn cat_does_not_read_what_it_writes() {
 
 #[test]
 fn checksums_are_those_of_blake3() {
-    // The published test vectors: 0, 1, 2 ... 250, 0, 1 ... of so many bytes.
+    // The published test vectors: the number of input bytes 0, 1, 2 ... 250, 0, 1 ..., and the
+    // checksum.
     let vectors = [
         (0, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
         (1, "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213"),

@@ -1,12 +1,12 @@
-//! Several targets as one (`--chunk`): every byte lies where the chunk says, on this host and in
-//! simulated systems.
+//! Several targets as one (`--chunk`): every byte is at the place given by the chunk size, on this
+//! host and in simulated systems.
 
 use std::fs;
 use std::path::Path;
 
 use crate::fixture::{KIB, MIB, Place, list, real, whole};
 
-/// The members' bytes put together again, chunk by chunk.
+/// Reassembles the stripe from its members, chunk by chunk.
 fn put_together(members: &[&Path], chunk: usize) -> Vec<u8> {
     let contents: Vec<Vec<u8>> = members.iter().map(|path| fs::read(path).unwrap()).collect();
     let rows = contents[0].len() / chunk;
@@ -28,7 +28,7 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
     for (engine_kind, chunk, request) in
         [("io_uring", 16, 40), ("libaio", 64, 64), ("threads", 4, 60), ("sync", 128, 16)]
     {
-        // Requests across several chunks, and off their boundaries.
+        // Requests that span several chunks, and that are not aligned to them.
         let depth = if engine_kind == "sync" { 1 } else { 3 };
         let direct = if engine_kind == "libaio" { "" } else { "--direct=0" };
         let line = format!(
@@ -42,7 +42,8 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
         let bytes = put_together(&paths.each_ref().map(|path| &**path), chunk * KIB as usize);
         assert_eq!(bytes.len() as u64, 3 * MIB);
         fs::write(place.path("whole"), bytes).unwrap();
-        // The one file, read as a stranger to stripes would, holds what the stripe was given.
+        // The reassembled file, read as a plain file, has the content that was written to the
+        // stripe.
         let size = 3 * MIB / (request * KIB) * (request * KIB);
         let read =
             format!("--bs {request}k --size {size} --verify --trials 1 --no-store --rw read");
@@ -76,7 +77,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
     let refused = |line: &str, cause: &str, remedy: &str| {
         place.cannot(&format!("run {line} --no-store")).with_code(2).says(cause, remedy);
     };
-    refused("a --chunk 64k", "--chunk makes one target of several", "name several");
+    refused("a --chunk 64k", "--chunk stripes several targets into one", "name several");
     refused("a b --chunk 0", "a chunk of 0 bytes", "use a size");
     refused("a b --chunk 64k --offset 2m", "--offset", "use a smaller --offset");
     refused(
@@ -89,7 +90,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
 #[test]
 fn devices_of_known_truth_are_striped_and_work_at_the_same_time() {
     let place = Place::new();
-    // Each serves one request at a time, in 2 ms.
+    // Each device serves one request at a time, in 2 ms.
     let rate = |targets: &str| {
         let line =
             format!("{targets} --bs 4k --iodepth 16 --runtime 300ms --time-based --size 16m");

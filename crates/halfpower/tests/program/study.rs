@@ -1,5 +1,5 @@
-//! `halfpower study` and plans of studies: what is measured, left out, concluded, kept and shown.
-//! Exact on simulated systems; on this host only relations.
+//! `halfpower study` and plans of studies: what is measured, left out, concluded, stored and shown.
+//! Results are exact on simulated systems; on this host they are only compared with each other.
 
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ fn a_plan_file_is_a_study_like_the_built_in_ones() {
     let bad = format!("{plan}[[part]]\nname = 'a'\nbz = 1\n");
     std::fs::write(place.path("bad.toml"), bad).unwrap();
     let ended = place.cannot(&format!("study bad.toml {ULTRA}")).with_code(2);
-    ended.says("bad.toml: line 7: part a: 'bz' is no flag", "--help");
+    ended.says("bad.toml: line 7: part a: sweep has no flag 'bz'", "--help");
     place.cannot(&format!("study nowhere.toml {ULTRA}")).says("nowhere.toml", "plan file");
 }
 

@@ -1,4 +1,4 @@
-//! The study `alignment` on file systems whose allocation unit is known, and on devices that tell
+//! The study `alignment` on file systems with known allocation units, and on devices that report
 //! their discard granularity.
 
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, list, or_skip, root, temporary_folder, text};
 use crate::volume::{LoopDevice, Volume};
 
-/// The study on a target, its points as few and short as can be.
+/// The study on a target, with few and short points.
 fn alignment(target: &Path) -> Value {
     let line = format!(
         "study alignment {} --quick --size 4m --runtime 2ms --trials 1 --no-store",
@@ -30,7 +30,7 @@ fn left_out<'a>(study: &'a Value, part: &str) -> &'a str {
     found.map_or_else(|| panic!("{part} is not left out: {study:#}"), |one| text(&one["reason"]))
 }
 
-/// Makes a file system, for the units of space that it must be found to have.
+/// Creates a file system whose allocation units the study must find.
 fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(), String> {
     let volume = Volume::on(LoopDevice::blank(bytes)?, command)?;
     let study = alignment(volume.folder());
@@ -91,7 +91,7 @@ fn where_a_partition_begins_is_told_and_nothing_on_it_changes() {
     let study = alignment(Path::new(&partition));
     let found = finding(&study, "partition");
     assert!(found.contains("begins at 8 MiB of its disk"), "{found}");
-    // Nothing on it was allowed to be written, and no file of the study's own fits there.
+    // Writing to the partition was not allowed, and it is too small for the study's own file.
     assert!(left_out(&study, "allocation unit").contains("name a directory"));
     assert_eq!(device.content(), vec![0; 64 * MIB as usize]);
 }

@@ -1,11 +1,11 @@
-//! The studies of what storage costs: money, CPU, other streams, further layers. Exact on the
+//! The studies of costs: money, CPU, competing streams, additional layers. Results are exact on the
 //! machines of the papers, in virtual time.
 
 use serde_json::{Value, json};
 
 use crate::fixture::{Place, list, or_skip, real, root, whole};
 
-/// Makes one study and gives back its part of the document.
+/// Runs one study and returns its part of the document.
 fn study(place: &Place, line: &str) -> Value {
     let document = place.document(&format!("study {line} --no-store"));
     let [study] = list(&document["studies"]) else { panic!("{document}") };
@@ -23,14 +23,14 @@ fn reading(study: &Value, quantity: &str, label: (&str, &str)) -> f64 {
     real(&found.unwrap_or_else(|| panic!("no {quantity} of {label:?}: {study}"))["value"])
 }
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[track_caller]
 fn verdict<'a>(study: &'a Value, id: &str) -> &'a str {
     let claim = list(&study["claims"]).iter().find(|claim| claim["id"] == id);
     claim.unwrap_or_else(|| panic!("no {id}: {study}"))["verdict"].as_str().unwrap()
 }
 
-/// What is left out, with the reasons.
+/// The parts that were left out, with the reasons.
 fn left_out(study: &Value) -> String {
     list(&study["left_out"]).iter().map(Value::to_string).collect()
 }
@@ -66,7 +66,7 @@ fn tables_2_and_10_of_the_second_paper_come_out_of_its_simulated_drives() {
         };
         near("KAPS,", here("kaps"), 0.05);
         near("KAPS per dollar,", 1.0 / here("price-per-kaps"), 0.05);
-        // The paper's MAPS are on the outer tracks; here they are spread over the whole drive.
+        // The paper measured MAPS on the outer tracks; here they are spread over the whole drive.
         near("MAPS,", here("maps"), 0.2);
         near("MAPS per dollar,", 1.0 / here("price-per-maps"), 0.2);
     }
@@ -103,7 +103,7 @@ fn points<'a>(study: &'a Value, part: &str) -> Vec<&'a Value> {
     list(&study["points"]).iter().filter(|point| point["part"] == part).collect()
 }
 
-/// Flags that make a study short, where its numbers do not matter.
+/// Flags that make a study short, for tests that do not look at its rates.
 const SHORT: &str = "--quick --size 16m --runtime 0.05 --trials 1";
 
 #[test]
@@ -121,7 +121,7 @@ fn every_engine_of_this_host_is_measured_and_the_others_are_left_out_with_the_re
     let left_out = list(&study["left_out"]).iter();
     for one in left_out.filter(|one| one["part"] == "io_uring IOPOLL") {
         let reason = one["reason"].as_str().unwrap();
-        let is_told = reason.contains("poll_queues=") || reason.contains("is not offered here");
+        let is_told = reason.contains("poll_queues=") || reason.contains("is not available here");
         assert!(is_told || reason.contains("no direct I/O"), "{reason}");
     }
     let polls =
@@ -190,7 +190,7 @@ fn the_costs_of_a_simulated_host_are_found_again_in_both_bounds() {
     near(read("fixed", "upper"), 200_000.0);
     near(read("marginal", "upper"), 2_000.0);
     near(read("fixed", "lower"), 150_000.0);
-    // Interrupts cost what they cost, whatever the size.
+    // The CPU time of interrupts does not depend on the request size.
     near(read("marginal", "lower"), 2_000.0);
 }
 
@@ -263,7 +263,7 @@ fn in_a_simulated_system_a_scan_beside_random_requests_loses_what_the_model_says
     let mix = "random + scan";
     assert!(of(mix, "random") < 0.7 * alone("random"), "each waits for the other's transfer");
     assert!(of(mix, "scan") <= alone("scan"), "nothing is faster beside another");
-    // More streams never leave more to one of them.
+    // An additional stream never makes another one faster.
     let all = "random + scan + writer";
     assert!(of(all, "random") <= of(mix, "random") && of(all, "scan") <= of(mix, "scan"));
 }
@@ -281,7 +281,7 @@ fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
     assert!(place.snapshot()[&place.path("data")] == before[&place.path("data")]);
 }
 
-/// The mounts of this machine and what lies behind its loop devices.
+/// The mounts of this machine, and the images of its loop devices.
 fn layers_of_the_machine() -> String {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
@@ -294,7 +294,7 @@ fn layers_of_the_machine() -> String {
 #[test]
 fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
     let place = Place::new();
-    // The part in the page cache is as large.
+    // The file for the page-cache part has the same size.
     let study = study(&place, "copy-cost . --quick --size 64m --runtime 0.05 --trials 1");
     assert!(!points(&study, "local").is_empty() && !points(&study, "page cache").is_empty());
     for part in ["bind mount", "loop device", "FUSE alone"] {
@@ -303,7 +303,7 @@ fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
     }
     assert_eq!(verdict(&study, "C254"), "cannot-be-tried");
     place.is_tidy();
-    // A loop device lets go in its own time.
+    // The kernel detaches a loop device with a delay.
     let folder = place.path("").display().to_string();
     let folder = folder.trim_end_matches('/').to_owned();
     crate::fixture::wait_until("all layers are gone", || {

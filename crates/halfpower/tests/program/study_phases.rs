@@ -1,5 +1,6 @@
-//! `halfpower study phases`: the model's account of a bus exactly as `simulate` has it; here every
-//! request is found in the trace, and a delay of the device in the phase of the device alone.
+//! `halfpower study phases`: on a simulated system it equals the account of `simulate`. On this
+//! host every request is found in the trace, and a delay of the device appears only in the phase of
+//! the device.
 
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use crate::known_truth::Served;
 use crate::volume::LoopDevice;
 
 const ULTRA: &str = "sim:nt4-ultrawide";
-/// As long as the delay that is put into the device (ns).
+/// The delay that is added to the device (ns).
 const DELAY_NS: f64 = 20e6;
 
 /// The document of the study.
@@ -36,7 +37,7 @@ fn value(study: &Value, quantity: &str, labels: &[(&str, &str)]) -> f64 {
     }
 }
 
-/// What tracing needs of this host.
+/// Checks that this host supports tracing; otherwise returns why the test is skipped.
 fn tracing() -> Result<(), String> {
     root()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
@@ -44,7 +45,8 @@ fn tracing() -> Result<(), String> {
     if mounted { Ok(()) } else { Err("needs tracefs to be mounted".to_owned()) }
 }
 
-/// All requests of all points were found, no event was lost, and all of the time is accounted for.
+/// Asserts that all requests of all points were found, no event was lost, and all time belongs to a
+/// phase.
 #[track_caller]
 fn is_whole(study: &Value) {
     let points = readings(study, "requests", &[]);
@@ -158,10 +160,10 @@ fn requests_to_several_devices_are_found_each_on_its_own() {
 
 // ---- a delay in one layer
 
-/// A block device whose requests take so long, past all caches.
+/// A block device without caches whose requests take the given time.
 struct Slow {
     device: LoopDevice,
-    // Goes after the device that lies on it.
+    // Declared last, because it must be dropped after the device that uses it.
     _served: Served,
 }
 
@@ -189,13 +191,13 @@ impl Slow {
     }
 }
 
-/// The median of a phase, nothing where no request went through it (ns).
+/// The median of a phase (ns); 0 if no request passed through it.
 fn median_ns(study: &Value, phase: &str) -> f64 {
     let found = readings(study, "phase-median", &[("part", "read"), ("phase", phase)]);
     found.first().map_or(0.0, |reading| real(&reading["value"]))
 }
 
-/// Whether the delay is in the phase of the device, and in no other.
+/// Checks that the delay appears in the phase of the device and in no other.
 fn only_the_device_grew(quick: &Value, slow: &Value) -> Result<(), String> {
     let names = readings(slow, "phase-median", &[("part", "read")]).into_iter();
     let mut names: Vec<&str> = names.map(|reading| text(&reading["labels"]["phase"])).collect();
@@ -215,7 +217,7 @@ fn only_the_device_grew(quick: &Value, slow: &Value) -> Result<(), String> {
 fn a_delay_of_the_device_appears_in_its_phase_and_in_no_other() {
     or_skip!(tracing());
     let (quick, slow) = (or_skip!(Slow::new("1ms")), or_skip!(Slow::new("21ms")));
-    // Again where other tests were in the way.
+    // Repeated, because other tests may disturb an attempt.
     let tries: Vec<String> =
         (0..5).map_while(|_| only_the_device_grew(&quick.study(), &slow.study()).err()).collect();
     assert!(tries.len() < 5, "{tries:#?}");

@@ -1,5 +1,5 @@
-//! Volumes and their members, on loop devices: what a stripe of halfpower's own and a btrfs of two
-//! devices do to their members is what they should.
+//! Volumes and their members, on loop devices: the study finds how a stripe by halfpower and a
+//! btrfs on two devices distribute requests over their members.
 
 use std::fs;
 

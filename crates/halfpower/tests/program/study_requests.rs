@@ -1,5 +1,6 @@
 //! The studies of single requests: size, the defaults, write-through, allocation, hints, random
-//! access. Exact on simulated systems; on this host only relations of wide margins.
+//! access. Results are exact on simulated systems; on this host they are compared with wide
+//! margins.
 
 use serde_json::Value;
 
@@ -74,7 +75,7 @@ fn a_simulated_disk_has_accesses_for_each_revolution() {
     assert!(turns.contains("at depth 32 (10025 revolutions per minute)"), "{turns}");
 }
 
-/// How many targets were busy, by how many there were and how many requests were outstanding.
+/// Mean number of busy targets, for a number of targets and of outstanding requests.
 fn busy(study: &Value, disks: &str, depth: &str) -> f64 {
     let is_it = |reading: &&Value| {
         let labels = &reading["labels"];
@@ -112,7 +113,7 @@ fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
         place.document("study random truth:fixed=2ms truth:fixed=2ms --quick --no-store");
     let study = only(&document);
     let (two, many) = (busy(study, "2", "2"), busy(study, "2", "16"));
-    // Times are all alike, so that 1.5 and 2 - 1/16 are exact.
+    // All service times are equal, so the exact values are 1.5 and 2 - 1/16.
     assert!((1.4..=1.65).contains(&two) && many > 1.8, "{two} {many}");
     hold(study, &["C196", "C236"]);
     assert_eq!(verdicts(study, "cannot-be-tried").iter().filter(|id| **id == "C194").count(), 1);
@@ -130,7 +131,7 @@ fn one_target_alone_has_no_others_to_be_idle_and_the_study_says_so() {
 fn flags_that_a_model_does_not_know_leave_out_their_parts_only() {
     let place = Place::new();
     for (name, words) in [
-        ("hints", "no kernel to be told"),
+        ("hints", "no kernel that takes hints"),
         ("allocate", "no blocks to reserve"),
         ("allocate", "has no holes"),
         ("out-of-box", "--page-cache warm"),
@@ -170,7 +171,7 @@ fn a_file_that_was_not_named_for_writing_is_only_read() {
         let document = ended.json();
         let study = only(&document);
         let nothing = list(&study["points"]).is_empty();
-        // What only writes is refused as a whole.
+        // A study that only writes is refused as a whole.
         assert_eq!(ended.status.code(), Some(if nothing { 3 } else { 0 }), "{ended}");
         let reads = |point: &Value| whole(&point["workload"]["read_percent"]) == 100;
         assert!(list(&study["points"]).iter().all(reads), "{name}");
@@ -207,7 +208,7 @@ fn small_writes_to_pages_in_memory_wait_for_nothing() {
         whole(&small.unwrap()["summary"]["latency_ns"]["p50"])
     };
     let (cold, warm) = (median("cold"), median("warm"));
-    // In memory the file is never cold; on a device a read takes far longer than a copy.
+    // A file in memory is never cold; on a device, a read takes far longer than a copy.
     let on_device = !document["targets"][0]["device"].is_null();
     assert!(!on_device || cold > 3 * warm, "{cold} ns on cold pages, {warm} ns on warm ones");
 }

@@ -1,5 +1,5 @@
-//! The study `stripe`: the chunk of a known stripe is found exactly, and what scales is said to
-//! scale as far as it does.
+//! The study `stripe` finds the chunk of a known stripe exactly, and reports which loads scale and
+//! how far.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn finding<'a>(study: &'a Value, id: &str, lead: &str) -> &'a str {
 fn the_chunk_and_the_members_of_a_stripe_within_one_target_are_found_exactly() {
     for (members, chunk_kib) in [(2, 64), (3, 48), (5, 256)] {
         let target = format!("truth:fixed=500us,members={members},chunk={chunk_kib}k");
-        // A machine that stands still in the midst of it may see something else, once.
+        // One attempt may fail, because the machine may stall during it.
         let wanted = (f64::from(chunk_kib) * 1024.0, f64::from(members));
         let seen = |study: &Value| {
             let value = |quantity: &str| {

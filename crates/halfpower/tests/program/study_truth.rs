@@ -1,5 +1,5 @@
-//! Studies on reference devices, whose behaviour is a formula: each finds the caches, buffers,
-//! granules and zones that the device was given.
+//! Studies on reference devices, whose behaviour is given by a formula: each study finds the
+//! caches, buffers, granules and zones of the device.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn findings<'a>(study: &'a Value, id: &str) -> Vec<&'a str> {
     findings.map(|finding| text(&finding["text"])).collect()
 }
 
-/// The number that stands before a unit in a sentence.
+/// The number before a unit in a sentence.
 fn number(sentence: &str, unit: &str) -> f64 {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let at = words.iter().position(|word| word.trim_end_matches([',', ':', ';']) == unit);
@@ -83,7 +83,7 @@ fn larger_caches_of_a_device_are_found_within_ten_percent() {
     finds_caches(&[10, 20]);
 }
 
-/// The cache of devices that have so many MiB is found.
+/// Asserts that caches of these sizes (MiB) are found.
 fn finds_caches(sizes: &[u32]) {
     for mib in sizes.iter().copied() {
         let device = format!("truth:fixed=1ms,rate=400MB/s,cache={mib}m,hit=50us");
@@ -120,8 +120,8 @@ fn the_link_behind_the_cache_is_found_from_the_same_block() {
     assert!((rate / 40.0 - 1.0).abs() < 0.1, "{sentence}");
 }
 
-/// What is wrong with the findings about a device that reads so far ahead, and only where a read
-/// continues the one before; None where nothing is.
+/// Checks the findings on a device with a read-ahead of `kib` KiB that works for sequential reads
+/// only; returns what is wrong, or None.
 fn misjudged(cache: &Value, kib: u32) -> Option<String> {
     let sentence = *findings(cache, "prefetch-depth").first().unwrap_or(&"none");
     let unit = if sentence.contains(" MiB ahead") { "MiB" } else { "KiB" };
@@ -145,14 +145,16 @@ fn little_and_much_read_ahead_are_found_within_ten_percent() {
     finds_read_ahead(&[200, 3000]);
 }
 
-/// How far devices read ahead that do so by so many KiB is found.
+/// Asserts that read-ahead of these distances (KiB) is found.
 fn finds_read_ahead(sizes: &[u32]) {
-    // Sizes that no request divides, and one that needs the larger requests. Hits are quicker than
-    // the medium at any size, so that it is outrun.
+    // The distances are no multiples of the request sizes, and one is only found with large
+    // requests. Hits are faster than the medium at every size, so the reader overtakes the
+    // read-ahead.
     for kib in sizes.iter().copied() {
         let device = format!("truth:fixed=1ms,rate=50MB/s,prefetch={kib}k,hit=50us");
         let line = format!("device-cache {device} --quick --size 48m --runtime 3");
-        // A reader whom a busy machine holds up gives the device pauses that nobody planned.
+        // A reader that is delayed by a busy machine gives the device additional time to read
+        // ahead.
         let seen: Vec<String> = (0..3).map_while(|_| misjudged(&study(&line), kib)).collect();
         assert!(seen.len() < 3, "{kib} KiB: {seen:#?}");
     }
@@ -172,7 +174,7 @@ fn a_device_that_does_not_read_ahead_is_said_not_to() {
 fn the_read_ahead_of_a_simulated_disk_lies_within_what_is_found() {
     let cache = study("device-cache sim:nt4-ultrawide --quick");
     let sentence = findings(&cache, "prefetch-depth")[0];
-    // "it reads 88 KiB to 192 KiB ahead": the model's file says 140 KiB.
+    // Parses "it reads 88 KiB to 192 KiB ahead"; the system file says 140 KiB.
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let sizes: Vec<f64> = words
         .windows(2)
@@ -181,10 +183,10 @@ fn the_read_ahead_of_a_simulated_disk_lies_within_what_is_found() {
         .map(|pair| pair[0].parse().unwrap())
         .collect();
     assert!(sizes[0] <= 140.0 && sizes[1] >= 140.0, "{sentence}");
-    // A read ahead is quicker than the same block again, as in the papers' Table 3.
+    // A prefetch hit is faster than a repeated read of the same block, as in the papers' Table 3.
     let hit = findings(&cache, "prefetch-hit")[0];
     assert!(number(hit, "us") < 1000.0 * number(hit, "ms"), "{hit}");
-    // And it passes the bus alone, which is twice as fast as the media.
+    // A prefetch hit only takes the bus, which is twice as fast as the media.
     let holds = |id: &str| {
         list(&cache["claims"]).iter().any(|one| one["id"] == id && one["verdict"] == "holds")
     };
@@ -215,6 +217,6 @@ fn points_on_a_device_of_known_truth_are_on_it_alone() {
         };
         real(&points.iter().find(fits).unwrap()["summary"]["requests_per_s"]["median"])
     };
-    // Four at a time, a millisecond each.
+    // Four requests at a time, of a millisecond each.
     assert!(at(8) > 2.0 * at(1) && at(8) < 4100.0, "{} {}", at(1), at(8));
 }

@@ -1,5 +1,5 @@
 //! The study `write-cache`: a simulated drive in both states of its cache, and drives of this host
-//! that cannot be switched, each with the reason.
+//! whose cache cannot be switched, each with the reason.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! `halfpower survey` and `halfpower report`: the findings, the database and the page.
 //!
-//! One short survey of a directory is made once and looked at by many tests; everything else that
-//! surveys is shorter still.
+//! One short survey of a directory is made once and used by many tests; other surveys are even
+//! shorter.
 
 use std::sync::OnceLock;
 
@@ -15,10 +15,10 @@ use crate::volume::LoopDevice;
 const SIZE: u64 = 32 * MIB;
 const MAX_WRITE: u64 = 1024 * MIB;
 
-/// What one survey said and left.
+/// The output of a survey and the files that it left.
 struct Survey {
     document: Value,
-    /// How `halfpower report` went, and the page it wrote.
+    /// The result of `halfpower report`, and its page.
     report: Ended,
     report_page: String,
     page: String,
@@ -53,7 +53,7 @@ fn survey() -> &'static Survey {
     })
 }
 
-// ---- what it says
+// ---- the output
 
 #[test]
 fn a_survey_prints_a_document_that_fits_the_schema() {
@@ -136,7 +136,7 @@ fn advice_is_never_empty_and_always_has_its_evidence() {
     }
 }
 
-// ---- what it leaves
+// ---- the files left
 
 #[test]
 fn a_survey_leaves_its_database_and_its_page_and_nothing_else() {
@@ -152,7 +152,7 @@ fn a_survey_is_stored_whole() {
     let reported = list(&survey.document["points"]);
     let trials = |point: &Value| list(&point["trials"]).len();
     let stored = survey.points.iter().map(|(_, trials)| trials.len());
-    // What was planned and never measured is stored without trials and not reported.
+    // Planned points that were never measured are stored without trials and not reported.
     let measured: Vec<usize> = stored.filter(|trials| *trials > 0).collect();
     assert_eq!(measured, reported.iter().map(trials).collect::<Vec<_>>());
 }
@@ -180,7 +180,8 @@ fn a_survey_that_may_write_no_more_goes_on_reading() {
         chosen.map(|point| list(&point["trials"]).len()).collect()
     };
     let (read, written) = (of(100), of(0));
-    // Two rounds over the grid, soaked trials in the second: what comes after was chosen.
+    // Every setting gets two rounds and a soaked trial in the second; only selected ones get more
+    // trials.
     assert!(read.iter().any(|trials| *trials > 3), "read {read:?}, wrote {written:?}");
 }
 
@@ -208,11 +209,11 @@ fn a_report_needs_a_survey() {
     place.cannot("report").with_code(1).says("no database", "run");
     place.does("run --ioengine null --runtime 0.2 --trials 1");
     place.cannot("report").says("survey", "halfpower survey");
-    // No identifier of a run begins so: they are hexadecimal.
+    // Identifiers of runs are hexadecimal, so none begins like this.
     place.cannot("report zz").says("zz", "");
 }
 
-// ---- what it must not do
+// ---- what a survey must not do
 
 #[test]
 fn a_planned_survey_does_nothing() {

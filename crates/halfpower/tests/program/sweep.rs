@@ -1,4 +1,5 @@
-//! `halfpower sweep`: the product of the axes, and `--plan`, which says what would be done.
+//! `halfpower sweep`: the product of the axes, and `--plan`, which only prints what would be
+//! measured.
 
 use serde_json::Value;
 
@@ -126,7 +127,7 @@ fn a_plan_file_names_targets_unless_they_are_typed() {
 fn a_wrong_plan_file_is_refused_with_the_line() {
     let place = Place::new();
     for (text, code, cause, remedy) in [
-        ("\niodept = 4", 2, "plan.toml:2: 'iodept' is no flag", "mean iodepth"),
+        ("\niodept = 4", 2, "plan.toml:2: sweep has no flag 'iodept'", "mean iodepth"),
         ("rw = 'write'\noverwrite = ['data']", 3, "plan.toml:2: overwrite is", "--overwrite"),
         ("\n\nbs = '4x'\n", 2, "plan.toml:3: --bs 4x", "4k"),
         ("runtime = 0\n", 2, "plan.toml:1: --runtime 0", "500ms"),

@@ -1,4 +1,4 @@
-//! `halfpower target`: the layers beneath a target, what it holds, and whether it may be written.
+//! `halfpower target`: the layers below a target, its content, and whether it may be written.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ fn a_partition_of_a_free_device_may_be_written_with_its_flag() {
     assert_eq!(document["content"], "it holds ext4 'root'");
     let flag = document["writing"]["flag"].as_str().unwrap();
     assert_eq!(document["writing"]["allowed"], "with");
-    // The flag that is told is the flag that works.
+    // The reported flag allows writing.
     let line = format!("run {part} --rw write --bs 64k --size 64k --trials 1 --no-store {flag}");
     place.does(&line);
 }
@@ -110,7 +110,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "reproduce" => "reproduce riedel97 --plan".to_owned(),
             "selftest" | "restore" => format!("{verb} --plan"),
             "soak" => "soak --plan -- true".to_owned(),
-            // It needs a survey to plan for.
+            // These need a stored survey.
             "report" | "calibrate" | "help" => continue,
             "whatif" => "whatif nt4-ultrawide --iodepth-to 2 --plan".to_owned(),
             "plan" => "plan --need reads,8k,100/s --plan".to_owned(),

@@ -1,7 +1,7 @@
 //! Simulated systems as real files, in real time.
 //!
-//! Exactness is the business of the unit tests in virtual time and of `cargo xtask time-machine`;
-//! here relations with wide margins, because the other tests run beside.
+//! Exact results are tested by unit tests in virtual time and by `cargo xtask time-machine`. Here
+//! results are compared with wide margins, because other tests run at the same time.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use crate::known_truth::{Served, requests_per_s};
 
 const MIB: u64 = 1 << 20;
 
-/// Requests per second of 64 KiB reads, one after the other, in virtual time.
+/// Rate of sequential 64 KiB reads at depth 1 in virtual time (requests per second).
 fn simulated_requests_per_s() -> f64 {
     let system = Description::named("nt4-ultrawide").unwrap().system().unwrap();
     let mut driver = Driver::new(&system, Caching::Direct, 42);
@@ -31,7 +31,7 @@ fn simulated_requests_per_s() -> f64 {
     160.0 * 1e9 / now_ns as f64
 }
 
-/// Writes of 4 KiB, one after the other, on a system served so.
+/// Rate of 4 KiB writes at depth 1 on a system mounted with these flags.
 fn writes_per_s(words: &str) -> Result<f64, String> {
     let mut served = Served::of(&format!("sim:nt4-ultrawide mounted {words}"))?;
     let line = "run mounted/device --overwrite=mounted/device --rw write --bs 4k --runtime 1";
@@ -53,7 +53,7 @@ fn a_program_sees_the_rate_of_the_simulated_disk() {
 
 #[test]
 fn time_passes_as_fast_as_it_is_told_and_a_value_may_be_changed() {
-    // A write waits for a revolution of 8.3 ms.
+    // Each write waits for a revolution of 8.3 ms.
     let normal = or_skip!(writes_per_s(""));
     let fast = or_skip!(writes_per_s("--speed 8"));
     assert!((4.0..10.0).contains(&(fast / normal)), "{fast} {normal}");
@@ -69,7 +69,7 @@ fn an_order_to_stop_unmounts_also_under_a_reader() {
     let count = Arc::clone(&read);
     let reader = std::thread::spawn(move || {
         let mut buffer = vec![0; 65536];
-        // It ends when the device is gone.
+        // The thread ends when the device is gone.
         while device.read_at(&mut buffer, count.load(Ordering::Relaxed) % 1024 * 65536).is_ok() {
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -92,7 +92,7 @@ fn a_second_order_leaves_no_mount_behind() {
     wait_until("it is out of sight", || {
         fs::read_dir(&folder).is_ok_and(|entries| entries.count() == 0)
     });
-    // While it still waits for the one that holds the file open.
+    // The server still waits, because the file is open.
     pause(100);
     server.signal("INT");
     server.ended();

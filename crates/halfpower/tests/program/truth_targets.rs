@@ -1,6 +1,6 @@
-//! Reference devices as targets, `truth:KEY=VALUE,..`, and what the studies will recover of
-//! them. Exactness is the business of the unit tests in virtual time; here a request is never
-//! early, and relations have wide margins.
+//! Reference devices as targets, `truth:KEY=VALUE,..`, with the properties that studies will find.
+//! Exact results are tested by unit tests in virtual time; here no request is early, and rates are
+//! compared with wide margins.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn a_device_is_named_as_a_target_and_served_by_delay() {
 fn several_devices_are_independent_of_each_other() {
     let alone = requests_per_s(&measured("truth:fixed=4ms"));
     let three = requests_per_s(&measured("truth:fixed=4ms truth:fixed=4ms truth:fixed=4ms"));
-    // At most 250 a second each, whoever else uses the CPU.
+    // At most 250 requests per second each, however busy the machine is.
     assert!(alone <= 252.0 && three <= 756.0, "{alone} {three}");
     assert!(three / alone > 1.8, "{alone} {three}");
 }
@@ -53,7 +53,7 @@ fn the_rate_of_a_zone_is_found_at_its_place() {
     let outer = measured(device);
     assert_eq!(outer["target"]["size_bytes"], 64 << 20, "all of its span");
     let inner = measured(&format!("{device} --offset 32m"));
-    // 1 MiB at 160 and at 40 MB/s.
+    // 1 MiB takes 6.6 ms at 160 MB/s and 26 ms at 40 MB/s.
     assert!(p50_ns(&outer) >= 6.4e6 && p50_ns(&inner) >= 26e6);
     assert!(p50_ns(&inner) / p50_ns(&outer) > 2.5, "{} {}", p50_ns(&inner), p50_ns(&outer));
 }
@@ -87,7 +87,8 @@ fn time_between_requests_turns_misses_into_hits() {
 
 #[test]
 fn a_survey_does_not_measure_the_cache_of_a_device() {
-    // 4 ms and 80 MB/s, four at a time; the cache would answer at the speed of memory.
+    // The device serves four requests at a time, of 4 ms, at 80 MB/s; its cache would answer at the
+    // speed of memory.
     let words = "truth:fixed=4ms,rate=80MB/s,parallel=4,cache=96MB mounted --size 512m";
     let served = or_skip!(Served::of(words));
     let line = "survey mounted/device --budget 10s --no-store --json --quiet";
@@ -117,8 +118,8 @@ fn reads_that_begin_again_at_the_start_of_their_region_are_not_the_devices() {
 
 #[test]
 fn points_of_a_sweep_do_not_serve_each_other_from_a_cache() {
-    // A cache of 8 MB answers nearly nothing of random requests over 256 MiB, if each point has an
-    // order of its own: 4 ms a request, and eight at a time.
+    // A cache of 8 MB holds few of the random requests over 256 MiB if each point has its own
+    // order. Requests then take 4 ms, eight at a time.
     let words = "truth:fixed=4ms,rate=1GB/s,parallel=8,cache=8MB mounted --size 256m";
     let served = or_skip!(Served::of(words));
     let line = "sweep mounted/device --rw randread --bs 4k --iodepth 1,2,4,8 --runtime 0.5 \
@@ -145,13 +146,13 @@ fn what_does_not_go_with_a_device_is_refused_with_the_remedy() {
     let refused = |line: &str, what: &str, remedy: &str| {
         place.cannot(line).with_code(2).says(what, remedy);
     };
-    refused("run truth:fixed=1ms .", "not measured together", "one by one");
-    refused("run truth:fixed=1ms sim:nt4-ultrawide", "not measured together", "one by one");
+    refused("run truth:fixed=1ms .", "cannot be measured together", "one by one");
+    refused("run truth:fixed=1ms sim:nt4-ultrawide", "cannot be measured together", "one by one");
     refused("run truth:fixed=1ms --truth fixed=2ms", "already describes", "drop --truth");
-    refused("run truth:fixed=1ms --ioengine sync", "delay alone", "mount truth:");
-    refused("sweep truth:fixed=1ms --ioengine null,delay", "delay alone", "mount truth:");
+    refused("run truth:fixed=1ms --ioengine sync", "only delay can", "mount truth:");
+    refused("sweep truth:fixed=1ms --ioengine null,delay", "only delay can", "mount truth:");
     refused("run truth:fixed=1ms --rw write --size 1m --verify", "no data", "mount");
-    refused("run truth:members=2", "truth:members=2", "go together");
+    refused("run truth:members=2", "truth:members=2", "must be given together");
     refused("run truth:span=1m,zones=1m@100 --offset 1m", "beyond the span", "smaller --offset");
     refused("survey truth:fixed=1ms", "run, sweep and mount", "name the file");
 }

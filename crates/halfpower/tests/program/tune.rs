@@ -1,4 +1,4 @@
-//! `tune`: what it keeps, what it leaves alone, and what it refuses.
+//! `tune`: what it stores, what it does not change, and what it refuses.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn setting(document: &Value) -> Setting {
     Setting { request_bytes: number("request_bytes"), depth: number("depth") }
 }
 
-/// What is kept, as `seqio` reads it.
+/// The stored tunings, as `seqio` reads them.
 fn kept(place: &Place) -> Tunings {
     let text = fs::read_to_string(place.state().join("halfpower/tune.toml")).unwrap();
     Tunings::read(&text).unwrap()
@@ -46,7 +46,7 @@ fn what_was_found_is_kept_where_seqio_looks_and_the_test_file_goes() {
         let memory = |row: &Value| whole(&row["request_bytes"]) * whole(&row["depth"]);
         let table = list(&document[op]["table"]);
         assert!(table.iter().all(|row| memory(row) <= 8 * MIB && whole(&row["probes"]) > 0));
-        // What is hardly known is not chosen.
+        // A setting with few probes is not chosen.
         let most = table.iter().map(|row| whole(&row["probes"])).max().unwrap();
         let near = |row: &&Value| {
             let known = whole(&row["probes"]) >= most.min(3);
@@ -114,7 +114,7 @@ fn what_makes_no_sense_is_not_written_over() {
     let path = place.state().join("halfpower/tune.toml");
     fs::write(&path, "dear diary").unwrap();
     let ended = place.cannot("tune . --size 64m").with_code(1);
-    ended.says("makes no sense", "--no-store");
+    ended.says("is not a valid tuning file", "--no-store");
     assert_eq!(fs::read_to_string(&path).unwrap(), "dear diary");
     assert!(!place.has_made_a_test_file());
 }
@@ -130,14 +130,14 @@ fn where_there_is_nothing_to_tune_it_is_said() {
     place.cannot("tune sim:nt4-ultrawide").with_code(2);
     if offers_direct(&place.path("small")) {
         place.file_of_holes("holes", 64 * MIB);
-        place.cannot("tune holes").with_code(2).says("64 MiB of holes", "written from end to end");
+        place.cannot("tune holes").with_code(2).says("64 MiB of holes", "without holes");
     }
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
     let in_memory = folder.path().join("file");
     fs::write(&in_memory, "x").unwrap();
     if is_tmpfs(&in_memory) {
         let line = format!("tune {}", in_memory.display());
-        place.cannot(&line).with_code(2).says("lies in memory", "name a directory");
+        place.cannot(&line).with_code(2).says("is in memory", "name a directory");
     }
 }
 

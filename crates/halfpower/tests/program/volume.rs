@@ -1,7 +1,7 @@
-//! Loop devices and small file systems on them, made by the tests and always taken away again.
+//! Loop devices and small file systems on them, created by tests and always removed.
 //!
-//! Making one needs root and a kernel with loop devices; where they are missing the caller learns
-//! why and skips. Dropping a value unmounts and detaches, also after a panic.
+//! They need root and a kernel with loop devices; otherwise the caller gets the reason and skips
+//! the test. Dropping a value unmounts and detaches it, also after a panic.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::fixture::{self, noise, pause, temporary_folder};
 
-/// Runs a system command for what it prints, or says why it failed.
+/// Runs a system command; returns its output, or why it failed.
 fn system(line: &[&str]) -> Result<String, String> {
     let output = Command::new(line[0])
         .args(&line[1..])
@@ -27,7 +27,7 @@ fn system(line: &[&str]) -> Result<String, String> {
     }
 }
 
-/// A block device that is a file; dropping it detaches it.
+/// A loop device; dropping it detaches it.
 pub struct LoopDevice {
     path: String,
     image: PathBuf,
@@ -35,7 +35,7 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A device of this size, full of noise.
+    /// A device of this size with random content.
     pub fn new(bytes: u64) -> Result<LoopDevice, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -44,7 +44,7 @@ impl LoopDevice {
         Ok(LoopDevice { path: attach(&image)?, image, _folder: folder })
     }
 
-    /// A device of this size, empty.
+    /// A device of this size filled with zeros.
     pub fn blank(bytes: u64) -> Result<LoopDevice, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -53,19 +53,19 @@ impl LoopDevice {
         Ok(LoopDevice { path: attach(&image)?, image, _folder: folder })
     }
 
-    /// A device whose image is a file or device that exists.
+    /// A loop device on an existing file or device.
     pub fn of(image: &Path) -> Result<LoopDevice, String> {
         fixture::root()?;
         let path = attach(image)?;
         Ok(LoopDevice { path, image: image.to_path_buf(), _folder: temporary_folder() })
     }
 
-    /// The file that it is.
+    /// The path of the image.
     pub fn image(&self) -> &Path {
         &self.image
     }
 
-    /// Cuts a partition out of it, for its path. It goes with the device.
+    /// Creates a partition and returns its path. It is removed with the device.
     pub fn partition(&self, number: u32, from_mib: u64, mib: u64) -> Result<String, String> {
         let sectors = |mib: u64| (mib * 2048).to_string();
         let number = number.to_string();
@@ -80,22 +80,22 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Takes the second half of the medium away: requests there fail from now on.
+    /// Truncates the image to half its size, so that requests to the second half fail.
     pub fn breaks(&self) {
         let image = File::options().write(true).open(&self.image).unwrap();
         image.set_len(image.metadata().unwrap().len() / 2).unwrap();
     }
 
-    /// What is on it now.
+    /// The content of the device.
     pub fn content(&self) -> Vec<u8> {
-        // Whatever passed through the device's own page cache has to reach the image first.
+        // Data in the page cache of the device must first be written to the image.
         File::open(&self.path).unwrap().sync_all().unwrap();
         fs::read(&self.image).unwrap()
     }
 }
 
 fn attach(image: &Path) -> Result<String, String> {
-    // With partitions, which not every kernel offers unasked.
+    // With --partscan, because not every kernel scans for partitions by itself.
     system(&["losetup", "--find", "--partscan", "--show", &image.display().to_string()])
 }
 
@@ -104,8 +104,8 @@ impl Drop for LoopDevice {
         let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
         let backing = || fs::read_to_string(&backing).unwrap_or_default();
         let own = backing();
-        // While the device is still held this only marks it, and the kernel detaches it when it is
-        // free. Never asked twice: the number may be another test's by then.
+        // If the device is still in use, the kernel detaches it later. The command is not repeated
+        // after it succeeded, because another test may use the number by then.
         if !soon(|| system(&["losetup", "--detach", &self.path]).is_ok())
             || !soon(|| backing() != own)
         {
@@ -114,8 +114,8 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Tries for a few seconds. A program that has ended may hold its files a little longer: the
-/// kernel takes rings down in its own time.
+/// Repeats an attempt for a few seconds, because the kernel releases files of ended programs with a
+/// delay (io_uring).
 fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
@@ -137,16 +137,16 @@ fn mount(device: &str) -> Result<Mounted, String> {
     Ok(Mounted(folder))
 }
 
-/// Where a device is mounted; dropping it unmounts it.
+/// A mounted device; dropping it unmounts it.
 pub struct Mounted(TempDir);
 
 impl Mounted {
-    /// Mounts a device that holds a file system.
+    /// Mounts a device that has a file system.
     pub fn device(device: &str) -> Result<Mounted, String> {
         mount(device)
     }
 
-    /// What a command mounts on a new folder, whose path is added to it.
+    /// Runs a mount command with the path of a new folder as its last argument.
     pub fn by(command: &[&str]) -> Result<Mounted, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -180,11 +180,11 @@ impl TwoDevices {
     }
 }
 
-/// Swap space in use; dropping it gives it back.
+/// Swap space in use; dropping it turns it off.
 pub struct Swap(String);
 
 impl Swap {
-    /// Makes swap space of a device or file and uses it.
+    /// Creates swap space on a device or file and turns it on.
     pub fn on(path: &str) -> Result<Swap, String> {
         fixture::root()?;
         system(&["mkswap", path])?;
@@ -211,13 +211,13 @@ impl Volume {
     /// An empty file system on a device of this size.
     pub fn new(bytes: u64) -> Result<Volume, String> {
         let device = LoopDevice::new(bytes)?;
-        // Without blocks for root alone, so that full is full.
+        // Without blocks reserved for root, so that the file system can be filled.
         make(&["mkfs.ext4", "-q", "-F", "-m", "0", device.path()])?;
         let folder = mount(device.path())?;
         Ok(Volume { folder, device })
     }
 
-    /// A file system that a command makes on a device, whose path is added to it.
+    /// A file system on a device, created by a command that gets the device's path.
     pub fn on(device: LoopDevice, command: &[&str]) -> Result<Volume, String> {
         make(&[command, &[device.path()]].concat())?;
         let folder = mount(device.path())?;
@@ -230,7 +230,7 @@ impl Volume {
         system(&["mount", self.device.path(), &folder]).map(|_| ())
     }
 
-    /// Unmounts it under those who use it.
+    /// Unmounts it although files may be open.
     pub fn is_taken_away(&self) -> Result<(), String> {
         system(&["umount", "--lazy", &self.folder().display().to_string()]).map(|_| ())
     }
@@ -243,7 +243,7 @@ impl Volume {
         system(&["mount", "-o", "remount,ro", &self.folder().display().to_string()]).map(|_| ())
     }
 
-    /// Fills it up but for so many bytes.
+    /// Fills it except for this many bytes.
     pub fn fill_up(&self, but_bytes: u64) {
         let path = self.folder().join("filler");
         let mut filler = File::create(&path).unwrap();

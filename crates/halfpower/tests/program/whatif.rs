@@ -1,4 +1,4 @@
-//! `halfpower whatif`: how its changes are written, and what it says beforehand.
+//! `halfpower whatif`: the syntax of changes, and the predictions.
 
 use crate::fixture::Place;
 
@@ -15,7 +15,7 @@ fn changes_are_written_as_simulate_takes_them() {
     let given = changed("--given disks=2,volume=stripe --set disks=2");
     assert_eq!(given, once);
     let line = format!("{load} --set disks");
-    place.cannot(&line).with_code(2).says("'disks' is no change", "write KEY=VALUE");
+    place.cannot(&line).with_code(2).says("'disks' is not a change", "write KEY=VALUE");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_plan_names_both_sides_and_refuses_what_could_not_be_simulated() {
     for (wrong, cause, remedy) in [
         ("--set caching=direct --bs-to 1000", "not a multiple of 512", "use a multiple"),
         ("--size 1t --iodepth-to 2", "fewer than the", "use a smaller --size"),
-        ("--bs-to 1g --size 4m", "no room for a request", "a larger --size"),
+        ("--bs-to 1g --size 4m", "too small for a request", "a larger --size"),
     ] {
         place.cannot(&format!("{load} {wrong}")).with_code(2).says(cause, remedy);
     }

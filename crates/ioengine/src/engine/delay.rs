@@ -6,7 +6,6 @@
 //! sleeps until shortly before the deadline and then spins. So the measured latency is that of the
 //! device model, without the wake-up time of an idle CPU. Reads leave the buffer unchanged; writes
 //! are discarded.
-//! waking-up of an idle CPU. Reads bring nothing and writes go nowhere.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -106,7 +105,7 @@ impl Delay {
         self.unreported -= requests;
         let Some(mut pipe) = self.devices[0].assistant.as_deref() else { return Ok(()) };
         pipe.write_all(&[0_u8; NOTIFY_BATCH][..requests])
-            .map_err(|e| Error::io("telling the assistant of the device", e))
+            .map_err(|e| Error::io("notifying the assistant process of the device", e))
     }
 
     /// Uses the CPU time of the device model for a number of requests, here and in the assistant.

@@ -1,6 +1,5 @@
 //! A wrapper around any engine that injects faults into chosen requests: errors, short transfers,
 //! late completions and wrong results.
-//! late completions and wrong results.
 //!
 //! Used to test the layers above an engine, and by users who want to see the effect of a fault. A
 //! closure chooses the fault of each request from its number (counted from 0) and the request

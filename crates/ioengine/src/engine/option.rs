@@ -128,11 +128,11 @@ fn uncached_here() -> Result<String, Error> {
     let file = std::fs::File::open(itself);
     let file = file.map_err(|e| Error::io(format!("opening {itself}"), e))?;
     match sys::reads_uncached(&file) {
-        Ok(()) => Ok("each file system decides; that of this program does".to_owned()),
+        Ok(()) => Ok("it depends on the file system; that of this program supports it".to_owned()),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            let what = "the file system of this program does not know RWF_DONTCACHE";
+            let what = "the file system of this program does not support RWF_DONTCACHE";
             Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
-                "from Linux 6.14 on it is up to each file system: a target is asked itself",
+                "from Linux 6.14 on it depends on the file system; each target is tested",
             ))
         }
         Err(error) => Err(Error::io("reading uncached", error)),
@@ -191,25 +191,25 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
     };
     let of_ring = matches!(option, EngineOption::SqPoll | EngineOption::IoPoll);
     if of_ring && engine_kind != EngineKind::IoUring {
-        let why = format!("is about io_uring, not {engine_kind}");
+        let why = format!("is for io_uring, not {engine_kind}");
         return refuse(why, format!("use `engine` io_uring, or drop {flag}"));
     }
     if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
         let why =
-            format!("is a flag of requests to the kernel, and `engine` {engine_kind} sends none");
+            format!("is a flag of requests to the kernel, but `engine` {engine_kind} sends none");
         return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
     match (option, caching) {
         (EngineOption::IoPoll, mode) if !mode.is_direct() => refuse(
-            format!("polls the device, which {mode} requests do not wait for"),
+            format!("polls the device, but {mode} requests wait for the page cache"),
             "use `direct`".to_owned(),
         ),
         (EngineOption::Uncached, mode) if mode.is_direct() => refuse(
-            "is about requests that go through the page cache".to_owned(),
+            "is for requests that go through the page cache".to_owned(),
             format!("use `direct=false`, or drop {flag}"),
         ),
         (EngineOption::Fua, mode) if mode.is_write_through() => refuse(
-            "and `write_through` ask for the same thing twice".to_owned(),
+            "and `write_through` both make each write durable".to_owned(),
             "drop one of them".to_owned(),
         ),
         _ => Ok(()),
@@ -240,11 +240,11 @@ fn check_mapping(caching: Caching) -> Result<(), Error> {
     let usage =
         |what: &str, remedy: &str| Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy));
     if caching.is_direct() {
-        return usage("`engine` mmap copies from and to the page cache", "use `direct=false`");
+        return usage("`engine` mmap always uses the page cache", "use `direct=false`");
     }
     if caching.is_write_through() {
         return usage(
-            "`engine` mmap stores into memory, which `write_through` does not make durable",
+            "`engine` mmap writes to memory, which `write_through` does not make durable",
             "use `fsync` 1, or another `engine`",
         );
     }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_refused_where_it_means_nothing_and_the_remedy_is_named() {
+    fn an_option_without_effect_is_refused_with_a_remedy() {
         let refused = |option, engine_kind, caching| {
             let error = asked(option).check(engine_kind, caching).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Usage);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_is_accepted_where_it_means_something() {
+    fn each_option_is_accepted_where_it_has_an_effect() {
         for (option, engine_kind, caching) in [
             (EngineOption::SqPoll, EngineKind::IoUring, Caching::Buffered),
             (EngineOption::IoPoll, EngineKind::IoUring, Caching::Direct),

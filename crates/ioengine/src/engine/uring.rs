@@ -181,7 +181,8 @@ fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
         Some(libc::EPERM | libc::EINVAL | libc::EACCES) if plain() => {
             let what = format!("setting up io_uring with {}", requested.0);
             Error::io(what, source).of_kind(ErrorKind::Unsupported).with_remedy(format!(
-                "this kernel declines it to this user (before 5.11 SQPOLL needs root): drop {}",
+                "this kernel does not allow it to this user (before Linux 5.11 SQPOLL needs root): \
+                 drop {}",
                 requested.1
             ))
         }

@@ -41,14 +41,20 @@ impl HostTarget {
         };
         if members.iter().any(|member| member.kind != kind || member.caching != caching) {
             return usage(
-                format!("{} and others are not opened alike", members[0].name),
+                format!(
+                    "the members of the stripe (first: {}) differ in kind or caching mode",
+                    members[0].name
+                ),
                 "stripe files, or devices, in one caching mode",
             );
         }
         let granule = u64::from(alignment.offset_bytes.max(1));
         if !chunk_bytes.is_multiple_of(granule) {
             return usage(
-                format!("`chunk_bytes` {chunk_bytes} is no multiple of {granule}, their alignment"),
+                format!(
+                    "`chunk_bytes` {chunk_bytes} is not a multiple of {granule}, the alignment \
+                    of the members"
+                ),
                 "use such a multiple, or `direct=false`",
             );
         }
@@ -198,7 +204,7 @@ mod tests {
         if offers_direct(file.path()) {
             let direct = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
             let error = HostTarget::striped(vec![direct], 1000).unwrap_err();
-            assert!(error.to_string().contains("`chunk_bytes` 1000 is no multiple"), "{error}");
+            assert!(error.to_string().contains("`chunk_bytes` 1000 is not a multiple"), "{error}");
         }
     }
 }

@@ -128,7 +128,7 @@ fn assert_complete(phases: &Phases) {
     assert_eq!(phases.lost, 0, "{phases:?}");
     let explained: f64 = phases.times.iter().map(|time| time.share).sum();
     let all = explained + phases.remainder_share();
-    assert!((0.99..1.05).contains(&all), "{all} of the time is told: {phases:?}");
+    assert!((0.99..1.05).contains(&all), "{all} of the time is in a phase: {phases:?}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn events_that_are_lost_are_counted_and_what_they_told_is_missing() {
 }
 
 #[test]
-fn a_trace_goes_with_its_tracer() {
+fn a_trace_is_removed_with_its_tracer() {
     let _serial = serialise();
     let ours = || {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();

@@ -180,9 +180,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "inject",
         "KIND@N,..",
         REFERENCE,
-        "Let chosen requests of each thread fail or lie, to test what happens then: eio, enospc, \
-         eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose, \
-         misdirect:SIZE, tear; as in write-lose@100x3",
+        "Inject faults into requests of each thread, to test how they are handled: eio, enospc, \
+            eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose, \
+            misdirect:SIZE, tear; as in write-lose@100x3",
         |experiment, text| put(&mut experiment.faults, truth::parse_faults(text)),
     ),
     Parameter::switch(
@@ -206,7 +206,7 @@ pub const PARAMETERS: &[Parameter] = &[
         |experiment, text| {
             let share = |share| match share {
                 0..=100 => Ok(share as u8),
-                _ => Err(format!("{share} is no share from 0 to 100")),
+                _ => Err(format!("{share} is not a share from 0 to 100")),
             };
             let shares = units::parse_list(text, whole)?.into_iter().map(share);
             put(&mut experiment.read_percents, shares.collect())
@@ -559,10 +559,11 @@ fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     Ok(())
 }
 
-/// Reads 0, 1, false, true, no, yes.
+/// Parses 0, 1, off, on, false, true, no and yes.
 ///
 /// # Errors
-/// Anything else.
+///
+/// For any other text.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
@@ -571,10 +572,11 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads the memory pages behind the buffers.
+/// Parses the kind of memory pages behind the buffers: `huge` or `4k`.
 ///
 /// # Errors
-/// Anything but `huge` and `4k`.
+///
+/// For any other text.
 pub fn buffer_pages(text: &str) -> Result<BufferPages, String> {
     match text {
         "huge" => Ok(BufferPages::Huge),
@@ -586,7 +588,7 @@ pub fn buffer_pages(text: &str) -> Result<BufferPages, String> {
 fn rw(text: &str) -> Result<Rw, String> {
     let name = if text == "readwrite" { "rw" } else { text };
     Rw::ALL.into_iter().find(|rw| rw.name() == name).ok_or_else(|| {
-        "no such direction; use read, write, rw, randread, randwrite or randrw".to_owned()
+        "unknown direction; use read, write, rw, randread, randwrite or randrw".to_owned()
     })
 }
 
@@ -598,7 +600,7 @@ fn engine_kind(text: &str) -> Result<Option<EngineKind>, String> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("'{text}' is not a number that fits"))
+    text.parse().map_err(|_| format!("'{text}' is not a number, or is out of range"))
 }
 
 fn whole(text: &str) -> Result<u64, String> {
@@ -684,7 +686,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_that_help_shows_is_the_one_that_holds() {
+    fn the_default_in_the_help_is_the_default_in_use() {
         for parameter in PARAMETERS.iter().filter(|parameter| !parameter.default.is_empty()) {
             let typed = set(parameter.name, parameter.default).unwrap();
             assert_eq!(typed, Experiment::default(), "{}", parameter.name);
@@ -692,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_is_understood_and_changes_something() {
+    fn every_listed_choice_is_accepted_and_changes_the_experiment() {
         for parameter in PARAMETERS {
             let mut seen: Vec<Experiment> = Vec::new();
             for choice in parameter.choices {
@@ -704,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn either_spelling_and_further_names_name_a_parameter_and_no_two_share_a_name() {
+    fn both_spellings_and_aliases_find_a_parameter_and_names_are_unique() {
         assert_eq!(named("time_based").unwrap().name, "time-based");
         assert_eq!(named("randseed").unwrap().name, "seed");
         let all = |known: &'static Parameter| {
@@ -716,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused_with_the_right_ones() {
+    fn invalid_values_are_refused_with_valid_ones() {
         for (name, text, remedy) in [
             ("rw", "sideways", "randread"),
             ("ioengine", "spdk", "io_uring"),
@@ -745,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_listed_as_here_or_as_in_fio() {
+    fn percentiles_are_separated_by_commas_or_as_in_fio_by_colons() {
         let listed = |text| set("percentile", text).unwrap().percentiles;
         assert_eq!(listed("99.99,50"), Some(vec![50.0, 99.99]));
         assert_eq!(listed("90:99.9:90"), Some(vec![90.0, 99.9]));

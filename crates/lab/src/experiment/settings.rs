@@ -200,5 +200,5 @@ fn unknown(key: &str) -> Failure {
         Some((likeness, name)) if likeness > 0.7 => format!("did you mean {name}?"),
         _ => "halfpower sweep --help lists the flags".to_owned(),
     };
-    Failure::usage(format!("'{}' is no flag of sweep; {remedy}", key.escape_debug()))
+    Failure::usage(format!("sweep has no flag '{}'; {remedy}", key.escape_debug()))
 }

@@ -8,7 +8,7 @@ use super::Axes;
 use crate::experiment::{Allocation, Experiment};
 use crate::failure::{Failure, Outcome};
 
-/// A mapping is as long as the file was.
+/// A memory mapping cannot grow with its file.
 pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     let maps = axes.iter().any(|axes| axes.engine_kind == Some(EngineKind::Mmap));
     if maps && allocation.grows() {
@@ -20,7 +20,8 @@ pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     Ok(())
 }
 
-/// Sealed blocks can be written, or read, not both at once; and all alike, to be read back.
+/// With --verify, blocks are either written or read, and all have the same size, so that they can
+/// be read back.
 pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
@@ -33,7 +34,7 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let shape = |a: &Axes| (a.request_bytes, a.threads);
     if experiment.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
         return Err(Failure::usage(
-            "--verify reads back one layout of blocks; give one --bs and one --numjobs",
+            "--verify needs all blocks alike to read them back; give one --bs and one --numjobs",
         ));
     }
     if experiment.verify && experiment.zero_buffers {
@@ -43,7 +44,7 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let makes_a_file = experiment.targets.iter().find(|target| target.is_dir());
     if let Some(folder) = makes_a_file.filter(|_| experiment.verify && reads) {
         return Err(Failure::usage(format!(
-            "--verify with --rw read checks what an earlier run wrote, and the test file in {} is \
+            "--verify with --rw read checks what an earlier run wrote, but the test file in {} is \
              new; use --rw write, which reads back what it wrote, or name the file that was \
              written with --verify",
             folder.display()
@@ -52,16 +53,20 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     Ok(())
 }
 
-/// Flags that would change nothing are mistakes.
+/// Refuses flags that have no effect, because they are probably mistakes.
 pub fn without_effect(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let only_reads = axes.iter().all(|axes| axes.read_percent == 100);
     let only_random = axes.iter().all(|axes| axes.pattern == Pattern::Random);
     let found = [
         (
             experiment.zero_buffers && only_reads,
-            "--zero-buffers is about what is written, and --rw reads",
+            "--zero-buffers is for written data, but --rw only reads",
         ),
-        (experiment.stride_bytes.is_some() && only_random, "--stride is for sequential requests"),
+        (
+            experiment.stride_bytes.is_some() && only_random,
+            "--stride is for sequential requests, \
+            but --rw is random",
+        ),
     ];
     refuse_vain(&found)
 }
@@ -73,7 +78,7 @@ fn refuse_vain(found: &[(bool, &str)]) -> Outcome<()> {
     }
 }
 
-/// Each flag of a skewed load goes with what it is about.
+/// Checks the flags of skewed loads, mixed request sizes and pauses.
 pub fn skew(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     if experiment.request_bytes.is_some() && experiment.request_sizes.is_some() {
         return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));
@@ -88,7 +93,8 @@ pub fn skew(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     }
     if experiment.think_requests.is_some() && experiment.think_ns.is_none() {
         return Err(Failure::usage(
-            "--thinktime-blocks says how often to pause; say how long, as in --thinktime 100us",
+            "--thinktime-blocks sets how often to pause; also set how long, such as --thinktime \
+             100us",
         ));
     }
     Ok(())

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_a_test_file_is_none_of_settings() {
+    fn an_entry_of_a_test_file_is_not_one_of_settings() {
         let folder = tempfile::tempdir().unwrap();
         let file = file_of(folder.path(), "x");
         fs::write(&file, r#"{"path":"/x","identity":null,"pid":1,"boot_id":"b"}"#).unwrap();

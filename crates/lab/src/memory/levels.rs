@@ -6,32 +6,36 @@ use memspeed::caches::Cache;
 
 use super::SIZES_TO_THE_OCTAVE;
 
-/// A set for memory is so many times what a thread has of the last cache ...
+/// The working set for memory is this multiple of a thread's share of the largest cache.
 const FAR_TIMES: u64 = 4;
-/// ... and lies between these (bytes): a cache that nobody tells of, and time.
+/// Limits of the working set for memory (bytes). The lower one allows for a cache that the kernel
+/// does not report, the upper one limits the time.
 const FAR_LEAST_BYTES: u64 = 32 << 20;
 const FAR_MOST_BYTES: u64 = 1 << 30;
-/// The set for memory where no cache is known (bytes).
+/// The working set for memory if the kernel reports no cache (bytes).
 const FAR_UNKNOWN_BYTES: u64 = 256 << 20;
 /// Curves use multiples of this (bytes).
 const SIZE_STEP_BYTES: u64 = 1024;
 
-/// A working set and where it lies.
+/// A working set and the cache or memory that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// L1, L2, L3 ... or DRAM: the first cache whose share it fits, as the kernel tells of caches.
+    /// L1, L2, L3 ... or DRAM: the first cache with a large enough share, among those that the
+    /// kernel reports.
     pub name: String,
-    /// All arrays of one thread together.
+    /// Size of all arrays of one thread (bytes).
     pub set_bytes: u64,
 }
 
-/// The bytes of a cache that each of some threads has, if they sit as closely as they can.
+/// A thread's share of a cache (bytes) if the threads run on CPUs that share as many caches as
+/// possible.
 fn share(cache: &Cache, threads: usize) -> u64 {
     cache.bytes / u64::from(cache.shared_by).min(threads as u64).max(1)
 }
 
-/// One set for each cache, half of what a thread has of it, and one for memory of at most
-/// `most_bytes`. A cache of which a thread has no more than of the one before is left out.
+/// One working set for each cache, half of a thread's share of it, and one for memory of at most
+/// `most_bytes`. A cache is left out if a thread's share of it is no larger than that of the
+/// previous level.
 pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut before = 0;
@@ -49,14 +53,14 @@ pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Leve
     levels
 }
 
-/// Where a set lies.
+/// The cache or memory that holds a working set.
 pub fn place(caches: &[Cache], threads: usize, set_bytes: u64) -> Level {
     let fits = caches.iter().find(|cache| set_bytes <= share(cache, threads));
     let name = fits.map_or("DRAM".to_owned(), |cache| format!("L{}", cache.level));
     Level { name, set_bytes }
 }
 
-/// Sizes of a curve, evenly spaced by their logarithm.
+/// The sizes of a curve (bytes), equally spaced on a logarithmic scale.
 pub fn sizes(from: u64, to: u64) -> Vec<u64> {
     let size = |index: u32| {
         let exact = from as f64 * 2_f64.powf(f64::from(index) / f64::from(SIZES_TO_THE_OCTAVE));
@@ -67,7 +71,7 @@ pub fn sizes(from: u64, to: u64) -> Vec<u64> {
     sizes
 }
 
-/// Memory that can be had without swapping, as the kernel tells.
+/// Memory that is available without swapping (MemAvailable, bytes).
 pub fn available_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -91,21 +95,21 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_alone_has_all_of_each_cache() {
+    fn a_single_thread_has_each_whole_cache() {
         let levels = of_machine(&machine(), 1, u64::MAX);
         let expected = [("L1", 24 * KIB), ("L2", 512 * KIB), ("L3", 16 * MIB), ("DRAM", 128 * MIB)];
         assert_eq!(names_and_sizes(&levels), expected);
     }
 
     #[test]
-    fn threads_share_a_cache_as_far_as_it_is_shared() {
+    fn threads_divide_a_cache_among_the_cpus_that_share_it() {
         let levels = of_machine(&machine(), 16, u64::MAX);
         let expected = [("L1", 24 * KIB), ("L2", 512 * KIB), ("L3", 2 * MIB), ("DRAM", 32 * MIB)];
         assert_eq!(names_and_sizes(&levels), expected);
     }
 
     #[test]
-    fn a_cache_of_which_no_more_is_left_than_of_the_one_before_is_none() {
+    fn a_cache_with_no_larger_share_than_the_previous_level_is_left_out() {
         let mut caches = machine();
         caches[2].bytes = 8 * MIB;
         let names: Vec<String> =
@@ -114,12 +118,12 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_has_memory_within_its_limit() {
+    fn without_known_caches_there_is_only_a_limited_set_for_memory() {
         assert_eq!(names_and_sizes(&of_machine(&[], 1, 64 * MIB)), [("DRAM", 64 * MIB)]);
     }
 
     #[test]
-    fn a_set_lies_where_it_fits() {
+    fn a_set_is_assigned_to_the_first_cache_that_holds_it() {
         let name = |threads, bytes| place(&machine(), threads, bytes).name;
         assert_eq!(name(1, 48 * KIB), "L1");
         assert_eq!(name(1, 48 * KIB + 1), "L2");

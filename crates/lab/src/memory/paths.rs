@@ -1,10 +1,11 @@
-//! The same bytes through the file system: the papers' temporary file, and a hot file, beside
-//! copies in the program itself.
+//! Measures data paths through the file system: the papers' temporary file and a hot (cached) file,
+//! compared with copies inside the program.
 //!
-//! A file is read and written with requests of 64 KiB from and to one buffer. That is what
-//! `memcpy` of large arrays is no model of: the buffer stays in a cache, and only the file's side
-//! is far away. So it stands beside `memcpy` in the same pattern; what is left between them is the
-//! file system's. All paths are measured in turn, and that is repeated.
+//! A file is read and written with requests of 64 KiB to and from one buffer. A `memcpy` of two
+//! large arrays is not a fair comparison, because here the buffer stays in a CPU cache and only the
+//! file's side comes from memory. Therefore `memcpy` is measured with the same pattern: a large
+//! array and one buffer. The difference between the two is the cost of the file system. All paths
+//! are measured in turn, repeatedly.
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -22,7 +23,7 @@ use crate::trials::Lab;
 
 /// Bytes of a request, as in the papers.
 pub const REQUEST_BYTES: usize = 64 << 10;
-/// Files are no larger (bytes): a pass takes tens of milliseconds.
+/// Maximum size of a file (bytes); a pass over it takes tens of milliseconds.
 const FILE_MOST_BYTES: u64 = 128 << 20;
 
 /// The measured paths, in this order.
@@ -47,25 +48,26 @@ pub struct PathReading {
     pub samples: usize,
 }
 
-/// The size of the files on a machine whose set for memory is so large.
+/// The size of the files and arrays (bytes), given the size of the working set for memory.
 pub fn file_bytes(far_bytes: u64) -> u64 {
     let requests = far_bytes.min(FILE_MOST_BYTES) / REQUEST_BYTES as u64;
     requests.max(1) * REQUEST_BYTES as u64
 }
 
-/// Where the bytes of the paths lie.
+/// The files and arrays of the paths.
 struct Places {
     temporary: File,
-    /// Missing where the folder cannot hold it.
+    /// None if the folder cannot hold the file.
     hot: Option<File>,
     array: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-/// Measures all paths, and says what was left out and why.
+/// Measures all paths; also returns what was left out and why.
 ///
 /// # Errors
-/// A file cannot be made, written or read.
+///
+/// A file cannot be created, written or read.
 pub fn measure(
     lab: &Lab,
     folder: &Path,
@@ -111,7 +113,7 @@ fn hot_file(folder: &Path, bytes: u64) -> Result<File, String> {
     let free = ioengine::host::free_bytes_at(folder).map_err(|e| e.to_string())?;
     if free < 2 * bytes {
         return Err(format!(
-            "{name} has {} free and a file of {} is wanted; name another folder with --dir",
+            "{name} has {} free, but the file needs {}; name another folder with --dir",
             units::size(free),
             units::size(bytes)
         ));
@@ -121,7 +123,7 @@ fn hot_file(folder: &Path, bytes: u64) -> Result<File, String> {
     let file = options.open(folder).and_then(|file| filled(file, bytes));
     file.map_err(|e| {
         let cause = ioengine::error::cause(&e);
-        format!("a file without a name in {name}: {cause}; name another folder with --dir")
+        format!("creating an unnamed file in {name}: {cause}; name another folder with --dir")
     })
 }
 
@@ -135,7 +137,7 @@ fn filled(file: File, bytes: u64) -> io::Result<File> {
 }
 
 impl Places {
-    /// Moves all bytes once along a path; false where there is none.
+    /// Moves all bytes once along a path; returns false if the path is not available.
     fn pass(&mut self, name: &str) -> io::Result<bool> {
         let bytes = self.array.len() as u64;
         let offsets = (0..bytes).step_by(REQUEST_BYTES);
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_moves_the_bytes_that_it_says() {
+    fn every_path_moves_all_its_bytes() {
         let bytes = 3 * REQUEST_BYTES;
         let file = || filled(memspeed::file::in_memory().unwrap(), bytes as u64).unwrap();
         let (hot, array) = (Some(file()), vec![5; bytes]);
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_whole_requests() {
+    fn a_file_has_a_whole_number_of_requests() {
         assert_eq!(file_bytes(1), REQUEST_BYTES as u64);
         assert_eq!(file_bytes((1 << 20) + 5), 1 << 20);
         assert_eq!(file_bytes(u64::MAX), FILE_MOST_BYTES);

@@ -13,10 +13,10 @@ use crate::trials::{Lab, Setting};
 
 /// Size of the devices (bytes).
 pub const DEVICE_BYTES: u64 = 256 << 20;
-/// The largest number of requests in flight (bytes of buffers stay small).
+/// The largest depth; it keeps the buffers small.
 pub const DEEP: u32 = 32;
 
-/// One trial to be made.
+/// The settings of one trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     /// Share of reads (percent).
@@ -25,22 +25,22 @@ pub struct Probe {
     pub request_bytes: u32,
     /// Requests outstanding.
     pub depth: u32,
-    /// In which order.
+    /// Order of offsets.
     pub pattern: Pattern,
-    /// Part of the device (bytes).
+    /// Size of the accessed region (bytes).
     pub region_bytes: u64,
-    /// How long (ns).
+    /// Length of the trial (ns).
     pub limit_ns: Option<u64>,
-    /// How much (bytes).
+    /// Bytes after which the trial ends.
     pub limit_bytes: Option<u64>,
-    /// Not counted at the start (ns).
+    /// Warm-up that is not counted (ns).
     pub warm_up_ns: u64,
-    /// With the soaker beside it.
+    /// Run a soaker during the trial.
     pub soaked: bool,
 }
 
 impl Probe {
-    /// Random reads for so many milliseconds.
+    /// Random reads for some milliseconds.
     pub fn reads(request_bytes: u32, depth: u32, milliseconds: u64) -> Probe {
         Probe {
             read_percent: 100,
@@ -56,26 +56,26 @@ impl Probe {
     }
 }
 
-/// The laboratory and where its devices come from.
+/// Runs trials on reference devices.
 pub struct Apparatus<'a> {
-    /// Makes the trials.
+    /// Runs the trials.
     pub lab: &'a Lab,
-    /// FUSE or in process.
+    /// Where the devices are: behind FUSE or in this process.
     pub source: Source,
 }
 
 impl Apparatus<'_> {
-    /// A device as it would be typed behind `--truth`.
+    /// A device with the given parameters, in the syntax of `--truth`.
     pub fn device(&self, truth: &str) -> Outcome<Device> {
         devices::open(self.source, truth, DEVICE_BYTES)
     }
 
-    /// One trial on a device.
+    /// Runs one trial on a device.
     pub fn trial(&self, device: &Device, probe: Probe) -> Outcome<Trial> {
         self.trial_on(&device.target, device.engine_kind, probe)
     }
 
-    /// One trial on any target.
+    /// Runs one trial on any target.
     pub fn trial_on(
         &self,
         target: &HostTarget,
@@ -103,7 +103,7 @@ impl Apparatus<'_> {
         if let Some(failure) = trial.failure() {
             return Err(Failure::failed(format!("the device failed: {failure}")));
         }
-        // The wrong thing was measured: no figure of it may pass.
+        // An invalid trial measured the wrong thing, so none of its values may be used.
         if trial.verdict.state == State::Invalid {
             let why = trial.verdict.reasons.join("; ");
             return Err(Failure::new(Exit::Invalid, format!("a trial is invalid: {why}")));
@@ -117,7 +117,8 @@ impl Apparatus<'_> {
         Ok(trial.latency().quantile(0.5).map_or(f64::NAN, |ns| ns as f64))
     }
 
-    /// Medians of a measurement on a device and on the one at zero delay, in turn.
+    /// Measures alternately on the device and on one with zero delay. Returns the two medians.
+    /// `measure` gets true for the device.
     pub fn in_turn(
         &self,
         rounds: u32,
@@ -132,7 +133,7 @@ impl Apparatus<'_> {
     }
 }
 
-/// The median, not a number where there is none.
+/// The median; NaN for no values.
 pub fn middle(values: &[f64]) -> f64 {
     median(values).unwrap_or(f64::NAN)
 }

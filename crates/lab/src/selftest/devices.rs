@@ -1,5 +1,5 @@
-//! Reference devices, made for a self-test and taken away after it: FUSE files served by a
-//! second process (`served`), or the I/O engine `delay` in this one.
+//! Creates the reference devices of a self-test: FUSE files served by a second process, or devices
+//! of the I/O engine `delay` in this process.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,12 +12,12 @@ use ioengine::{Caching, EngineKind, HostTarget};
 use crate::failure::{Failure, Outcome};
 use crate::fuse_server::{self, Served};
 
-/// Where reference devices come from.
+/// Where a reference device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file over FUSE: every request goes through the kernel.
+    /// A file over FUSE; every request goes through the kernel.
     Fuse,
-    /// In this process: the generator and its statistics without any kernel.
+    /// In this process; tests the load generator and its statistics without the kernel.
     Delay,
 }
 
@@ -31,19 +31,20 @@ impl Source {
     }
 }
 
-/// A device with the truth it was made from; dropping it takes it away.
+/// A reference device; dropping it removes it.
 pub struct Device {
-    /// To be measured.
+    /// The target to measure.
     pub target: HostTarget,
-    /// How requests are issued to it.
+    /// The I/O engine that is used on it.
     pub engine_kind: EngineKind,
     _served: Option<Served>,
 }
 
-/// Makes a device of so many bytes.
+/// Creates a device of `bytes` bytes.
 ///
 /// # Errors
-/// Where FUSE files cannot be mounted.
+///
+/// When FUSE files cannot be mounted.
 pub fn open(source: Source, truth: &str, bytes: u64) -> Outcome<Device> {
     match source {
         Source::Delay => {
@@ -60,34 +61,41 @@ pub fn open(source: Source, truth: &str, bytes: u64) -> Outcome<Device> {
     }
 }
 
-/// The parameters, as they are typed.
+/// Parses parameters in the syntax of `--truth`.
 pub fn parse(truth: &str) -> Outcome<Truth> {
     crate::truth::parse_truth(truth).map_err(Failure::usage)
 }
 
-/// A process that burns CPU for each byte it is sent: the part of a device's work that is
-/// charged to somebody else, as interrupts and kernel threads are.
+/// A helper process that uses CPU time for each byte it receives. It stands for the work of a
+/// device that is not charged to this process, such as interrupts and kernel threads.
 pub struct Assistant {
     process: Child,
 }
 
 impl Assistant {
-    /// Starts it; gives back the pipe to tell it through.
+    /// Starts it; returns the pipe through which it receives bytes. It uses `cpu_ns` of CPU time
+    /// for each.
     pub fn start(cpu_ns: u64) -> Outcome<(Assistant, File)> {
-        let failed = |e| Failure::failed(format!("starting the device's assistant: {e}"));
+        let failed = |e| Failure::failed(format!("starting the helper process of the device: {e}"));
         let mut command = fuse_server::ourselves(false)?;
         command.args(["assist", &format!("{cpu_ns}ns")]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn().map_err(failed)?;
         let stdin = process.stdin.take().map(|stdin| File::from(OwnedFd::from(stdin)));
-        let pipe = stdin.ok_or_else(|| Failure::failed("the device's assistant has no input"))?;
+        let pipe = stdin.ok_or_else(|| {
+            Failure::failed(
+                "the helper process of the device has no \
+            input",
+            )
+        })?;
         Ok((Assistant { process }, pipe))
     }
 }
 
 impl Drop for Assistant {
     fn drop(&mut self) {
-        // The pipe may have been closed with its device, or not yet.
+        // The process also ends when its pipe is closed, but the device may still hold the pipe
+        // open.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -17,21 +17,22 @@ use crate::selftest::throttled::Throttled;
 
 const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// A device without any delay: what remains is the path.
+/// A device with zero delay, which measures the overhead of the path.
 const ZERO: &str = "";
 /// Largest relative error of a saturated rate.
 const RATE_TOLERANCE: f64 = 0.01;
-/// Largest relative error of anything else.
+/// Largest relative error of all other quantities.
 const TOLERANCE: f64 = 0.05;
-/// The same for a rate that is kept in slices of 0.1 s, over some seconds.
+/// Largest relative error of a rate that the kernel enforces in slices of 0.1 s, measured over some
+/// seconds.
 const SLICE_TOLERANCE: f64 = 0.02;
-/// Largest distance of the bounds of the CPU cost.
+/// Largest distance between the bounds of the CPU cost, as a share of the lower one.
 const BOUNDS_TOLERANCE: f64 = 0.15;
 
-/// A group of quantities that share a device.
+/// Quantities that are measured on the same device.
 pub type Group = fn(&Apparatus<'_>) -> Outcome<Vec<Quantity>>;
 
-/// All groups, each with what is being done for the progress line.
+/// All groups, each with its name for the progress line.
 pub const GROUPS: [(&str, Group); 8] = [
     ("latency", latency),
     ("saturated throughput", throughput),
@@ -43,7 +44,7 @@ pub const GROUPS: [(&str, Group); 8] = [
     ("CPU per request", cpu),
 ];
 
-/// One outstanding request on a device of fixed latency.
+/// Depth 1 on a device with a fixed latency.
 fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (device, zero) = (with.device("fixed=2ms")?, with.device(ZERO)?);
     let probe = Probe::reads(4 * KIB, 1, 400);
@@ -58,12 +59,14 @@ fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let value = |name, measured| Quantity::value(name, "us", (2000.0, measured), TOLERANCE);
     Ok(vec![
         value("latency of a request", measured).with_path(path / 1000.0),
-        // The same without any stamp: a latency that is stamped wrongly cannot hide in the path.
+        // The same from the number of requests alone, without timestamps. This detects wrong
+        // timestamps, which the subtraction of the path would hide.
         value("latency by counting", counted).with_path(counted_path / 1000.0),
     ])
 }
 
-/// More requests outstanding than the device serves at a time: the path hides behind them.
+/// A higher depth than the device serves in parallel, so that the overhead of the path does not
+/// lower the rate.
 fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let servers = with.device("fixed=1ms,parallel=4")?;
     let bus = with.device("rate=300MB/s")?;
@@ -85,10 +88,11 @@ fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// Long requests: an idle CPU takes some 40 us to wake, which the path at zero delay hardly shows.
+/// A device with long requests, during which the CPU goes idle. An idle CPU takes about 40 us to
+/// wake up, which the path at zero delay hardly includes.
 const SIZED: &str = "fixed=2ms,rate=125MB/s";
 
-/// T = f + s S at one outstanding request: fixed and marginal cost, and f / s.
+/// Fits T = f + s S at depth 1: fixed cost f, marginal cost s, half-power request size f / s.
 fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (device, zero) = (with.device(SIZED)?, with.device(ZERO)?);
     let mut points = Vec::new();
@@ -124,8 +128,8 @@ fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// The depth at which 64 KiB requests pass half of the bus's rate: as the survey finds it, among
-/// the depths measured, and between them by the rates on both sides.
+/// The depth at which requests of 64 KiB exceed half of the device's rate: the first such depth
+/// that was measured, as a survey reports it, and the interpolated depth.
 fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let text = "fixed=1800us,rate=327.68MB/s,parallel=64";
     let (device, request) = (with.device(text)?, 64 * KIB);
@@ -145,12 +149,13 @@ fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let measured = crossing(&rates, saturated / 2.0);
     Ok(vec![
         Quantity::value("half-power depth", "requests", (truth, measured), TOLERANCE),
-        // At the truth exactly half is reached, and the path takes a little: the next one passes.
+        // At the true depth the rate is exactly half, and the path lowers it a little, so the next
+        // depth is the first above half.
         Quantity::value("first depth past half", "requests", (truth + 1.0, first), 0.0),
     ])
 }
 
-/// Where rates that rise with depth cross a level, between the depths on both sides of it.
+/// The interpolated depth at which rates that rise with depth cross a level.
 fn crossing(rates: &[(u64, f64)], level: f64) -> f64 {
     let pair = rates.windows(2).find(|pair| pair[0].1 <= level && pair[1].1 > level);
     pair.map_or(f64::NAN, |pair| {
@@ -159,13 +164,13 @@ fn crossing(rates: &[(u64, f64)], level: f64) -> f64 {
     })
 }
 
-/// What a device gives before it slows down: the token bucket, and the write buffer.
+/// The amount that a device accepts before it becomes slower: burst credit, and write buffer.
 fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let spent = |text: &str, read_percent: u8| -> Outcome<f64> {
         let device = with.device(text)?;
         let probe = Probe { read_percent, ..Probe::reads(64 * KIB, DEEP, 3000) };
         let trial = with.trial(&device, probe)?;
-        // What the figure comes from must be said to whoever makes such a run.
+        // A run on such a device must report that it was throttled.
         if !trial.verdict.reasons.iter().any(|reason| reason.contains("throttled")) {
             return Ok(f64::NAN);
         }
@@ -181,7 +186,7 @@ fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// The largest region that a cyclic reader finds in the cache at its second pass.
+/// The size of the cache: the largest region whose second sequential read is served from it.
 fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let device = with.device("fixed=2ms,parallel=64,cache=48m,hit=50us")?;
     let request = u64::from(256 * KIB);
@@ -203,7 +208,7 @@ fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
         fitting *= 2;
     }
     missing = missing.min(fitting * 2);
-    // To within one part in fifty.
+    // Bisects to a resolution of 2%.
     while missing - fitting > (fitting / 50).max(1) {
         let between = (fitting + missing) / 2;
         if fits(between)? { fitting = between } else { missing = between }
@@ -212,7 +217,7 @@ fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value("cache size", "MiB", (48.0, measured), TOLERANCE)])
 }
 
-/// A block device whose rate the kernel enforces, in slices of a tenth of a second.
+/// A block device with a rate limit that the kernel enforces in slices of 0.1 s.
 fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (name, unit) = ("throttled block device", "MB/s");
     let device = match Throttled::new(DEVICE_BYTES, 50_000_000) {
@@ -227,19 +232,20 @@ fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value(name, unit, (50.0, measured), SLICE_TOLERANCE)])
 }
 
-/// CPU that the spinning device burns for each request in the thread that submits it, and in a
-/// process of its own (us).
+/// CPU time per request that the device uses in the submitting thread, and in a separate process
+/// (us).
 const CHARGED_US: u64 = 100;
 const UNCHARGED_US: u64 = 6;
 
-/// Trials with the soaker, and as many without: at least, and at most.
+/// Minimum and maximum number of trials with a soaker; as many run without.
 const CPU_ROUNDS: (u32, u32) = (7, 20);
-/// Rounds go on until the upper bound lies no further above its median than this share of the
-/// truth, as the trials of a survey do until their interval is narrow: others on the machine make
-/// it wide.
+/// Rounds end when the upper bound exceeds the median that it is computed from by at most this
+/// share of the truth. Other programs on the machine widen this interval. Surveys add trials by the
+/// same rule.
 const CPU_SPREAD: f64 = 0.04;
 
-/// A device of known CPU cost, part of it charged to nobody of ours, between the two bounds.
+/// A device of known CPU cost, partly used in another process. The truth must be between the
+/// bounds.
 fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (name, unit) = ("CPU per request", "us");
     let truth = (CHARGED_US + UNCHARGED_US) as f64;
@@ -269,7 +275,7 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![cpu.with_path(path / 1000.0)])
 }
 
-/// How far the upper bound lies above the median of what it comes from (us).
+/// Distance from the median to the upper bound of the CPU time (us).
 fn spread_us(point: &Point) -> f64 {
     let uncharged: Vec<f64> = point.trials.iter().filter_map(Trial::uncharged_ns).collect();
     let lower = point.cpu_lower_ns().unwrap_or(f64::NAN);

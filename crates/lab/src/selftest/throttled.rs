@@ -1,31 +1,31 @@
-//! A real block device with a rate limit enforced by the kernel: a loop device under cgroup block
+//! A block device with a rate limit enforced by the kernel: a loop device with cgroup block
 //! throttling.
 //!
 //! Needs root, loop devices and a block controller (cgroup v1 `blkio`, or v2 `io`). This process
-//! joins a control group of its own for the measurement and leaves it again; group, device and
-//! image go when the value is dropped.
+//! joins a control group of its own for the measurement and leaves it afterwards. Dropping the
+//! value removes the group, the device and its image.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where the controllers are mounted, with the file that takes the limit.
+/// Mount points of the controllers, each with the file that sets the limit.
 const CONTROLLERS: [(&str, &str); 2] =
     [("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"), ("/sys/fs/cgroup", "io.max")];
 
-/// A real block device with a rate limit enforced by the kernel: a loop device under cgroup block
-/// throttling.
+/// A loop device with a rate limit for reads of this process.
 pub struct Throttled {
     device: Loop,
     _group: Group,
 }
 
 impl Throttled {
-    /// A device of so many bytes that is read at so many bytes per second, from this process.
+    /// A device of `bytes` bytes with a limit on the bytes per second that this process reads.
     ///
     /// # Errors
-    /// Why there can be none here, with what would help.
+    ///
+    /// Why there can be none on this host, with the remedy.
     pub fn new(bytes: u64, bytes_per_s: u64) -> Result<Throttled, String> {
         let device = Loop::new(bytes)?;
         let group = Group::new(&device, bytes_per_s)?;
@@ -37,13 +37,14 @@ impl Throttled {
         &self.device.path
     }
 
-    /// Lets the device go with its last user: whatever ends this process then ends it too.
+    /// Marks the device to be removed with its last user, so that it disappears however this
+    /// process ends.
     pub fn is_open(&self) {
         self.device.let_go();
     }
 }
 
-/// A loop device on an image of holes.
+/// A loop device whose image is one hole.
 struct Loop {
     path: PathBuf,
     image: PathBuf,
@@ -67,7 +68,7 @@ impl Loop {
     fn new(bytes: u64) -> Result<Loop, String> {
         let image = std::env::temp_dir().join(format!("halfpower-{}.image", uuid::Uuid::new_v4()));
         let made = File::create_new(&image).and_then(|file| file.set_len(bytes));
-        made.map_err(|error| format!("making {}: {error}; set TMPDIR", image.display()))?;
+        made.map_err(|error| format!("creating {}: {error}; set TMPDIR", image.display()))?;
         let named = image.display().to_string();
         match run("losetup", &["--find", "--show", &named]) {
             Ok(path) => Ok(Loop { path: PathBuf::from(path), image }),
@@ -81,7 +82,7 @@ impl Loop {
 
 impl Loop {
     fn let_go(&self) {
-        // Only while it is still ours: numbers are given again.
+        // Only if it is still this device, because loop device numbers are reused.
         let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let backing = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
         let image = self.image.display().to_string();
@@ -101,7 +102,7 @@ impl Drop for Loop {
 /// A control group that this process is in.
 struct Group {
     folder: PathBuf,
-    /// Where this process was before: the file of processes of its old group.
+    /// The `cgroup.procs` file of the group that this process was in before.
     home: PathBuf,
 }
 
@@ -138,19 +139,19 @@ impl Group {
     }
 }
 
-/// Removes the empty groups of processes that were killed.
+/// Removes the empty groups that killed processes left.
 fn remove_leftovers(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix("halfpower-").and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // One that is not empty is not ours to empty.
+            // Removing a group that is not empty fails, as it should.
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// The file of processes of the group that this process is in.
+/// The `cgroup.procs` file of the group that this process is in.
 fn home_below(root: &Path, unified: bool) -> std::io::Result<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     let wanted = if unified { "" } else { "blkio" };
@@ -165,7 +166,7 @@ fn home_below(root: &Path, unified: bool) -> std::io::Result<PathBuf> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Back where we were; where that is gone, to the root.
+        // Returns to the old group, or to the root group if the old one no longer exists.
         let root = self.folder.parent().unwrap_or(Path::new("/")).join("cgroup.procs");
         let _ = fs::write(&self.home, "0").or_else(|_| fs::write(root, "0"));
         let _ = fs::remove_dir(&self.folder);

@@ -1,62 +1,65 @@
-//! Which settings are worth a measurement, and which of those measured is the cheapest of the best.
-//! Arithmetic only.
+//! Decides which settings to measure next, and which of the measured ones to choose: the cheapest
+//! of those with nearly the best rate.
+//!
+//! A setting is a request size and a depth. All functions are pure.
 
 use analysis::quantile::median;
 use seqio::tune::Setting;
 
-/// Request sizes of the grid (KiB), and its depths.
+/// Request sizes (KiB) and depths of the grid.
 const REQUEST_KIB: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
 const DEPTHS: [u32; 5] = [1, 2, 4, 8, 16];
-/// No setting takes more memory (bytes).
+/// Maximum memory of a setting: request size times depth (bytes).
 const MEMORY_MOST: u64 = 64 << 20;
-/// What is lost at the most against the best rate for the sake of cost.
+/// Maximum loss of rate against the best setting, accepted for a lower cost.
 const LOSS_MOST: f64 = 0.03;
-/// Below this share of the best rate a setting is not measured again.
+/// Settings below this share of the best rate are not measured again.
 const IN_PLAY: f64 = 0.90;
-/// With fewer probes a setting is not known well enough to be chosen, or to be the best, where
-/// others are.
+/// Settings with fewer probes are neither chosen nor taken as the best, if others have as many.
 const PROBES_ENOUGH: usize = 3;
-/// So many of the fastest are measured again in any case: they say what the best rate is.
+/// Number of the fastest settings that are measured again in every round, because they determine
+/// the best rate.
 const FASTEST: usize = 3;
 
-/// A setting with what was measured of it.
+/// A setting and its measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Request size and depth.
     pub setting: Setting,
-    /// Rate of each probe [bytes per second].
+    /// Rate of each probe (bytes per second).
     pub rates: Vec<f64>,
-    /// CPU of each probe [ns per byte].
+    /// CPU time of each probe (ns per byte).
     pub costs: Vec<f64>,
 }
 
 impl Measured {
-    /// The median rate [bytes per second].
+    /// The median rate (bytes per second).
     pub fn bytes_per_s(&self) -> f64 {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// The median of the CPU it took [ns per byte].
+    /// The median CPU time (ns per byte).
     pub fn cpu_ns_per_byte(&self) -> f64 {
         median(&self.costs).unwrap_or(f64::INFINITY)
     }
 }
 
-/// What a setting takes for its requests (bytes).
+/// The memory for the requests of a setting (bytes).
 pub fn memory(setting: Setting) -> u64 {
     u64::from(setting.request_bytes) * u64::from(setting.depth)
 }
 
-/// What was found.
+/// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The cheapest of those that lose no more than 3%: by memory, then by CPU.
+    /// The cheapest setting that loses at most 3% of the best rate: the least memory, then the
+    /// least CPU time.
     pub cheapest: Measured,
     /// The fastest.
     pub best: Measured,
 }
 
-/// Decides; None where nothing was measured.
+/// Chooses a setting; None without measurements.
 pub fn choose(measured: &[Measured]) -> Option<Choice> {
     let by_rate = |a: &&Measured, b: &&Measured| a.bytes_per_s().total_cmp(&b.bytes_per_s());
     let most = measured.iter().map(|one| one.rates.len()).max()?;
@@ -71,18 +74,21 @@ pub fn choose(measured: &[Measured]) -> Option<Choice> {
     Some(Choice { cheapest: cheapest?.clone(), best: best.clone() })
 }
 
-/// All settings that fit a file of so many bytes, of which an eighth at the most is outstanding,
-/// and the memory that buffers may take (bytes).
+/// All settings whose requests in flight fit in an eighth of the region and in the memory for
+/// buffers (both in bytes).
 pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
     let most = MEMORY_MOST.min(region_bytes / 8).min(memory_bytes);
     let with = |kib: &u32| DEPTHS.map(|depth| Setting { request_bytes: kib << 10, depth });
     REQUEST_KIB.iter().flat_map(with).filter(|setting| memory(*setting) <= most).collect()
 }
 
-/// What to measure next: first every second size and depth; then what could still be the answer.
+/// The settings to measure in the next round. The first round measures a coarse grid: every second
+/// size and depth.
 ///
-/// That is what is within 10% of the best and no dearer than what would be chosen now, the fastest,
-/// and, while it `explores`, what stands beside either of them in the grid and is not known.
+/// Later rounds measure again the fastest settings, and those within 10% of the best that need no
+/// more memory than the present choice. While `explores`, they also measure unknown neighbours in
+/// the grid: all of the best setting, and those of other good settings that need no more memory
+/// than the present choice.
 pub fn round(grid: &[Setting], measured: &[Measured], explores: bool) -> Vec<Setting> {
     let Some(choice) = choose(measured) else {
         return grid.iter().copied().filter(|setting| is_coarse(*setting)).collect();
@@ -115,7 +121,8 @@ fn is_coarse(setting: Setting) -> bool {
     [256, 1024, 4096].contains(&kib) && [1, 4, 16].contains(&setting.depth)
 }
 
-/// Whether size or depth, or both against each other, differ by one step.
+/// Whether two settings are neighbours: the size or the depth differs by one step, or one is a step
+/// larger and the other a step smaller.
 fn are_beside(one: Setting, other: Setting) -> bool {
     let step = |a: u32, b: u32| a.ilog2() as i32 - b.ilog2() as i32;
     let size = step(one.request_bytes, other.request_bytes);
@@ -138,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_memory_within_3_percent_wins() {
+    fn the_setting_with_the_least_memory_within_3_percent_is_chosen() {
         let all = [
             measured(8192, 8, 1000.0, 0.1),
             measured(1024, 4, 971.0, 0.3),
@@ -150,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn where_memory_is_the_same_the_least_cpu_wins() {
+    fn for_equal_memory_the_least_cpu_time_is_chosen() {
         let all = [
             measured(512, 8, 1000.0, 0.3),
             measured(1024, 4, 990.0, 0.2),
@@ -161,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn one_lucky_probe_decides_nothing() {
+    fn a_single_fast_probe_is_not_enough() {
         let lucky = Measured { rates: vec![2000.0, 900.0, 910.0], ..measured(256, 1, 0.0, 0.1) };
         let steady = Measured { rates: vec![1000.0; 3], ..measured(1024, 4, 0.0, 0.1) };
         assert_eq!(chosen(&[lucky, steady]), (1024, 4));
     }
 
     #[test]
-    fn what_is_hardly_known_is_neither_chosen_nor_the_best_but_measured_again() {
+    fn settings_with_few_probes_are_not_chosen_but_measured_again() {
         let often = |one: Measured| Measured { rates: vec![one.rates[0]; 3], ..one };
         let known = often(measured(1024, 4, 1000.0, 0.1));
         let all = [known.clone(), measured(256, 1, 1100.0, 0.1), measured(256, 4, 990.0, 0.1)];
@@ -180,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grid_takes_no_more_than_64_mib_and_an_eighth_of_the_file() {
+    fn the_grid_is_limited_to_64_mib_and_an_eighth_of_the_file() {
         let large = grid(1 << 40, u64::MAX);
         assert_eq!(large.len(), 29, "8 MiB x 16 is too much");
         assert!(large.iter().all(|setting| memory(*setting) <= 64 << 20));
@@ -189,7 +196,8 @@ mod tests {
         assert!(grid(64 << 20, u64::MAX).iter().all(|setting| memory(*setting) <= 8 << 20));
     }
 
-    /// Goes on in rounds on a storage without noise; gives the choice, and the settings it took.
+    /// Runs all rounds on a storage without noise; returns the chosen setting and the number of
+    /// measured settings.
     fn tuned(rate: impl Fn(Setting) -> f64) -> (Choice, usize) {
         let (grid, mut all) = (grid(1 << 30, u64::MAX), Vec::<Measured>::new());
         for _ in 0..6 {
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_end_where_a_search_of_the_whole_grid_would() {
+    fn rounds_find_the_same_setting_as_a_search_of_the_whole_grid() {
         let mib = |setting: Setting| memory(setting) as f64 / 1048576.0;
         let plateau = move |setting: Setting| mib(setting).min(4.0) * 1e9;
         let disk = |setting: Setting| f64::from(setting.request_bytes).min(2e6);

@@ -1,5 +1,5 @@
-//! The file in which tunings are kept: read before anything is measured, so that one that makes no
-//! sense is found in time, and replaced as a whole.
+//! Stores tunings in the file that `seqio` reads. The file is read before anything is measured, so
+//! that an invalid one is reported early, and it is replaced as a whole.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,43 +9,47 @@ use seqio::tune::{Setting, Tuned, Tunings};
 
 use crate::failure::{Failure, Outcome};
 
-/// Where the file lies.
+/// Path of the tuning file.
 ///
 /// # Errors
-/// This user has no home.
+///
+/// This user has no home directory.
 pub fn path() -> Outcome<PathBuf> {
-    let none = "there is no place to keep what is found: set XDG_STATE_HOME or HOME to an absolute \
-                path, or say --no-store";
+    let none = "no folder for the tuning file: set XDG_STATE_HOME or HOME to an absolute path, or \
+        use --no-store";
     let path = Tunings::path().ok_or_else(|| Failure::usage(none))?;
-    // A link stays one.
+    // If the file is a symbolic link, its target is replaced and the link stays.
     Ok(path.canonicalize().unwrap_or(path))
 }
 
-/// What is kept already.
+/// Reads the tuning file.
 ///
 /// # Errors
-/// It cannot be read, or makes no sense.
+///
+/// It cannot be read, or is invalid.
 pub fn load(path: &Path) -> Outcome<Tunings> {
     let shown = path.display();
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Tunings::default()),
         Err(error) => {
             let cause = ioengine::error::cause(&error);
-            Err(Failure::failed(format!("reading {shown}: {cause}; remove it, or say --no-store")))
+            Err(Failure::failed(format!("reading {shown}: {cause}; remove it, or use --no-store")))
         }
         Ok(text) => Tunings::read(&text).map_err(|why| {
             let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
             Failure::failed(format!(
-                "{shown} makes no sense ({why}); put it right or remove it, or say --no-store"
+                "{shown} is not a valid tuning file ({why}); correct or remove it, or use \
+                 --no-store"
             ))
         }),
     }
 }
 
-/// Keeps what was found beside what there is of other storage; the setting for writes stays where
-/// only reads were measured.
+/// Stores a tuning and keeps those of other storage. If only reads were measured, the earlier
+/// setting for writes is kept.
 ///
 /// # Errors
+///
 /// The file cannot be read or written.
 pub fn keep(
     path: &Path,
@@ -69,7 +73,7 @@ pub fn keep(
     });
     written.map_err(|error| {
         let (shown, cause) = (path.display(), ioengine::error::cause(&error));
-        Failure::failed(format!("writing {shown}: {cause}; free space there, or say --no-store"))
+        Failure::failed(format!("writing {shown}: {cause}; free space there, or use --no-store"))
     })
 }
 
@@ -81,7 +85,7 @@ mod tests {
     const SLOW: Setting = Setting { request_bytes: 1 << 18, depth: 1 };
 
     #[test]
-    fn other_devices_and_writes_that_were_measured_before_stay() {
+    fn tunings_of_other_devices_and_earlier_write_settings_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/tune.toml");
         keep(&path, "a", FAST, Some(SLOW), "then".into()).unwrap();
@@ -92,16 +96,16 @@ mod tests {
         assert_eq!((kept["b"].read, kept["b"].write), (SLOW, None));
         assert_eq!(kept["a"].measured, "now");
         let names = fs::read_dir(path.parent().unwrap()).unwrap().count();
-        assert_eq!(names, 1, "nothing but the file");
+        assert_eq!(names, 1, "no temporary file is left");
     }
 
     #[test]
-    fn a_file_that_makes_no_sense_is_not_written_over() {
+    fn an_invalid_file_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tune.toml");
         fs::write(&path, "my diary").unwrap();
         let failure = keep(&path, "a", FAST, None, "now".into()).unwrap_err();
-        assert!(failure.message.contains("makes no sense"), "{failure}");
+        assert!(failure.message.contains("is not a valid tuning file"), "{failure}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "my diary");
     }
 }

@@ -1,8 +1,7 @@
-//! One probe: the rate of a setting over a few hundredths of a second, through the very reader and
-//! writer that the setting is for.
+//! One probe: measures the rate of a setting over 25 ms, through the reader or writer of `seqio`.
 //!
-//! What a stream costs once (the ring, the buffers and their pages) is over with its first
-//! requests, before the time begins.
+//! The setup of a stream (ring, buffers and their pages) is done during its first requests, which
+//! are not timed.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -13,52 +12,54 @@ use seqio::tune::Setting;
 use seqio::{Cache, Options, Reader, Writer};
 use workload::content;
 
-/// How long a probe is (ns).
+/// Length of a probe (ns).
 const PROBE_NS: u64 = 25_000_000;
-/// A probe that takes longer with all its beginnings is given up (ns): the storage is too slow for
-/// requests as large and as many.
+/// Maximum length of a probe including its setup (ns). If it takes longer, the storage is too slow
+/// for this setting.
 const PATIENCE_NS: u64 = 300_000_000;
-/// Probes begin at multiples of the largest request (bytes).
+/// Probes start at multiples of the largest request size (bytes).
 const GRID_BYTES: u64 = 8 << 20;
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub bytes_per_s: f64,
     pub cpu_ns_per_byte: f64,
 }
 
-/// Where probes take place: they follow each other through the file and begin again at its end.
+/// Runs probes on a file. Each starts where the previous one ended, or again at the start of the
+/// region.
 #[derive(Debug)]
 pub struct Probe<'a> {
     file: &'a File,
     region_bytes: u64,
-    /// Where the next one begins, and how far the longest went (bytes).
+    /// Start of the next probe, and bytes moved by the longest one (bytes).
     next: u64,
     longest: u64,
-    /// How much may still be written (bytes).
+    /// Bytes that may still be written.
     write_left: u64,
     seed: u64,
     clock: Monotonic,
 }
 
-/// A stream in the midst of a probe.
+/// The stream of a probe.
 enum Stream {
     Reading(Box<Reader>),
     Writing(Box<Writer>),
 }
 
 impl<'a> Probe<'a> {
-    /// Probes of a file of so many bytes, which write no more than was said.
+    /// Probes on a region of `region_bytes` bytes that write at most `write_most` bytes.
     pub fn new(file: &'a File, region_bytes: u64, write_most: u64, seed: u64) -> Probe<'a> {
         let clock = Monotonic::new();
         Probe { file, region_bytes, next: 0, longest: 0, write_left: write_most, seed, clock }
     }
 
-    /// Measures; None where the storage is too slow for the setting, or no more may be written.
+    /// Measures a setting; None if the storage is too slow for it, or no more may be written.
     ///
     /// # Errors
-    /// What the system says of reading or writing.
+    ///
+    /// A read or write error.
     pub fn measure(&mut self, op: Op, setting: Setting) -> io::Result<Option<Sample>> {
         let entered_ns = self.clock.now_ns();
         let begin = self.begin(setting);
@@ -92,12 +93,13 @@ impl<'a> Probe<'a> {
         }))
     }
 
-    /// How much may still be written (bytes).
+    /// Bytes that may still be written.
     pub fn write_left(&self) -> u64 {
         self.write_left
     }
 
-    /// Where there is as much left as a probe was seen to need.
+    /// The start of the next probe (bytes): the end of the previous one, if enough of the region is
+    /// left for the longest probe so far.
     fn begin(&self, setting: Setting) -> u64 {
         let beginning = u64::from(setting.request_bytes) * u64::from(setting.depth + 1);
         let room = beginning + self.longest + self.longest / 2;
@@ -113,13 +115,13 @@ impl<'a> Probe<'a> {
         file.seek(SeekFrom::Start(begin))?;
         Ok(match op {
             Op::Read => Stream::Reading(Box::new(options.keep_holes(false).reader(file)?)),
-            // As large as it is and stays.
+            // The file keeps its size.
             Op::Write => Stream::Writing(Box::new(options.size(self.region_bytes).writer(file)?)),
         })
     }
 
-    /// Reads or writes a block: its bytes, 0 at the end. Blocks that are written early get data
-    /// that cannot be compressed; later ones find what their memory holds.
+    /// Reads or writes a block; returns its length (bytes), 0 at the end. Blocks written before the
+    /// timed part are filled with incompressible data; later ones reuse that memory.
     fn step(&mut self, stream: &mut Stream, early: bool) -> io::Result<u64> {
         let writer = match stream {
             Stream::Reading(reader) => {

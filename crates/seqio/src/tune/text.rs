@@ -38,7 +38,7 @@ impl Numbers {
     }
 }
 
-/// Reads all entries.
+/// Parses all entries.
 pub(super) fn read(text: &str) -> Result<BTreeMap<String, Tuned>, String> {
     let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
     let mut section: Option<Vec<String>> = None;
@@ -168,7 +168,7 @@ fn escaped(characters: &mut std::str::CharIndices) -> Result<char, String> {
         Some((_, 'b')) => Ok('\u{8}'),
         Some((_, 'f')) => Ok('\u{c}'),
         Some((_, same @ ('"' | '\\'))) => Ok(same),
-        _ => Err("a backslash is followed by nothing that it can escape".to_owned()),
+        _ => Err("a backslash is followed by a character that it cannot escape".to_owned()),
     }
 }
 
@@ -176,7 +176,7 @@ fn escaped(characters: &mut std::str::CharIndices) -> Result<char, String> {
 fn unicode_escape(characters: &mut std::str::CharIndices, digits: usize) -> Result<char, String> {
     let hex: String = characters.by_ref().take(digits).map(|(_, digit)| digit).collect();
     let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);
-    code.and_then(char::from_u32).ok_or_else(|| format!("'{hex}' is the code of no character"))
+    code.and_then(char::from_u32).ok_or_else(|| format!("'{hex}' is not the code of a character"))
 }
 
 /// Writes all entries.
@@ -216,7 +216,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_may_be_bare_or_quoted_and_mistakes_are_named_by_their_line() {
+    fn names_may_be_bare_or_quoted_and_errors_report_their_line() {
         let good = "[storage.vda]\nmeasured = 'x'\n\n# why\n[storage.vda.read]\n\
                     request_bytes = 4096\ndepth = 2\n[storage . \"a \\\"b\\\" \\u00e9\"]\n\
                     measured = \"\"\n[storage.\"a \\\"b\\\" \\u00e9\".read]\ndepth=1\n\

@@ -59,7 +59,7 @@ fn a_file_that_is_appended_to_keeps_what_it_holds() {
 }
 
 #[test]
-fn a_reader_goes_on_from_where_the_file_stands_and_leaves_it_where_it_stopped() {
+fn a_reader_starts_at_the_position_of_the_file_and_updates_it() {
     for options in ways() {
         let folder = folder();
         let path = folder.path().join("file");
@@ -81,7 +81,7 @@ fn a_reader_goes_on_from_where_the_file_stands_and_leaves_it_where_it_stopped() 
 }
 
 #[test]
-fn a_writer_goes_on_from_where_the_file_stands_and_leaves_it_where_it_stopped() {
+fn a_writer_starts_at_the_position_of_the_file_and_updates_it() {
     for options in ways() {
         for bytes in [10, 3 * MIB + 5] {
             let folder = folder();
@@ -142,7 +142,7 @@ fn a_finished_file_keeps_no_blocks_beyond_its_end() {
 }
 
 #[test]
-fn the_file_can_be_looked_at_and_taken_back() {
+fn the_file_can_be_borrowed_and_returned() {
     for options in ways() {
         let folder = folder();
         let path = folder.path().join("file");

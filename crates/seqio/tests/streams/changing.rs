@@ -68,7 +68,7 @@ fn a_file_shorter_than_its_reported_size_ends_early() {
 }
 
 #[test]
-fn a_reader_that_leaves_the_cache_takes_out_only_what_it_brought() {
+fn a_reader_drops_only_pages_that_it_brought_into_the_cache() {
     let folder = folder();
     let path = folder.path().join("file");
     let wanted = content(MIB / 2 + 11, 3);

@@ -67,7 +67,7 @@ proptest! {
     })]
 
     #[test]
-    fn every_way_copies_what_the_file_holds(
+    fn every_method_copies_the_same_bytes(
         made in made(),
         options in way(),
         faults in harmless(),
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn a_copy_goes_on_from_where_an_earlier_one_came_to(
+    fn a_copy_can_start_at_an_offset(
         made in made(),
         options in way(),
         share in 0.0..1.0_f64,
@@ -206,7 +206,7 @@ fn a_watcher_may_end_a_copy() {
 }
 
 #[test]
-fn a_copy_by_names_is_what_the_standard_library_makes() {
+fn a_copy_by_path_equals_that_of_the_standard_library() {
     let folder = folder();
     let [from, to] = names(folder.path());
     std::fs::write(&from, content(3_000_001, 1)).unwrap();

@@ -52,7 +52,7 @@ fn a_copy_is_the_same_file() {
 }
 
 #[test]
-fn a_log_goes_on_behind_its_last_whole_record() {
+fn a_log_continues_after_its_last_complete_record() {
     let folder = folder();
     let path = folder.path().join("log");
     let said = run("log_writer", &[text(&path), "2500"]);

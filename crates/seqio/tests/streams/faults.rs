@@ -21,7 +21,7 @@ fn deep() -> Options {
 }
 
 #[test]
-fn a_failing_read_is_told_where_it_is_and_the_bytes_before_it_are_whole() {
+fn a_read_error_has_its_offset_and_the_bytes_before_it_are_returned() {
     let folder = folder();
     let path = folder.path().join("file");
     let wanted = content(1 << 20, 1);
@@ -59,7 +59,7 @@ fn bytes_read_before_an_error_are_not_lost() {
 }
 
 #[test]
-fn a_failing_write_is_told_and_nothing_goes_on_after_it() {
+fn a_write_error_is_returned_and_nothing_is_written_after_it() {
     let folder = folder();
     let path = folder.path().join("file");
     let faults = plan(Fault::Errno(ENOSPC), Op::Write, 3, 1);
@@ -75,7 +75,7 @@ fn a_failing_write_is_told_and_nothing_goes_on_after_it() {
 }
 
 #[test]
-fn a_file_that_takes_nothing_more_is_an_error_and_no_endless_loop() {
+fn endless_refusals_of_a_write_end_with_an_error() {
     let folder = folder();
     let faults = plan(Fault::Errno(11), Op::Write, 0, u64::MAX);
     let mut writer = deep().faults(faults).create(folder.path().join("file")).unwrap();
@@ -84,7 +84,7 @@ fn a_file_that_takes_nothing_more_is_an_error_and_no_endless_loop() {
 }
 
 #[test]
-fn a_file_system_that_takes_back_direct_io_is_read_and_written_through_the_cache() {
+fn a_file_system_that_refuses_direct_io_is_used_through_the_cache() {
     let folder = folder();
     let path = folder.path().join("file");
     let wanted = content(1_000_000, 3);

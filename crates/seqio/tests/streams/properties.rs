@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn every_way_reads_what_the_file_holds(
+    fn every_reader_returns_the_bytes_of_the_file(
         made in made(),
         options in way(),
         faults in harmless(),
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn every_way_writes_what_it_is_given(
+    fn every_writer_writes_the_given_bytes(
         options in way(),
         faults in harmless(),
         unseen in any::<bool>(),

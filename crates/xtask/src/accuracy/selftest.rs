@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_run_says_what_failed() {
+    fn a_failing_run_names_the_failed_quantities() {
         assert_eq!(failures(&run_with(101.0, true)), "pass");
         assert!(failures(&run_with(93.0, false)).contains("latency"));
         let mut skipping = run_with(101.0, true);

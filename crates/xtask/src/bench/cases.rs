@@ -21,7 +21,7 @@ const HOLES_BYTES: u64 = 1 << 30;
 /// Size of the file of data: larger than any cache of a small virtual disk's controller.
 const DATA_BYTES: u64 = 2 << 30;
 
-/// A comparison that can be asked for alone.
+/// A comparison, selected by --only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
     /// Overhead of the load generator, without I/O

@@ -151,8 +151,8 @@ pub fn make_tree(
     Ok(())
 }
 
-/// Moves a file or a tree into a folder, made where it is missing, and frees what it holds; its
-/// names and inodes stay.
+/// Moves a file or a tree into a folder, which is created if missing, and truncates all its files.
+/// This frees the data but keeps names and inodes.
 pub fn empty_into(path: &Path, folder: &Path) -> Result<()> {
     create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
     let number = folder.read_dir().map_or(0, Iterator::count);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_keeps_its_names_and_frees_its_blocks() {
+    fn moved_files_keep_their_names_and_free_their_blocks() {
         let folder = tempfile::tempdir().unwrap();
         let (made, spent) = (folder.path().join("made"), folder.path().join("spent"));
         for number in 0..2 {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laid_out_file_has_its_size_and_blocks_and_can_be_removed() {
+    fn a_preallocated_file_has_its_size_and_blocks_and_can_be_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("whole");
         make_laid_out_file(&path, 5 << 20, || false).unwrap();

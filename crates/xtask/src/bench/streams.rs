@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_timed_and_charged_and_what_it_made_is_removed() {
+    fn a_run_has_duration_and_cpu_time_and_its_output_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let places = Places {
             from: folder.path().join("from"),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_fails_is_named_with_its_words() {
+    fn a_failing_tool_is_reported_with_its_output() {
         let places = Places { from: "from".into(), to: "to".into(), spent: None, bytes: 1 };
         let error = Tool::shell("broken", "echo because >&2; exit 3");
         let error = error.run(&places).unwrap_err().to_string();
@@ -372,12 +372,12 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_fio_is_its_own_and_only_for_all_of_the_bytes() {
+    fn the_duration_of_fio_is_its_own_and_needs_all_bytes() {
         let json = r#"fio: a warning
             {"jobs": [{"error": 0, "read": {"io_bytes": 1000, "bw_bytes": 500},
                 "write": {"io_bytes": 0, "bw_bytes": 0}}]}"#;
         assert_eq!(fio_seconds(json, 1000).unwrap(), 2.0);
-        assert!(fio_seconds(json, 2000).is_err(), "less than was asked for");
+        assert!(fio_seconds(json, 2000).is_err(), "fewer bytes than requested");
         assert!(fio_seconds(r#"{"jobs": [{"error": 28}]}"#, 1).is_err());
     }
 }

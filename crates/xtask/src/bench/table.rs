@@ -58,12 +58,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// A figure and its bar.
+    /// A figure and its limit.
     pub fn new(case: &'static str, figure: &str, value: Estimate, bar: Bar) -> Self {
         Self { case, figure: figure.to_string(), value, bar }
     }
 
-    /// A rate, scaled to the unit of its name, that is shown and not judged.
+    /// A rate in the unit of its name, without a limit.
     pub fn rate(case: &'static str, figure: &str, per_s: &[f64], scale: f64) -> Self {
         let scaled: Vec<f64> = per_s.iter().map(|rate| rate * scale).collect();
         Self::new(case, figure, estimate(&scaled), Bar::None)
@@ -74,7 +74,7 @@ impl Row {
         Self::new(case, figure, estimate(ratios), Bar::AtLeast(limit))
     }
 
-    /// Whether it is no failure.
+    /// Whether the limit is met. A missed goal is not a failure.
     pub fn is_passed(&self) -> bool {
         matches!(self.bar, Bar::Goal(_)) || self.bar.is_met(&self.value)
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_held_against_the_median() {
+    fn the_median_is_compared_with_the_limit() {
         assert!(passed(1.0, 2.0, 3.0, Bar::AtMost(2.0)));
         assert!(!passed(1.0, 2.0, 3.0, Bar::AtMost(1.9)));
         assert!(passed(1.0, 2.0, 3.0, Bar::AtLeast(2.0)));
@@ -132,14 +132,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_goal_is_no_failure_but_is_told() {
+    fn a_missed_goal_is_reported_and_is_not_a_failure() {
         let row = Row::new("case", "figure", estimate(&[0.9]), Bar::Goal(1.0));
         assert!(row.is_passed());
         assert!(render(&[row]).contains("not met"));
     }
 
     #[test]
-    fn agreement_is_held_against_the_whole_interval() {
+    fn agreement_needs_the_whole_interval() {
         let narrow = Bar::Agreement { spread: (0.99, 1.01) };
         assert!(passed(0.94, 1.0, 1.06, narrow));
         assert!(!passed(0.92, 1.0, 1.06, narrow));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned_and_says_what_was_held_against_what() {
+    fn the_table_is_aligned_and_shows_each_limit() {
         let rows = [
             Row::ratio("seq", "rate, halfpower/fio default", &[2.5; 3], 2.0),
             Row::rate("holes", "halfpower kIOPS", &[1_900_000.0; 3], 1e-3),

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_tool_is_reported_with_its_words() {
+    fn a_failing_tool_is_reported_with_its_output() {
         let contestant = Contestant {
             name: "broken",
             command: ["sh", "-c", "echo because >&2; exit 3"].map(OsString::from).to_vec(),

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contestants_take_turns_in_alternating_order_after_a_first_round() {
+    fn tools_take_turns_in_alternating_order_after_a_discarded_round() {
         let mut turns = Vec::new();
         let rounds = take_turns("test", 2, 2, &AtomicBool::new(false), |place| {
             turns.push(place);

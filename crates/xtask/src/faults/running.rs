@@ -101,7 +101,7 @@ impl Drop for Running {
     }
 }
 
-/// How the program ended and what it said.
+/// How the program ended, and its output.
 #[derive(Debug, Default)]
 pub struct Ended {
     /// Whether it did not end by itself.
@@ -122,7 +122,9 @@ impl Ended {
         let one_line = lines.len() == 1 && lines[0].starts_with("halfpower: ");
         ensure(one_line, || format!("not one clear line: {}", self.words()))?;
         let missing = words.iter().find(|words| !self.stderr.contains(**words));
-        ensure(missing.is_none(), || format!("{:?} is not said: {}", missing, self.words()))
+        ensure(missing.is_none(), || {
+            format!("{:?} is missing in the error: {}", missing, self.words())
+        })
     }
 
     /// Checks for success and returns the JSON document printed.
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_needs_its_code_its_words_and_one_line() {
+    fn a_failure_needs_its_exit_code_its_message_and_one_line() {
         let good = ended(1, "halfpower: reading at offset 0: input/output error\n");
         assert_eq!(good.fails(1, &["offset 0", "error"]), Ok(()));
         assert!(good.fails(4, &[]).unwrap_err().contains("not 4"));

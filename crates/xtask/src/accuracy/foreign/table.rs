@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_count_every_run() {
+    fn limits_count_every_run() {
         let mut totals = Totals::default();
         totals.add(Truth::Limit(10.0), &found(100, 0, 0));
         totals.add(Truth::Limit(9.0), &found(5, 0, 0));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_alarm_misses_the_bar_and_a_skip_does_not() {
+    fn a_missed_alarm_fails_and_a_skip_does_not() {
         let situation = situations::ALL[0].first().unwrap();
         let skipped = [(situation, Outcome::Skipped("no FUSE".to_string()))];
         let (text, missing) = situations(&skipped);

@@ -156,9 +156,17 @@ fn unmounted(context: &Context) -> Result<Tally> {
         // mounted again.
         tally.kept(&line, cleans(&place, "away"));
         volume.mount()?;
-        tally.kept(&line, ensure(!strays(folder).is_empty(), || "there was no stray".to_string()));
+        tally.kept(
+            &line,
+            ensure(!strays(folder).is_empty(), || "no test file was left behind".to_string()),
+        );
         tally.kept(&line, cleans(&place, "removed").and_then(|()| place.is_tidy()));
-        tally.kept(&line, ensure(strays(folder).is_empty(), || "the stray is there".to_string()));
+        tally.kept(
+            &line,
+            ensure(strays(folder).is_empty(), || {
+                "the test file that was left behind still exists".to_string()
+            }),
+        );
     }
     Ok(tally)
 }

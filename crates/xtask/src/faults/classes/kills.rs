@@ -19,28 +19,28 @@ pub const CLASSES: &[Class] = &[
         word: "kill-layout",
         fault: "kill -9 while a test file is written",
         made: "`run . --size 512m`, at a random moment",
-        must: "`clean` removes exactly the stray file, a second one nothing",
+        must: "`clean` removes exactly the leftover file, a second one nothing",
         run: |context| kills(context, context.kills / 5, &LAYOUT),
     },
     Class {
         word: "kill-run",
         fault: "kill -9 while a run measures",
         made: "reads, buffered writes, mixes and `--verify`, at a random moment",
-        must: "no stored trial lost, database intact, `clean` removes exactly the strays",
+        must: "no stored trial lost, database intact, `clean` removes exactly the leftovers",
         run: |context| kills(context, context.kills * 9 / 20, &RUNS),
     },
     Class {
         word: "kill-sweep",
         fault: "kill -9 while a sweep measures",
         made: "`sweep` of six points on a file and on `null`, at a random moment",
-        must: "no stored trial lost, database intact, `clean` removes exactly the strays",
+        must: "no stored trial lost, database intact, `clean` removes exactly the leftovers",
         run: |context| kills(context, context.kills / 4, &SWEEPS),
     },
     Class {
         word: "kill-survey",
         fault: "kill -9 in a survey",
         made: "`survey . --quick`, at a random moment",
-        must: "no stored trial lost, database intact, `clean` removes exactly the strays",
+        must: "no stored trial lost, database intact, `clean` removes exactly the leftovers",
         run: |context| kills(context, context.kills / 10, &SURVEYS),
     },
     Class {
@@ -187,7 +187,7 @@ fn clean_is_exact(place: &Place<'_>) -> Check {
     let removed = first.stdout.lines().filter(|line| line.starts_with("removed")).count();
     let named = strays.iter().all(|stray| first.stdout.contains(stray.as_str()));
     ensure(removed == strays.len() && named, || {
-        format!("strays {strays:?}, but clean said: {}", first.stdout.trim())
+        format!("test files left: {strays:?}, but clean said: {}", first.stdout.trim())
     })?;
     place.is_tidy()?;
     let again = clean()?;

@@ -81,10 +81,10 @@ fn file_size(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     for blocks in [8, 64, 1024, 4096] {
         for (line, words) in [
-            ("run . --size 8m --trials 1 --quiet", "files may grow"),
+            ("run . --size 8m --trials 1 --quiet", "exceeds the file-size limit"),
             (
                 "run . --size 8m --rw write --direct=0 --no-store --trials 1 --quiet",
-                "files may grow",
+                "exceeds the file-size limit",
             ),
             (
                 "sweep --ioengine null --bs 4k,8k,16k --runtime 0.002 --trials 400 --quiet",

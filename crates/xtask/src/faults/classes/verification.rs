@@ -36,7 +36,7 @@ pub const CLASSES: &[Class] = &[
         word: "stale",
         fault: "a lost write over previously valid blocks",
         made: "two `--verify` runs with different seeds, the second with `write-lose@n`",
-        must: "exit 4: the block is of an earlier writing",
+        must: "exit 4: the block is stale",
         run: stale,
     },
     Class {
@@ -150,7 +150,7 @@ fn stale(context: &Context) -> Result<Tally> {
                 "run data --overwrite=data {WRITE} --seed 7 --ioengine {engine} --trials 1 \
                  --inject write-lose@{number}"
             );
-            let block = format!("block at offset {} is of an earlier writing", number << 16);
+            let block = format!("block at offset {} is stale", number << 16);
             let ended = place.run(&line)?;
             let reported = ended.ends_with(4).and_then(|()| {
                 let is_named = ended.stderr.contains(&block);

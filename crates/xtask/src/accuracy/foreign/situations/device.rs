@@ -1,4 +1,4 @@
-//! Devices whose rate changes, that stall, that are too slow for the percentiles asked for, or too
+//! Devices whose rate changes, that stall, that are too slow for the requested percentiles, or too
 //! fast for the load generator.
 
 use super::Situation;
@@ -69,7 +69,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "requests complete within the call that submits them",
         made: "libaio, depth 8, on a zram device",
         must: "suspect: the depth was not reached",
-        says: &["came back within the call"],
+        says: &["completed inside the submit call"],
         run: at_once,
     },
     Situation {

@@ -70,7 +70,7 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-io-max",
         wrong: "a limit of its own control group",
         made: "8 MB/s for the program's group, sequential reads of 1 MiB",
-        must: "suspect: the control group allows so much",
+        must: "suspect: the limit of the control group was measured",
         says: &["the control group allows"],
         run: |context, says| io_max(context, says, "--rw read --bs 1m --iodepth 4"),
     },

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_reason_that_is_meant_is_an_alarm() {
+    fn only_the_expected_reason_is_an_alarm() {
         let document = r#"{"verdict": {"state": "suspect", "reasons": ["noisy: +-20%"]}}"#;
         assert_eq!(alarm(&ended(0, document, ""), &["noisy"]), Ok(()));
         assert!(alarm(&ended(0, document, ""), &["holes"]).is_err());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_needs_its_words_and_its_exit_code() {
+    fn a_refusal_needs_its_message_and_its_exit_code() {
         assert_eq!(alarm(&ended(1, "", "halfpower: holes"), &["holes"]), Ok(()));
         assert!(alarm(&ended(0, "", "halfpower: holes"), &["holes"]).is_err());
         assert!(alarm(&ended(1, "", "halfpower: no"), &["holes"]).unwrap_err().contains("no"));

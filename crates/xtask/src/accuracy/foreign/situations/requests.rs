@@ -41,7 +41,7 @@ pub const SITUATIONS: &[Situation] = &[
         word: "cold",
         wrong: "cold reads that never reached the device",
         made: "another process reads the same file on a loop device repeatedly",
-        must: "invalid: the device read less than was asked for",
+        must: "invalid: the device read less than requested",
         says: &["the rest came from a cache"],
         run: cold,
     },
@@ -50,7 +50,11 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "the depth cannot be reached",
         made: "libaio with buffered reads, depth 8",
         must: "refused: the depth would not be reached",
-        says: &["would not be reached", "were in flight on average", "came back within the call"],
+        says: &[
+            "would not be reached",
+            "were in flight on average",
+            "completed inside the submit call",
+        ],
         run: depth,
     },
     Situation {
