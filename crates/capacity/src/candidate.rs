@@ -193,8 +193,8 @@ impl Candidate {
         changes
     }
 
-    /// What tells kinds of configurations apart: system, volume, and what assembles it. Of each kind
-    /// only the cheapest is of interest.
+    /// The kind: system, volume, and what assembles the volume. Of each kind only the cheapest
+    /// configuration is of interest.
     pub fn kind(&self) -> (&str, &'static str, &'static str) {
         (&self.system, volume_name(self.volume), maker_name(self.raid_in))
     }

@@ -147,7 +147,7 @@ fn counts(counts: &Counts) -> String {
         (counts.excluded_by_bounds, "excluded by bounds"),
         (counts.missed, "too slow in simulation"),
         (counts.met, "meet the need"),
-        (counts.not_cheaper, "dearer ones not judged"),
+        (counts.not_cheaper, "more expensive ones not judged"),
     ];
     let named = parts.iter().filter(|(count, _)| *count > 0);
     let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();

@@ -42,7 +42,7 @@ pub struct Shape {
 /// An upper bound on throughput.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// The part or law that sets it.
+    /// The resource that sets the bound, or "requests outstanding".
     pub name: String,
     /// Throughput (bytes per second).
     pub bytes_per_s: f64,

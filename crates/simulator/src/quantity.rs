@@ -45,7 +45,7 @@ fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, St
     let (value, unit) = (written.value, &written.unit);
     match value * scale {
         canonical if canonical > most => {
-            Err(format!("{value} {unit} is too much; {} {unit} is the most", most / scale))
+            Err(format!("{value} {unit} is too large; at most {} {unit}", most / scale))
         }
         canonical if canonical > 0.0 && canonical < least => {
             Err(format!("{value} {unit} is too little; 0, or at least {} {unit}", least / scale))
@@ -221,7 +221,7 @@ mod tests {
             format!(r#"{{ value = {value}, unit = "{unit}", source = "x" }}"#)
         };
         let long = read::<Time>(&value("1e30", "us")).unwrap_err();
-        assert!(long.contains("3600000000 us is the most"), "{long}");
+        assert!(long.contains("at most 3600000000 us"), "{long}");
         let slow = read::<Rate>(&value("1e-9", "MB/s")).unwrap_err();
         assert!(slow.contains("0, or at least 0.001 MB/s"), "{slow}");
         assert!(read::<Rate>(&value("0", "MB/s")).is_ok(), "no limit");

@@ -334,8 +334,8 @@ impl System {
             Ok(())
         } else {
             Err(format!(
-                "disks={disks} of {device_bytes} bytes hold more than can be counted; make disks, \
-                 drive.zones or drive.capacity smaller"
+                "disks={disks} of {device_bytes} bytes exceed the largest size of a \
+                 system; make disks, drive.zones or drive.capacity smaller"
             ))
         }
     }
@@ -426,11 +426,9 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     };
     let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MAX);
     let Some(bytes) = capacity.filter(|_| disk.zones.iter().all(fits)) else {
-        return Err(
-            "drive.zones, drive.heads and the time of a revolution are more than can be counted; \
+        return Err("drive.zones times drive.heads times the time of a revolution is too large; \
              make one smaller"
-                .into(),
-        );
+            .into());
     };
     let cylinders = disk.zones.iter().map(|zone| zone[0]).sum::<u64>() as f64;
     let seek = &disk.seek;

@@ -267,7 +267,7 @@ impl<'a> Insight<'a> {
         self.pap.iter().find(|pap| pap.operation == operation).map(|pap| pap.bytes_per_s)
     }
 
-    /// The sequential curves: caching mode and depth, each with its points by size.
+    /// The sequential points, grouped by caching mode and depth; each group is sorted by size.
     fn curves(&self, operation: &str) -> Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> {
         let mut curves: Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> = Vec::new();
         for point in self.sequential(operation) {

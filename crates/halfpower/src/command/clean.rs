@@ -21,7 +21,7 @@ pub fn execute(args: &CleanArgs) -> Outcome {
         match state {
             Stray::InUse => console::data(&format!("in use   {path}")),
             Stray::Away => {
-                console::data(&format!("away     {path} (its file system is not mounted)"));
+                console::data(&format!("absent   {path} (its file system is not mounted)"));
             }
             Stray::Removable if args.plan => console::data(&format!("remove   {path}")),
             Stray::Gone if args.plan => {}

@@ -168,7 +168,7 @@ fn exit(args: &CopyArgs, problems: &[Problem], is_many: bool) -> Outcome {
         (true, _) => "so nothing was copied; fix the cause and run the same command again",
         _ => "all others were; fix the cause and run the same command again to copy the rest",
     };
-    Err(Failure::new(code, format!("{number} {verb} not copied as asked (see above), {rest}")))
+    Err(Failure::new(code, format!("{number} {verb} not copied completely (see above), {rest}")))
 }
 
 /// What an interrupted copy has left, and how to continue.

@@ -215,7 +215,7 @@ fn a_tree_is_copied_with_all_that_is_in_it() {
     fs::write(place.path("copy/own"), "stays").unwrap();
     let ended = place.halfpower("copy tree copy").with_code(3);
     let ended = ended.says("copy/a/b/page exists", "--overwrite=copy/a/b/page");
-    ended.says("1 entry was not copied as asked", "to copy the rest");
+    ended.says("1 entry was not copied completely", "to copy the rest");
     place.does("copy tree copy --overwrite copy --quiet");
     assert_eq!(fs::read_to_string(place.path("copy/own")).unwrap(), "stays");
     let ended = place.halfpower("copy tree copy --delete").with_code(3);

@@ -163,7 +163,7 @@ fn a_test_file_on_a_file_system_that_was_unmounted_is_cleaned_when_it_is_back() 
     measures(&place, &mut running);
     or_skip!(volume.is_taken_away());
     running.ended().with_code(0);
-    assert!(place.does("clean").stdout.contains("away"));
+    assert!(place.does("clean").stdout.contains("absent"));
     or_skip!(volume.is_back());
     assert_eq!(Place::within(volume.folder()).strays().len(), 1);
     assert!(place.does("clean").stdout.contains("removed"));

@@ -24,7 +24,7 @@ pub fn check(path: &Path) -> Outcome<()> {
     opened(path).map(drop)
 }
 
-/// Adds lines, behind the names of the fields where the file is new or empty.
+/// Appends lines. A new or empty file gets the names of the fields first.
 pub fn add(path: &Path, lines: &[TraceLine]) -> Outcome<()> {
     let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let (mut file, begins) = if is_missing(path) {

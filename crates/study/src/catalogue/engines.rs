@@ -23,7 +23,8 @@ use crate::target::StudyTarget;
 /// The study `engines`.
 pub const STUDY: Study = Study {
     name: "engines",
-    papers: "named as future work: completion routines, events and completion ports beside threads",
+    papers: "named as future work: compare completion routines, events, completion ports and \
+             threads",
     needs: "",
     plan: include_str!("../../plans/engines.toml"),
     claims: &[],

@@ -14,7 +14,7 @@ pub const STUDY: Study = Study {
     name: "hints",
     papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes and makes the \
              write-back steadier, in requests of 64 KB",
-    needs: "root, for the read-ahead",
+    needs: "root, to change the device's read-ahead",
     plan: include_str!("../../plans/hints.toml"),
     claims: &["R007", "R019", "R020", "R026", "R027", "C117"],
     rules: &["sequential-hint"],

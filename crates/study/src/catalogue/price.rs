@@ -18,7 +18,7 @@ use crate::runner::StudyRunner;
 /// The study `price`.
 pub const STUDY: Study = Study {
     name: "price",
-    papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the dearer drive wins on \
+    papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive wins on \
              accesses, the cheaper one on accesses and bytes per dollar",
     needs: "--price for prices per access (and --capacity, --power to include them)",
     plan: include_str!("../../plans/price.toml"),
@@ -323,7 +323,7 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     }
 }
 
-/// What the same money buys of the cheapest and of the dearest target.
+/// What the same money buys of the cheapest and of the most expensive target.
 fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let times = |of: f64, over: f64| (of / less) / (over / more);
@@ -358,26 +358,34 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     );
 }
 
-/// The claims. The papers compared a SCSI with an IDE drive; here the dearest target stands for
-/// SCSI.
+/// The claims. The papers compared a SCSI with an IDE drive; here the most expensive target stands
+/// for SCSI.
 fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let scan = cheap.scan_bytes_per_s.zip(dear.scan_bytes_per_s);
     let reads = cheap.kaps.reads / dear.kaps.reads;
     let premium = more / less;
     for id in ["C025", "C032", "C171", "C276"] {
-        found.gain(id, Some(premium), "price of the dearer target over the cheaper, as stated");
+        found.gain(
+            id,
+            Some(premium),
+            "price of the more expensive target over the cheaper, as stated",
+        );
     }
     let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
     found.loss("C023", slower, "sequential rate, deficit of the cheaper target");
     found.loss("C024", Some(1.0 - reads), "random reads, deficit of the cheaper target");
-    let what = "sequential rate of the cheaper target for the price of the dearer";
+    let what = "sequential rate of the cheaper target for the price of the more expensive";
     found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
-    found.gain("C033", Some(1.0 / reads), "random reads of the dearer target over the cheaper");
-    let what = "sequential rate of the dearer target over the cheaper";
+    found.gain(
+        "C033",
+        Some(1.0 / reads),
+        "random reads of the more expensive target over the cheaper",
+    );
+    let what = "sequential rate of the more expensive target over the cheaper";
     found.gain("C034", scan.map(|(cheap, dear)| dear / cheap), what);
     for id in ["C178", "C277"] {
-        let what = "random reads of the cheaper target for the price of the dearer";
+        let what = "random reads of the cheaper target for the price of the more expensive";
         found.gain(id, Some(reads * premium), what);
     }
 }

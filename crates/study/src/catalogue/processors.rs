@@ -112,8 +112,8 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     match (near, far) {
         (Some(near), Some(far)) => Ok((near, far)),
         (Some(_), None) => Err(format!(
-            "every CPU serves interrupts of {device}, so none is far from them; use a device with \
-             fewer queues than CPUs"
+            "every CPU serves interrupts of {device}, so there is no CPU to compare with; \
+             use a device with fewer queues than CPUs"
         )),
         (None, _) => Err(format!(
             "no CPU of this process serves interrupts of {device}; allow it others (taskset)"

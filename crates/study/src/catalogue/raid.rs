@@ -28,8 +28,8 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
              cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 of \
              two disks, a mirror that reads from both",
-    needs: "a volume (md, device mapper, btrfs, hardware) and, after it, its members, unless the \
-            kernel reports them",
+    needs: "a volume (md, device mapper, btrfs, hardware) as first target; its members as further \
+            targets, unless the kernel reports them",
     plan: include_str!("../../plans/raid.toml"),
     claims: &["C218", "C233", "R174"],
     rules: &["array-cache"],

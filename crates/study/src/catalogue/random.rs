@@ -263,7 +263,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
     let rotates = device.and_then(|device| device.rotational);
     let rotation = device.and_then(|device| device.revolutions_per_min);
     if one.disks > 1 || (evidence.is_simulated() && rotates == Some(true) && rotation.is_none()) {
-        let text = "no requests per revolution: they are of several disks";
+        let text = "no requests per revolution: the rate is that of several disks";
         found.find("revolutions", text);
         return;
     }
@@ -279,10 +279,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
                 last.depth()
             )
         }
-        (Some(false), None) => {
-            "no requests per revolution: the system reports that the device does not rotate"
-                .to_owned()
-        }
+        (Some(false), None) => "no requests per revolution: the device does not rotate".to_owned(),
         (Some(true), None) => "no requests per revolution: the system reports a rotating device \
                                but no rotation speed, as virtual disks do"
             .to_owned(),

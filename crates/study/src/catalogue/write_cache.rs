@@ -125,7 +125,7 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     }
     let Some(means) = Means::of(disk) else {
         let why = format!(
-            "{name} has no cache that could be asked: it is not a SCSI, ATA, NVMe or guest's"
+            "the state of the cache of {name} cannot be read: it is not a SCSI, ATA, NVMe or virtio"
         );
         note_not_switched(runner, &format!("{why} disk; name a file or partition on one"));
         return None;

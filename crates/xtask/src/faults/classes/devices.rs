@@ -154,7 +154,7 @@ fn unmounted(context: &Context) -> Result<Tally> {
         tally.detected(&line, running.ended()?.ends_with(0));
         // Its test file could not be removed. `clean` cannot remove it before the file system is
         // mounted again.
-        tally.kept(&line, cleans(&place, "away"));
+        tally.kept(&line, cleans(&place, "absent"));
         volume.mount()?;
         tally.kept(
             &line,
