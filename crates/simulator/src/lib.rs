@@ -25,7 +25,7 @@ pub mod target;
 pub mod driver;
 pub mod bounds;
 
-pub use account::{Account, Binding, Resource, ResourceKind};
+pub use account::{Account, Binding, Held, Resource, ResourceKind};
 pub use calibration::CalibrationPoint;
 pub use description::Description;
 pub use driver::Driver;

@@ -20,7 +20,7 @@ use crate::system::{Allocated, Cost, DriveModel, LinkModel, LinkPer, RaidIn, Sys
 use crate::volume::{Piece, Pieces, Volume};
 
 pub(crate) use filecache::{FileCache, Layer};
-pub(crate) use wire::{Bus, Device, Mechanism, PHASE_NAMES};
+pub(crate) use wire::{Bus, ControllerTimes, Device, Mechanism, PHASE_NAMES};
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]
@@ -304,7 +304,8 @@ impl Machine {
     pub fn new(system: &System, seed: u64) -> Machine {
         let mut random = Stream::new(seed);
         let setup = &system.setup;
-        let buses = (0..system.buses()).map(|_| Bus::default()).collect();
+        let links = system.links.len();
+        let buses = (0..system.buses()).map(|_| Bus::new(links)).collect();
         let devices: Vec<Device> = (0..setup.disks)
             .map(|number| {
                 let bus =

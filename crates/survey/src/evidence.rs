@@ -1,8 +1,11 @@
 //! The measurements of a survey, input of all analysis: points, host, target, and facts measured
 //! once.
 
+use std::collections::BTreeMap;
+
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
+use lab::resource_usage::BindingDocument;
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
@@ -54,6 +57,10 @@ pub struct Facts {
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
+    /// The limiting resource of each sequential point of a simulated system, by the description of
+    /// the point.
+    #[serde(default)]
+    pub simulated_limits: BTreeMap<String, BindingDocument>,
     /// How much of the region sequential trials accessed.
     #[serde(default)]
     pub visits: Visits,

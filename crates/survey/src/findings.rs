@@ -284,6 +284,16 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             format!("{} at {}", units::rate(fastest.rate()), fastest.setting()),
         ),
     };
+    let (headline, detail) = match insight.simulated_limit {
+        Some(limit) if limit.resource == "latency" => (
+            "No limit of sequential reads was found: no part is busy all the time".to_owned(),
+            limit.text(),
+        ),
+        Some(limit) => {
+            (format!("The limit of sequential reads is the {}", limit.resource), limit.text())
+        }
+        None => (headline, detail),
+    };
     let reasons = &fastest.summary.verdict.reasons;
     let memory = ["page cache of its host", "lies in memory", "through the page cache"];
     let is_memory = |reason: &&String| memory.iter().any(|words| reason.contains(words));

@@ -24,9 +24,10 @@ use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::memory_limit;
 use lab::page;
-use lab::point::State;
+use lab::point::{Point, State};
 use lab::recorder::{Recorder, RunFacts, RunOptions, RunSettings};
 use lab::scratch::{self, LaidOut, Scratch};
+use lab::resource_usage;
 use lab::settings;
 use lab::simulated_target::SimulatedTarget;
 use lab::target::TargetSpec;
@@ -179,6 +180,11 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     let is_simulated = subject.is_simulated();
     let made_bytes = written + bounds.write_left - write_left;
     facts.written_bytes = if is_simulated { 0 } else { made_bytes };
+    if is_simulated {
+        let of_point = |point: &Point| (point.key.describe(), resource_usage::of(point).binding);
+        let sequential = points.iter().filter(|point| !point.key.is_random());
+        facts.simulated_limits = sequential.map(of_point).collect();
+    }
     drop(subject);
     drop(scratch);
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;

@@ -12,6 +12,7 @@ use ioengine::{
     Op, Request, Target, TargetKind,
 };
 use lab::failure::Outcome;
+use lab::resource_usage;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
@@ -296,7 +297,7 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
                 units::rate(top),
                 if from == 1 { "target" } else { "targets" },
                 share_of(rate, f64::from(last) * one),
-                shared(evidence)
+                shared(evidence, best(evidence, rw, last))
             ),
         );
     }
@@ -314,10 +315,14 @@ fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
 
-/// What all targets have in common, as far as the system reports it.
-fn shared(evidence: &Evidence) -> String {
+/// What all targets have in common and limits this point on all of them, as far as it is known.
+fn shared(evidence: &Evidence, point: Option<&MeasuredPoint>) -> String {
     if evidence.is_simulated() {
-        return "a shared part is saturated (halfpower simulate names it)".to_owned();
+        let limit = point.map(|point| resource_usage::of(&point.point));
+        return match limit.filter(|limit| !limit.resources.is_empty()) {
+            Some(limit) => format!("limited by {}", limit.binding.text()),
+            None => "a shared part is saturated (halfpower simulate names it)".to_owned(),
+        };
     }
     match evidence.shared_device() {
         Some(name) => format!("they lie on one device, {name}"),
