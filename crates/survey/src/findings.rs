@@ -290,7 +290,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             limit.text(),
         ),
         Some(limit) => {
-            (format!("The limit of sequential reads is the {}", limit.resource), limit.text())
+            (format!("The limit of sequential reads is {}", limit.resource), limit.text())
         }
         None => (headline, detail),
     };

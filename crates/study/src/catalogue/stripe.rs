@@ -243,6 +243,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["read", "write"] {
         scaling(&mut found, evidence, rw);
+        limit(&mut found, evidence, rw);
         depth_needed(&mut found, evidence, rw);
         streams(&mut found, evidence, rw);
         chunks(&mut found, evidence, rw);
@@ -297,7 +298,7 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
                 units::rate(top),
                 if from == 1 { "target" } else { "targets" },
                 share_of(rate, f64::from(last) * one),
-                shared(evidence, best(evidence, rw, last))
+                shared(evidence)
             ),
         );
     }
@@ -315,14 +316,22 @@ fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
 
-/// What all targets have in common and limits this point on all of them, as far as it is known.
-fn shared(evidence: &Evidence, point: Option<&MeasuredPoint>) -> String {
+/// What limits the fastest point on all targets of a simulated system, as `simulate` names it.
+fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let most = measured_disks(evidence).into_iter().next_back();
+    let point = most.and_then(|disks| best(evidence, rw, disks));
+    let Some(point) = point.filter(|_| evidence.is_simulated()) else { return };
+    let balance = resource_usage::of(&point.point);
+    if !balance.resources.is_empty() {
+        let text = balance.binding.text();
+        found.find("limit", format!("{rw}s over {} targets are limited by {text}", point.disks));
+    }
+}
+
+/// What all targets have in common, as far as the system reports it.
+fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
-        let limit = point.map(|point| resource_usage::of(&point.point));
-        return match limit.filter(|limit| !limit.resources.is_empty()) {
-            Some(limit) => format!("limited by {}", limit.binding.text()),
-            None => "a shared part is saturated (halfpower simulate names it)".to_owned(),
-        };
+        return "a shared part is saturated (halfpower simulate names it)".to_owned();
     }
     match evidence.shared_device() {
         Some(name) => format!("they lie on one device, {name}"),
