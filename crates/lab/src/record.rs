@@ -32,6 +32,7 @@ pub fn trial(sample: Sample) -> Trial {
         log_lost: sample.log_lost,
         account: None,
         bounds: Vec::new(),
+        simple: None,
         // Both are long, and moved rather than copied below.
         log: Vec::new(),
         flushes: Histogram::default(),

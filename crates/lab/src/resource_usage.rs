@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use simulator::{Account, Binding};
+use simulator::{Account, Binding, SimpleModel};
 
 use crate::json::{PointDocument, Program};
 use crate::machine::{Host, TargetFacts};
-use crate::point::Point;
+use crate::point::{Point, Trial};
 use crate::simulated::BoundDocument;
 
 /// Number of bounds shown in text.
@@ -67,6 +67,55 @@ pub struct Balance {
     /// Upper bounds on the rate, the tightest first. Empty for mixes, after a warm-up, and if bytes
     /// are requested more than once.
     pub bounds: Vec<BoundDocument>,
+    /// What a request costs if nothing overlaps; null except for direct requests of one direction
+    /// to a single disk.
+    pub simple_model: Option<SimpleDocument>,
+}
+
+/// The papers' simple model of a request, and what was simulated.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SimpleDocument {
+    /// CPU, phases of the bus without data, firmware.
+    pub fixed_ns: f64,
+    /// Mean seek and half a revolution; 0 for sequential requests.
+    pub position_ns: f64,
+    /// Transfer from or to the media.
+    pub media_ns: f64,
+    /// Transfer over the bus.
+    pub bus_ns: f64,
+    /// The sum of these.
+    pub sum_ns: f64,
+    /// Simulated time over the number of requests.
+    pub simulated_ns: f64,
+}
+
+impl SimpleDocument {
+    fn of(model: &SimpleModel, point: &Point) -> SimpleDocument {
+        let elapsed_ns: u64 = point.trials.iter().map(|trial| trial.elapsed_ns).sum();
+        let requests: u64 = point.trials.iter().map(Trial::requests).sum();
+        SimpleDocument {
+            fixed_ns: model.fixed_ns,
+            position_ns: model.position_ns,
+            media_ns: model.media_ns,
+            bus_ns: model.bus_ns,
+            sum_ns: model.sum_ns(),
+            simulated_ns: elapsed_ns as f64 / requests.max(1) as f64,
+        }
+    }
+
+    fn line(&self) -> String {
+        let time = units::time;
+        format!(
+            "  without overlap a request takes {}: fixed {}, seek and rotation {}, media {}, \
+             bus {}; simulated: one every {}",
+            time(self.sum_ns),
+            time(self.fixed_ns),
+            time(self.position_ns),
+            time(self.media_ns),
+            time(self.bus_ns),
+            time(self.simulated_ns)
+        )
+    }
 }
 
 /// The resource that limits a simulated system: the one whose speed would raise the rate.
@@ -181,7 +230,9 @@ pub fn of(point: &Point) -> Balance {
     let resources = resources.collect();
     let bounds = live().next().map(|trial| trial.bounds.iter().map(BoundDocument::from));
     let bounds = bounds.into_iter().flatten().collect();
-    Balance { binding, resources, bounds }
+    let simple = live().find_map(|trial| trial.simple);
+    let simple_model = simple.map(|model| SimpleDocument::of(&model, point));
+    Balance { binding, resources, bounds, simple_model }
 }
 
 /// The sum of the accounts of two trials on the same system.
@@ -209,7 +260,9 @@ impl Balance {
         let told = told.map(|bound| format!("{} ({})", units::rate(bound.bytes_per_s), bound.name));
         let bounds = told.collect::<Vec<_>>().join(", ");
         let bounds = (!bounds.is_empty()).then(|| format!("  no run exceeds {bounds}"));
-        std::iter::once(limit).chain(bounds).chain(self.resources.iter().map(line)).collect()
+        let simple = self.simple_model.as_ref().map(SimpleDocument::line);
+        let first = std::iter::once(limit).chain(bounds).chain(simple);
+        first.chain(self.resources.iter().map(line)).collect()
     }
 }
 

@@ -225,6 +225,12 @@ pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     fixed > 0.0 && per_kib > 0.0 && fits
 }
 
+/// A time between two bounds (ns); one figure if both read the same.
+fn time_between(low: f64, high: f64) -> String {
+    let (low, high) = (units::time(low), units::time(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
 fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let cost = |caching: Caching| {
         insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
@@ -251,8 +257,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
         .filter_map(|caching| {
             let point = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
             let (low, high) = (point.summary.cpu_lower_ns?, point.summary.cpu_upper_ns?);
-            let (low, high) = (units::time(low), units::time(high));
-            Some(format!("a {caching} 64 KiB read takes {low} to {high} of CPU"))
+            Some(format!("a {caching} 64 KiB read takes {} of CPU", time_between(low, high)))
         })
         .collect();
     let headline = format!("CPU of reads: {}", both.join("; "));
@@ -516,6 +521,12 @@ mod tests {
         let insight = Insight::of(&evidence);
         let found = of(&evidence, &insight);
         assert_eq!(found.iter().filter(|f| f.id == "not-measured").count(), 2);
+    }
+
+    #[test]
+    fn equal_bounds_are_one_figure() {
+        assert_eq!(time_between(32_200.0, 32_201.0), "32.2 us");
+        assert_eq!(time_between(32_200.0, 80_700.0), "32.2 us to 80.7 us");
     }
 
     #[test]

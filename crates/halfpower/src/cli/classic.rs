@@ -214,6 +214,7 @@ pub struct CmdgenArgs {
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
     /// Name of the series; each test appends its caching mode and whether it is synchronous
+    /// (default: the variable sqlio_note)
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
     /// Output format
