@@ -78,8 +78,7 @@ mod tests {
             point.key.workload.read_percent = 100;
             point.key.workload.depth = 1;
             let random = number % 2 == 0;
-            point.key.workload.pattern =
-                if random { Pattern::Random } else { Pattern::Sequential };
+            point.key.workload.pattern = if random { Pattern::Random } else { Pattern::Sequential };
         }
         history
     }

@@ -11,8 +11,8 @@ use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
-use simulator::{Account, SimpleModel};
 use simulator::bounds::Bound;
+use simulator::{Account, SimpleModel};
 use workload::{FullQueue, LoggedRequest};
 
 use crate::point_key::PointKey;

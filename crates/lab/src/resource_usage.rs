@@ -143,10 +143,8 @@ pub struct HeldDocument {
 impl From<Binding> for BindingDocument {
     fn from(binding: Binding) -> BindingDocument {
         let Binding { resource, utilisation, held } = binding;
-        let held = held.map(|held| HeldDocument {
-            resource: held.resource,
-            utilisation: held.utilisation,
-        });
+        let held = held
+            .map(|held| HeldDocument { resource: held.resource, utilisation: held.utilisation });
         BindingDocument { resource, utilisation, held }
     }
 }

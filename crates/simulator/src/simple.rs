@@ -80,14 +80,8 @@ fn fixed_ns(system: &System, disk: &DiskModel, shape: &Shape) -> f64 {
         Op::Write => (host.direct_write, disk.firmware_write),
     };
     let extra_ns = if shape.random { host.random.ns() + disk.firmware_miss.ns() } else { 0 };
-    let phases = [
-        bus.arbitrate,
-        bus.select,
-        bus.message_out,
-        bus.command,
-        bus.status,
-        bus.message_in,
-    ];
+    let phases =
+        [bus.arbitrate, bus.select, bus.message_out, bus.command, bus.status, bus.message_in];
     let phases_ns: u64 = phases.iter().map(|phase| phase.ns()).sum();
     let cpu_ns = cost.ns_for(u64::from(shape.request_bytes));
     (cpu_ns + extra_ns + phases_ns + firmware.ns()) as f64

@@ -268,8 +268,12 @@ mod tests {
             conclusion.find("x", text);
             (name.to_owned(), conclusion)
         };
-        let joined =
-            Conclusion::of_each(vec![on("a", "fast"), on("a", "fast"), on("b", "fast"), on("a", "slow")]);
+        let joined = Conclusion::of_each(vec![
+            on("a", "fast"),
+            on("a", "fast"),
+            on("b", "fast"),
+            on("a", "slow"),
+        ]);
         let told: Vec<&str> = joined.findings.iter().map(|found| found.headline.as_str()).collect();
         assert_eq!(told, ["a: fast", "b: fast", "a: slow"]);
         assert_eq!(joined.claims[0].here, "a: seen; b: seen; a: seen");

@@ -11,8 +11,8 @@ use analysis::interval::{CONFIDENCE, Interval};
 use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
 use lab::point::{Point, State, Summary, Verdict};
-use lab::resource_usage::BindingDocument;
 use lab::point_key::PointKey;
+use lab::resource_usage::BindingDocument;
 
 use crate::app::App;
 use crate::evidence::Evidence;

@@ -684,8 +684,7 @@ fn book_links(
 ) -> (u64, Option<usize>) {
     let Command { io, op, length, .. } = machine.commands[command];
     let (mut end_ns, mut last) = (bus_end_ns, None);
-    for (number, (model, copies)) in
-        machine.system.links.iter().zip(&mut machine.links).enumerate()
+    for (number, (model, copies)) in machine.system.links.iter().zip(&mut machine.links).enumerate()
     {
         let copy = match model.per {
             LinkPer::System => 0,

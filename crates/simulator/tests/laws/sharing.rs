@@ -52,7 +52,8 @@ fn closed_streams_at_a_fifo_server_share_it_by_their_requests_in_flight() {
     // One flash unit at 1 ms for each 4 KiB, beside which all else takes next to nothing.
     let alone = [("drive.units", "1"), ("drive.unit_read", "1000")];
     let system = changed(base_with(Parts { flash: true, ..Parts::default() }), &alone);
-    for (kib, depths) in [((4, 4), (1, 1)), ((4, 16), (1, 1)), ((8, 8), (1, 3)), ((4, 16), (2, 4))] {
+    for (kib, depths) in [((4, 4), (1, 1)), ((4, 16), (1, 1)), ((8, 8), (1, 3)), ((4, 16), (2, 4))]
+    {
         let streams = [stream(100, kib.0 * 1024, depths.0), stream(100, kib.1 * 1024, depths.1)];
         let samples = together(&system, &streams);
         // In a cycle, the server serves every request in flight once.

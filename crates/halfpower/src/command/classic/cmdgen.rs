@@ -104,9 +104,8 @@ mod tests {
 
     #[test]
     fn a_series_is_named_by_the_flag_or_by_the_variable() {
-        let words = |line: &str| -> Vec<String> {
-            line.split_whitespace().map(str::to_owned).collect()
-        };
+        let words =
+            |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
         let noted = |line: &str, variable: Option<&str>| {
             let cli = crate::cli::Cli::try_parse_from(words(line)).unwrap();
             let crate::cli::Verb::Classic(classic) = cli.verb else { panic!("{line}") };
