@@ -9,7 +9,8 @@
 
 use crate::flash::FlashTimes;
 use crate::geometry::Geometry;
-use crate::machine::{ControllerTimes, Count, Link, Machine, Mechanism, PHASE_NAMES};
+use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
+use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
 
 /// Names of the parts of a disk.

@@ -20,7 +20,7 @@ use crate::system::{Allocated, Cost, DriveModel, LinkModel, LinkPer, RaidIn, Sys
 use crate::volume::{Piece, Pieces, Volume};
 
 pub(crate) use filecache::{FileCache, Layer};
-pub(crate) use wire::{Bus, ControllerTimes, Device, Mechanism, PHASE_NAMES};
+pub(crate) use wire::{Bus, Device, Mechanism, PHASE_NAMES};
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ use ioengine::Op;
 use super::{Command, Event, Machine};
 use crate::disk::{Disk, Lookup, MediaRequest};
 use crate::flash::Flash;
+use crate::server::ControllerTimes;
 use crate::system::{DiskModel, LinkPer, Path};
 use crate::volume::Piece;
 
@@ -55,8 +56,7 @@ pub(crate) struct Bus {
     phases_ns: [u64; PHASES],
     /// End of the current tenure (ns).
     until_ns: u64,
-    /// Part of the tenures that ran at the pace of another resource (ns): of each link, and last
-    /// of the drives.
+    /// Part of the tenures at the pace of each link, and last of the drives (ns).
     paced_ns: Vec<u64>,
     /// What paced the current tenure.
     paced_by: Option<usize>,
@@ -122,17 +122,6 @@ impl Mechanism {
             Mechanism::Flash(flash) => flash.coalesce_ns(),
         }
     }
-}
-
-/// Busy time of a controller (ns).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ControllerTimes {
-    /// Its firmware works.
-    pub own: u64,
-    /// It waits for the media.
-    pub media: u64,
-    /// It waits for the bus, or moves data over it.
-    pub bus: u64,
 }
 
 /// A device with its controller.
@@ -498,29 +487,11 @@ impl Machine {
         let Command { op, at, length, begun_ns, .. } = self.commands[command];
         let bus_ns = self.bus_ns(command);
         let driver = self.system.setup.path == Path::Driver;
-        let cached = self.completes_from_cache(command);
         let (alone, entry) = (self.is_alone(device), &mut self.devices[device as usize]);
         let bus = entry.bus;
         let Some(disk) = entry.disk() else { return };
         if op == Op::Write {
-            if cached && !(entry.waiting_for_room.is_empty() && entry.has_room(length)) {
-                entry.waiting_for_room.push_back(command);
-                self.release_controller(device);
-                self.next_job(device);
-                return;
-            }
-            let Some(disk) = entry.disk() else { return };
-            if cached {
-                disk.reserve(length);
-            }
-            let floor_ns = (begun_ns + disk.model.write_floor.ns()).saturating_sub(bus_ns);
-            if floor_ns > now_ns {
-                self.devices[device as usize].work_ns.own += floor_ns - now_ns;
-                self.events.schedule(floor_ns, Event::DataReady(command));
-            } else {
-                self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
-            }
-            return;
+            return self.write_processed(command);
         }
         let again_ns = disk.model.firmware_again.ns();
         let found = disk.lookup(at, length, now_ns);
@@ -565,6 +536,32 @@ impl Machine {
         } else {
             self.release_controller(device);
             self.next_job(device);
+        }
+    }
+
+    /// The controller has decoded a write: it accepts the data, or waits for room in the buffer.
+    fn write_processed(&mut self, command: u32) {
+        let (now_ns, bus_ns) = (self.events.now_ns(), self.bus_ns(command));
+        let Command { device, length, begun_ns, .. } = self.commands[command];
+        let cached = self.completes_from_cache(command);
+        let entry = &mut self.devices[device as usize];
+        let bus = entry.bus;
+        if cached && !(entry.waiting_for_room.is_empty() && entry.has_room(length)) {
+            entry.waiting_for_room.push_back(command);
+            self.release_controller(device);
+            self.next_job(device);
+            return;
+        }
+        let Some(disk) = entry.disk() else { return };
+        if cached {
+            disk.reserve(length);
+        }
+        let floor_ns = (begun_ns + disk.model.write_floor.ns()).saturating_sub(bus_ns);
+        if floor_ns > now_ns {
+            entry.work_ns.own += floor_ns - now_ns;
+            self.events.schedule(floor_ns, Event::DataReady(command));
+        } else {
+            self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
         }
     }
 

@@ -31,12 +31,12 @@ fn together(system: &System, streams: &[Workload]) -> Vec<Sample> {
     let files: Vec<SimTarget> = world.files(Caching::Direct);
     let file = files.into_iter().next().expect("a system has a file").with_size(u64::MAX);
     let plans: Vec<Plan> =
-        streams.iter().map(|stream| plan::resolve(stream, &file).unwrap()).collect();
+        streams.iter().map(|stream| plan::resolve(stream, &file).expect("it fits")).collect();
     let planned: Vec<(Vec<&SimTarget>, &Plan)> =
         plans.iter().map(|plan| (vec![&file], plan)).collect();
     let stop = AtomicBool::new(false);
     let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
-    stepper::run_together(&planned, &world.clock(), &mut control).unwrap()
+    stepper::run_together(&planned, &world.clock(), &mut control).expect("it runs")
 }
 
 fn requests_per_s(sample: &Sample) -> f64 {
