@@ -350,7 +350,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    fn a_point(request_bytes: u64, depth: u32) -> Point {
+    pub(crate) fn a_point(request_bytes: u64, depth: u32) -> Point {
         let mut point = point(&[request_bytes * 1000]);
         point.key.workload.request_bytes = request_bytes as u32;
         point.key.workload.depth = depth;

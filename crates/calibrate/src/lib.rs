@@ -3,12 +3,14 @@
 //!
 //! `history` reads the measured points and trials. `replay` runs the same trials on a simulated
 //! system in virtual time, in the same order and with the same pauses, so that the state of caches,
-//! write buffers and burst credit carries over. `structure` lists the device models, `initial`
-//! estimates starting values, `score` selects and fits a model and scores it on held-out points,
-//! and `result` builds the system file. `trust` estimates the error for a given load, `whatif`
-//! predicts changes, and `time_machine` runs a system in real time.
+//! write buffers and burst credit carries over. `rotating` recognises disks, which are not fitted.
+//! `structure` lists the device models, `initial` estimates starting values, `score` selects and
+//! fits a model and scores it on held-out points, and `result` builds the system file. `trust`
+//! estimates the error for a given load, `whatif` predicts changes, and `time_machine` runs a
+//! system in real time.
 
 pub mod history;
+pub mod rotating;
 pub mod replay;
 pub mod initial;
 pub mod structure;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ioengine::{Caching, EngineKind};
 use lab::failure::{Failure, Outcome};
+use lab::resource_usage::{BindingDocument, HeldDocument};
 use lab::simulated::{self, BoundDocument, Simulated, on_all_cores};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -37,10 +38,13 @@ pub struct SideDocument {
     pub latency_p99_ns: u64,
     /// Simulated CPU time of the process per request.
     pub cpu_ns_per_request: f64,
-    /// The limiting resource, or "latency" if none is busy and more outstanding requests may help.
+    /// The limiting resource, the one whose speed would raise the throughput, or "latency" if none
+    /// is busy and more outstanding requests may help.
     pub bottleneck: String,
     /// Utilisation of that resource, or of the busiest one if none limits, 0 to 1.
     pub utilisation: f64,
+    /// A busier resource that mostly waits for the limiting one; null if there is none.
+    pub held: Option<HeldDocument>,
     /// The tightest closed-form bound; null for mixed loads and for loads that access bytes more
     /// than once, for which no bound holds.
     pub bound: Option<BoundDocument>,
@@ -238,7 +242,7 @@ fn simulate_side(side: &Side<'_>) -> Outcome<SideDocument> {
     let bounds = simulated::bounds_of(&system, load, caching, bytes);
     simulated::check_bounds(&system, &bounds, simulated.bytes_per_s())?;
     let bound = bounds.first().map(BoundDocument::from);
-    let binding = simulated.account.binding();
+    let binding = BindingDocument::from(simulated.account.binding());
     let latency = simulated.sample.latency();
     let quantile = |q| latency.quantile(q).unwrap_or(0);
     let price =
@@ -254,6 +258,7 @@ fn simulate_side(side: &Side<'_>) -> Outcome<SideDocument> {
         cpu_ns_per_request: simulated.cpu_lower_ns(),
         bottleneck: binding.resource,
         utilisation: binding.utilisation,
+        held: binding.held,
         bound,
         price,
     })

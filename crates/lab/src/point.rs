@@ -11,8 +11,8 @@ use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
-use simulator::Account;
 use simulator::bounds::Bound;
+use simulator::{Account, SimpleModel};
 use workload::{FullQueue, LoggedRequest};
 
 use crate::point_key::PointKey;
@@ -164,6 +164,8 @@ pub struct LiveTrial {
     pub account: Option<Account>,
     /// Upper bounds on the rate of a simulated system, the tightest first.
     pub bounds: Vec<Bound>,
+    /// What a request to a simulated disk costs if nothing overlaps.
+    pub simple: Option<SimpleModel>,
 }
 
 impl Trial {

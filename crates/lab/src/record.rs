@@ -33,6 +33,7 @@ pub fn trial(sample: Sample) -> Trial {
         log_lost: sample.log_lost,
         account: None,
         bounds: Vec::new(),
+        simple: None,
         // Both are large, so they are moved out of the sample instead of copied.
         log: Vec::new(),
         flushes: Histogram::default(),

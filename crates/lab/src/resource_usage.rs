@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
-use simulator::{Account, Binding};
+use serde::{Deserialize, Serialize};
+use simulator::{Account, Binding, SimpleModel};
 
 use crate::json::{PointDocument, Program};
 use crate::machine::{Host, TargetFacts};
-use crate::point::Point;
+use crate::point::{Point, Trial};
 use crate::simulated::BoundDocument;
 
 /// Number of bounds shown in text.
@@ -67,16 +67,101 @@ pub struct Balance {
     /// Upper bounds on the rate, the tightest first. Empty for mixes, after a warm-up, and if bytes
     /// are requested more than once.
     pub bounds: Vec<BoundDocument>,
+    /// What a request costs if nothing overlaps; null except for direct requests of one direction
+    /// to a single disk.
+    pub simple_model: Option<SimpleDocument>,
 }
 
-/// The resource that limits a simulated system.
+/// The papers' simple model of a request, and what was simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SimpleDocument {
+    /// CPU, phases of the bus without data, firmware.
+    pub fixed_ns: f64,
+    /// Mean seek and half a revolution; 0 for sequential requests.
+    pub position_ns: f64,
+    /// Transfer from or to the media.
+    pub media_ns: f64,
+    /// Transfer over the bus.
+    pub bus_ns: f64,
+    /// The sum of these.
+    pub sum_ns: f64,
+    /// Simulated time over the number of requests.
+    pub simulated_ns: f64,
+}
+
+impl SimpleDocument {
+    fn of(model: &SimpleModel, point: &Point) -> SimpleDocument {
+        let elapsed_ns: u64 = point.trials.iter().map(|trial| trial.elapsed_ns).sum();
+        let requests: u64 = point.trials.iter().map(Trial::requests).sum();
+        SimpleDocument {
+            fixed_ns: model.fixed_ns,
+            position_ns: model.position_ns,
+            media_ns: model.media_ns,
+            bus_ns: model.bus_ns,
+            sum_ns: model.sum_ns(),
+            simulated_ns: elapsed_ns as f64 / requests.max(1) as f64,
+        }
+    }
+
+    fn line(&self) -> String {
+        let time = units::time;
+        format!(
+            "  without overlap a request takes {}: fixed {}, seek and rotation {}, media {}, \
+             bus {}; simulated: one every {}",
+            time(self.sum_ns),
+            time(self.fixed_ns),
+            time(self.position_ns),
+            time(self.media_ns),
+            time(self.bus_ns),
+            time(self.simulated_ns)
+        )
+    }
+}
+
+/// The resource that limits a simulated system: the one whose speed would raise the rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BindingDocument {
     /// The resource, or "latency" if no resource is near its limit, in which case a larger queue
     /// depth may help.
     pub resource: String,
     /// Utilisation of the limiting resource, or else of the busiest one, from 0 to 1.
     pub utilisation: f64,
+    /// A busier resource that mostly waits for the limiting one; null if there is none.
+    #[serde(default)]
+    pub held: Option<HeldDocument>,
+}
+
+/// A resource that is occupied most of the time because it waits for the limiting one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldDocument {
+    /// Its name.
+    pub resource: String,
+    /// Its utilisation, from 0 to 1.
+    pub utilisation: f64,
+}
+
+impl From<Binding> for BindingDocument {
+    fn from(binding: Binding) -> BindingDocument {
+        let Binding { resource, utilisation, held } = binding;
+        let held = held
+            .map(|held| HeldDocument { resource: held.resource, utilisation: held.utilisation });
+        BindingDocument { resource, utilisation, held }
+    }
+}
+
+impl BindingDocument {
+    /// What limits, in words: "PCI, busy 89.3% of the time".
+    pub fn text(&self) -> String {
+        let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let busy = percent(self.utilisation);
+        let waits = self.held.as_ref().map(|held| {
+            format!("; {}, busy {}, waits for it", held.resource, percent(held.utilisation))
+        });
+        match self.resource.as_str() {
+            "latency" => format!("latency: the busiest resource is busy {busy} of the time"),
+            name => format!("{name}, busy {busy} of the time{}", waits.unwrap_or_default()),
+        }
+    }
 }
 
 /// One resource.
@@ -96,6 +181,9 @@ pub struct ResourceDocument {
     pub bytes: u64,
     /// Busy time by phase; empty without phases.
     pub phases_ns: BTreeMap<String, u64>,
+    /// Part of the busy time in which it ran at the pace of another resource, by its name. The rest
+    /// is its own work.
+    pub paced_ns: BTreeMap<String, u64>,
 }
 
 impl SimulateDocument {
@@ -124,9 +212,8 @@ pub fn of(point: &Point) -> Balance {
     let live = || point.trials.iter().filter_map(|trial| trial.live.as_deref());
     let mut accounts = live().filter_map(|trial| trial.account.clone());
     let sum = accounts.next().map(|first| accounts.fold(first, |sum, one| add(sum, &one)));
-    let binding = sum.as_ref().map(Account::binding);
-    let Binding { resource, utilisation } =
-        binding.unwrap_or_else(|| Binding { resource: "latency".to_owned(), utilisation: 0.0 });
+    let none = || Binding { resource: "latency".to_owned(), utilisation: 0.0, held: None };
+    let binding = sum.as_ref().map_or_else(none, Account::binding).into();
     let resources = sum.iter().flat_map(|account| {
         account.resources.iter().map(|resource| ResourceDocument {
             name: resource.name.clone(),
@@ -135,12 +222,15 @@ pub fn of(point: &Point) -> Balance {
             servers: resource.servers,
             bytes: resource.bytes,
             phases_ns: resource.phases_ns.iter().map(|(k, ns)| ((*k).to_owned(), *ns)).collect(),
+            paced_ns: resource.paced_ns.iter().filter(|(_, ns)| *ns > 0).cloned().collect(),
         })
     });
     let resources = resources.collect();
     let bounds = live().next().map(|trial| trial.bounds.iter().map(BoundDocument::from));
     let bounds = bounds.into_iter().flatten().collect();
-    Balance { binding: BindingDocument { resource, utilisation }, resources, bounds }
+    let simple = live().find_map(|trial| trial.simple);
+    let simple_model = simple.map(|model| SimpleDocument::of(&model, point));
+    Balance { binding, resources, bounds, simple_model }
 }
 
 /// The sum of the accounts of two trials on the same system.
@@ -149,7 +239,11 @@ fn add(mut sum: Account, one: &Account) -> Account {
     for (sum, one) in sum.resources.iter_mut().zip(&one.resources) {
         sum.busy_ns += one.busy_ns;
         sum.bytes += one.bytes;
+        sum.background_ns += one.background_ns;
         for (sum, one) in sum.phases_ns.iter_mut().zip(&one.phases_ns) {
+            sum.1 += one.1;
+        }
+        for (sum, one) in sum.paced_ns.iter_mut().zip(&one.paced_ns) {
             sum.1 += one.1;
         }
     }
@@ -159,19 +253,14 @@ fn add(mut sum: Account, one: &Account) -> Account {
 impl Balance {
     /// The report: the limiting resource, the upper bounds, and a line per resource.
     pub fn lines(&self) -> Vec<String> {
-        let BindingDocument { resource, utilisation } = &self.binding;
-        let limit = match resource.as_str() {
-            "latency" => format!(
-                "  limited by latency: the busiest resource is busy {:.1}% of the time",
-                utilisation * 100.0
-            ),
-            name => format!("  limited by {name}, busy {:.1}% of the time", utilisation * 100.0),
-        };
+        let limit = format!("  limited by {}", self.binding.text());
         let told = self.bounds.iter().take(BOUNDS_TOLD);
         let told = told.map(|bound| format!("{} ({})", units::rate(bound.bytes_per_s), bound.name));
         let bounds = told.collect::<Vec<_>>().join(", ");
         let bounds = (!bounds.is_empty()).then(|| format!("  no run exceeds {bounds}"));
-        std::iter::once(limit).chain(bounds).chain(self.resources.iter().map(line)).collect()
+        let simple = self.simple_model.as_ref().map(SimpleDocument::line);
+        let first = std::iter::once(limit).chain(bounds).chain(simple);
+        first.chain(self.resources.iter().map(line)).collect()
     }
 }
 
@@ -181,11 +270,14 @@ fn line(resource: &ResourceDocument) -> String {
     let busy = resource.phases_ns.iter().filter(|(_, ns)| **ns > 0);
     let phases: Vec<String> =
         busy.map(|(name, ns)| format!("{name} {:.1}%", percent(*ns))).collect();
+    let paced = resource.paced_ns.iter();
+    let paced = paced.map(|(name, ns)| format!("at the pace of {name} {:.1}%", percent(*ns)));
+    let parts: Vec<String> = phases.into_iter().chain(paced).collect();
     let times =
         if resource.servers > 1 { format!(" x {}", resource.servers) } else { String::new() };
     let name = format!("{}{times}", resource.name);
     let share = resource.utilisation * 100.0;
-    let line = format!("    {name:<24} {share:>5.1}%  {}", phases.join(", "));
+    let line = format!("    {name:<24} {share:>5.1}%  {}", parts.join(", "));
     line.trim_end().to_owned()
 }
 
@@ -204,6 +296,8 @@ mod tests {
             servers: 1,
             bytes: 10,
             phases_ns: vec![("seek", 1), ("transfer", busy_ns - 1)],
+            paced_ns: Vec::new(),
+            background_ns: 0,
         };
         Account {
             elapsed_ns: 1000,
@@ -232,6 +326,25 @@ mod tests {
         assert_eq!(balance.resources[0].bytes, 20);
         assert!(balance.lines()[0].contains("limited by media, busy 95.0%"));
         assert!(balance.lines()[1].contains("no run exceeds") && balance.bounds.len() == 1);
+    }
+
+    #[test]
+    fn a_resource_that_waits_for_the_bottleneck_is_named_beside_it() {
+        let mut point = point(&[4096]);
+        let mut account = account(890);
+        let bus = Resource {
+            name: "bus".to_owned(),
+            busy_ns: 995,
+            phases_ns: Vec::new(),
+            paced_ns: vec![("link".to_owned(), 5), ("media".to_owned(), 890)],
+            ..account.resources[0].clone()
+        };
+        account.resources.insert(0, bus);
+        point.trials[0].live_mut().account = Some(account);
+        let lines = of(&point).lines();
+        let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for it";
+        assert_eq!(lines[0], limit);
+        assert!(lines[1].ends_with("at the pace of link 0.5%, at the pace of media 89.0%"));
     }
 
     #[test]

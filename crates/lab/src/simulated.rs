@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::bounds::{self, Bound, Shape};
 use simulator::system::{CachingChoice, DriveModel};
-use simulator::{Account, SimTarget, SimWorld, System};
+use simulator::{Account, SimTarget, SimWorld, SimpleModel, System};
 use workload::{
     Control, Distribution, Pattern, Placement, Progress, Sample, Workload, plan, stepper,
 };
@@ -171,6 +171,17 @@ pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: 
     let shape = shape_of(system, workload, caching, moved);
     let shape = shape.filter(|_| asks_once(workload, moved));
     shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
+}
+
+/// The simple model of the papers for a workload. None for mixes, and for anything but direct
+/// requests to a single disk.
+pub fn simple_model_of(
+    system: &System,
+    workload: &Workload,
+    caching: Caching,
+) -> Option<SimpleModel> {
+    let shape = shape_of(system, workload, caching, 0)?;
+    SimpleModel::of(system, &shape, workload.region_bytes)
 }
 
 /// The input of the bounds for a workload that moves `moved` bytes. None for mixes, strides, skewed

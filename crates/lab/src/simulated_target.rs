@@ -69,8 +69,11 @@ impl SimulatedTarget {
             changes.insert(key.to_owned(), value);
             Ok(())
         };
-        if experiment.allocation == Allocation::Extend {
-            change("allocation", "extend".to_owned())?;
+        match experiment.allocation {
+            Allocation::Extend => change("allocation", "extend".to_owned())?,
+            // Every block up to the last one is zeroed before it is written.
+            Allocation::LastBlock => change("allocation", "zeroed".to_owned())?,
+            Allocation::Existing | Allocation::Truncate | Allocation::Reserve => {}
         }
         if let Some(direct) = experiment.direct {
             change("caching", if direct { "direct" } else { "buffered" }.to_owned())?;
@@ -136,7 +139,6 @@ fn check_flags(experiment: &Experiment) -> Outcome<()> {
         (experiment.engine_kinds != [None], "--ioengine", "issues requests in its own way"),
         (allocation == Allocation::Truncate, "--allocation truncate", "has no blocks to release"),
         (allocation == Allocation::Reserve, "--allocation fallocate", "has no blocks to reserve"),
-        (allocation == Allocation::LastBlock, "--allocation last-block", "has no holes"),
         (experiment.soaker, "--soaker", "computes both bounds of its CPU cost without a soaker"),
         (experiment.zero_buffers, "--zero-buffers", "stores no data"),
         (!experiment.invalidate, "--invalidate=0", "begins each trial with a cold cache"),

@@ -285,6 +285,7 @@ pub fn simulated_trial(
     simulated::check_bounds(system, &bounds, trial.whole_bytes_per_s())?;
     let live = trial.live_mut();
     (live.account, live.bounds) = (Some(account), bounds);
+    live.simple = simulated::simple_model_of(system, workload, place.caching);
     trial.verdict = verdict::judge(&setting.key(), &trial, &around);
     Ok(trial)
 }

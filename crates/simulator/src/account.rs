@@ -1,14 +1,21 @@
 //! Utilisation of every resource, the bottleneck, and consistency checks for a run.
 //!
-//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck. So is a reserve
-//! (write buffer, burst credit) that is exhausted most of the time. If neither exists, a stage
-//! that serialises requests may be. If nothing qualifies, the run is limited by latency, and more
-//! requests in flight may help.
+//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck, unless most of that
+//! time runs at the pace of another part: a bus that moves data at the rate of a slower link is
+//! occupied, but a faster bus would change nothing. Then that other part is the bottleneck, though
+//! it may be busy for less of the time. So is a reserve (write buffer, burst credit) that is
+//! exhausted most of the time. If neither exists, a stage that serialises requests may be. If
+//! nothing qualifies, the run is limited by latency, and more requests in flight may help.
 
 use crate::flash::FlashTimes;
 use crate::geometry::Geometry;
 use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
+use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
+
+/// Names of the parts of a disk.
+const CONTROLLER: &str = "drive controller";
+const MEDIA: &str = "media";
 
 /// A resource of the system and how long it was busy.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +32,12 @@ pub struct Resource {
     pub bytes: u64,
     /// Busy time by phase (ns); empty if it has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
+    /// Part of the busy time that runs at the pace of another resource (ns), by its name. The rest
+    /// is its own work.
+    pub paced_ns: Vec<(String, u64)>,
+    /// Part of the busy time for which no request waits, now or later: the media write what the
+    /// buffer holds while it has room for more (ns).
+    pub background_ns: u64,
 }
 
 /// What the busy time of a resource means.
@@ -79,6 +92,18 @@ pub struct Binding {
     pub resource: String,
     /// Its utilisation, 0 to 1; for "latency", that of the busiest resource.
     pub utilisation: f64,
+    /// The resource that is occupied nearly all the time, most of it at the pace of the bottleneck;
+    /// none if that is the bottleneck itself.
+    pub held: Option<Held>,
+}
+
+/// A resource that is occupied while the bottleneck works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// Its name.
+    pub resource: String,
+    /// Its utilisation, 0 to 1.
+    pub utilisation: f64,
 }
 
 impl Resource {
@@ -88,8 +113,15 @@ impl Resource {
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
     }
 
+    /// Share of an interval during which it was busy with what requests wait for, 0 to 1.
+    fn foreground(&self, elapsed_ns: u64) -> f64 {
+        let background = self.background_ns as f64 / self.busy_ns.max(1) as f64;
+        self.utilisation(elapsed_ns) * (1.0 - background)
+    }
+
     fn new(name: &str, kind: ResourceKind, busy_ns: u64, servers: u32, bytes: u64) -> Resource {
-        Resource { name: name.to_owned(), kind, busy_ns, servers, bytes, phases_ns: Vec::new() }
+        let (name, phases_ns, paced_ns) = (name.to_owned(), Vec::new(), Vec::new());
+        Resource { name, kind, busy_ns, servers, bytes, phases_ns, paced_ns, background_ns: 0 }
     }
 
     /// A part without phases.
@@ -101,10 +133,15 @@ impl Resource {
     fn since(&self, earlier: Option<&Resource>) -> Resource {
         let Some(then) = earlier else { return self.clone() };
         let phases = self.phases_ns.iter().zip(&then.phases_ns);
+        let paced = self.paced_ns.iter().zip(&then.paced_ns);
         Resource {
             busy_ns: self.busy_ns.saturating_sub(then.busy_ns),
+            background_ns: self.background_ns.saturating_sub(then.background_ns),
             bytes: self.bytes - then.bytes,
             phases_ns: phases.map(|(now, then)| (now.0, now.1.saturating_sub(then.1))).collect(),
+            paced_ns: paced
+                .map(|(now, then)| (now.0.clone(), now.1.saturating_sub(then.1)))
+                .collect(),
             ..self.clone()
         }
     }
@@ -221,34 +258,49 @@ fn bus(machine: &Machine, now_ns: u64) -> Option<Resource> {
         }
     }
     let busy_ns = phases_ns.iter().map(|(_, ns)| ns).sum();
+    let links = machine.system.links.iter().map(|link| link.name.clone());
+    let mut paced_ns: Vec<(String, u64)> =
+        links.chain([CONTROLLER.to_owned()]).map(|name| (name, 0)).collect();
+    for bus in &machine.buses {
+        for (sum, ns) in paced_ns.iter_mut().zip(bus.paced_until(now_ns)) {
+            sum.1 += ns;
+        }
+    }
     let bytes = machine.device_bytes[0] + machine.device_bytes[1];
     let servers = machine.buses.len() as u32;
     let bus = Resource::part(&machine.system.bus.name, busy_ns, servers, bytes);
-    (servers > 0).then_some(Resource { phases_ns, ..bus })
+    (servers > 0).then_some(Resource { phases_ns, paced_ns, ..bus })
 }
 
 /// The disks and their controllers.
 fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
-    let (mut controller_ns, mut disks) = (0, 0);
-    let (mut seek_ns, mut rotate_ns, mut transfer_ns) = (0, 0, 0);
+    let (mut own_ns, mut by_media_ns, mut by_bus_ns, mut disks) = (0, 0, 0, 0);
+    let (mut seek_ns, mut rotate_ns, mut transfer_ns, mut background_ns) = (0, 0, 0, 0);
     for device in &machine.devices {
-        controller_ns += device.controller_ns;
+        let ControllerTimes { own, media, bus } = device.controller_ns;
+        own_ns += own;
+        by_media_ns += media;
+        by_bus_ns += bus;
         if let Mechanism::Disk(disk) = &device.mechanism {
             let times = disk.times_until(now_ns);
             disks += 1;
             seek_ns += times.seek_ns;
             rotate_ns += times.rotate_ns;
             transfer_ns += times.transfer_ns;
+            background_ns += times.background_ns;
         }
     }
     if disks == 0 {
         return Vec::new();
     }
     let bytes = machine.device_bytes[0] + machine.device_bytes[1];
-    let media = Resource::part("media", seek_ns + rotate_ns + transfer_ns, disks, bytes);
+    let media = Resource::part(MEDIA, seek_ns + rotate_ns + transfer_ns, disks, bytes);
     let phases_ns = vec![("seek", seek_ns), ("rotate", rotate_ns), ("transfer", transfer_ns)];
-    let controller = Resource::part("drive controller", controller_ns, disks, bytes);
-    vec![vec![controller], vec![Resource { phases_ns, ..media }]]
+    let controller = Resource::part(CONTROLLER, own_ns + by_media_ns + by_bus_ns, disks, bytes);
+    let paced_ns =
+        vec![(machine.system.bus.name.clone(), by_bus_ns), (MEDIA.to_owned(), by_media_ns)];
+    let media = Resource { phases_ns, background_ns, ..media };
+    vec![vec![Resource { paced_ns, ..controller }], vec![media]]
 }
 
 /// Flash devices: units, channels, and the limits that the model sets.
@@ -286,7 +338,9 @@ impl Account {
     /// Finds the bottleneck.
     pub fn binding(&self) -> Binding {
         let share = |resource: &Resource| resource.utilisation(self.elapsed_ns);
-        let nearness = |resource: &&Resource| share(resource) / resource.kind.binding_threshold();
+        let nearness = |resource: &&Resource| {
+            resource.foreground(self.elapsed_ns) / resource.kind.binding_threshold()
+        };
         let nearest = |of_orders: bool| {
             let is_of = move |kind: ResourceKind| (kind == ResourceKind::Order) == of_orders;
             let all = self.resources.iter().filter(|resource| is_of(resource.kind));
@@ -295,12 +349,39 @@ impl Account {
         let binds = |resource: &&Resource| nearness(resource) >= 1.0;
         // A serial stage is also busy while it waits for a part, so parts take precedence.
         match nearest(false).filter(binds).or_else(|| nearest(true).filter(binds)) {
-            Some(found) => Binding { resource: found.name.clone(), utilisation: share(found) },
+            Some(full) => {
+                let found = self.pacemaker(full);
+                let held = Held { resource: full.name.clone(), utilisation: share(full) };
+                Binding {
+                    resource: found.name.clone(),
+                    utilisation: share(found),
+                    held: (found.name != full.name).then_some(held),
+                }
+            }
             None => {
                 let utilisation = self.resources.iter().map(share).fold(0.0, f64::max);
-                Binding { resource: "latency".to_owned(), utilisation }
+                Binding { resource: "latency".to_owned(), utilisation, held: None }
             }
         }
+    }
+
+    /// The resource that sets the pace of a resource: the one at whose pace it runs for longer than
+    /// it works itself, and so on; otherwise the resource itself.
+    fn pacemaker<'a>(&'a self, full: &'a Resource) -> &'a Resource {
+        let mut found = full;
+        // A path through all resources ends; a circle does not.
+        for _ in 0..self.resources.len() {
+            let paced_ns: u64 = found.paced_ns.iter().map(|(_, ns)| ns).sum();
+            let own_ns = found.busy_ns.saturating_sub(paced_ns);
+            let longest = found.paced_ns.iter().max_by_key(|(_, ns)| ns);
+            let slower = longest.filter(|(_, ns)| *ns > own_ns);
+            let next = slower.and_then(|(name, _)| self.resources.iter().find(|r| r.name == *name));
+            match next {
+                Some(next) => found = next,
+                None => break,
+            }
+        }
+        found
     }
 
     /// Throughput seen by programs (bytes per second).

@@ -65,6 +65,15 @@ struct Stream {
 
 /// Cached writes that the buffer holds for each one that the scheduler considers.
 const ENTRIES_PER_SCHEDULED: u32 = 8;
+/// Cached writes are merged into one of at most this size (bytes), or of what one operation may
+/// write if that is more, or of half a smaller buffer. A large buffer would otherwise be written in
+/// one operation, beside which commands wait.
+const MERGED_BYTES_MAX: u64 = 1 << 20;
+/// Revolutions for which the media may go on without moving the arm while a command waits. Without
+/// a limit, a sequential stream would keep the arm for ever. Drives therefore let a command age
+/// (Jacobson and Wilkes 1991; Worthington, Ganger and Patt 1994); how long is not published, so
+/// this is assumed: some times what one random request takes.
+const WAIT_REVOLUTIONS: u64 = 4;
 
 /// Media time by activity (ns).
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +84,8 @@ pub(crate) struct MediaTimes {
     pub rotate_ns: u64,
     /// Transferring requested data.
     pub transfer_ns: u64,
+    /// Part of all these for cached writes while the buffer has room, so that nobody waits.
+    pub background_ns: u64,
 }
 
 /// A zoned disk: arm, platter, buffer with read-ahead and write cache, and the media queue.
@@ -98,6 +109,10 @@ pub(crate) struct Disk {
     dirty_entries: u32,
     gap_debt_ns: u64,
     busy: bool,
+    /// The current operation is a cached write, and the buffer has room.
+    is_background: bool,
+    /// The current operation was chosen before a cached write because it had waited too long.
+    has_yielded: bool,
     upwards: bool,
 }
 
@@ -124,6 +139,8 @@ impl Disk {
             dirty_entries: 0,
             gap_debt_ns: 0,
             busy: false,
+            is_background: false,
+            has_yielded: false,
             upwards: true,
         }
     }
@@ -145,6 +162,9 @@ impl Disk {
             _ => 0,
         };
         let (mut times, mut to_come) = (self.times, to_come);
+        if self.is_background {
+            times.background_ns -= to_come.min(times.background_ns);
+        }
         for part in [&mut times.transfer_ns, &mut times.rotate_ns, &mut times.seek_ns] {
             let less = to_come.min(*part);
             *part -= less;
@@ -182,6 +202,10 @@ impl Disk {
             let stream = self.streams[index];
             let follows =
                 from >= stream.next && from <= self.prefetch_limit(&stream).max(stream.promised);
+            let must_queue = || self.is_late(now_ns) || self.is_wanted(stream.promised, end);
+            if follows && active && end > stream.promised && must_queue() {
+                return Lookup::Miss(from.max(stream.promised));
+            }
             if follows && active {
                 self.streams[index].used_ns = now_ns;
                 let end_t_ns = self.geometry.time_of(end);
@@ -253,7 +277,8 @@ impl Disk {
 
     /// Stores a cached write for which space was reserved.
     pub fn cache_write(&mut self, from: u64, length: u64, since_ns: u64) {
-        let most = self.model.write_buffer.bytes() / 2;
+        let half = self.model.write_buffer.bytes() / 2;
+        let most = half.min(self.model.coalesce.bytes().max(MERGED_BYTES_MAX));
         let before = self.queue.iter_mut().find(|request| {
             request.command.is_none() && request.end() == from && request.length + length <= most
         });
@@ -289,6 +314,10 @@ impl Disk {
         self.busy = true;
         let (start_ns, end_ns) = self.time(first.op, first.from, end, now_ns);
         self.times.transfer_ns += end_ns - start_ns;
+        self.is_background = first.command.is_none() && self.has_room(first.length);
+        if self.is_background {
+            self.times.background_ns += end_ns - now_ns;
+        }
         (self.cylinder, self.rest, self.rest_ns) =
             (self.geometry.cylinder_of(end.saturating_sub(1)), end, end_ns);
         if first.op == Op::Read {
@@ -395,20 +424,67 @@ impl Disk {
         end
     }
 
+    /// Whether a command has waited so long that the media may not stay where they are.
+    fn is_late(&self, now_ns: u64) -> bool {
+        let limit_ns = match self.model.schedule {
+            Schedule::Fcfs => 0,
+            Schedule::Sptf | Schedule::Look => WAIT_REVOLUTIONS * self.geometry.revolution_ns(),
+        };
+        self.queue.iter().chain(&self.committed).any(|request| {
+            request.command.is_some() && now_ns.saturating_sub(request.since_ns) >= limit_ns
+        })
+    }
+
+    /// Whether a queued read begins within a range, which must not be read ahead without it.
+    fn is_wanted(&self, from: u64, end: u64) -> bool {
+        let mut waiting = self.queue.iter().chain(&self.committed);
+        waiting.any(|request| request.op == Op::Read && (from..end).contains(&request.from))
+    }
+
+    /// Whether the media need not move for a request.
+    fn is_here(&self, request: &MediaRequest) -> bool {
+        let stream = self.active.map(|index| &self.streams[index]);
+        let continues = stream.is_some_and(|s| (s.base..=s.promised).contains(&request.from));
+        let is_next = continues || request.from == self.rest;
+        is_next || self.geometry.cylinder_of(request.from) == self.cylinder
+    }
+
+    /// Removes the oldest command from the queue.
+    fn take_oldest(&mut self) -> Option<MediaRequest> {
+        let commands = self.queue.iter().enumerate().filter(|(_, r)| r.command.is_some());
+        let oldest = commands.min_by_key(|(_, request)| (request.since_ns, request.from));
+        let index = oldest.map_or(0, |(index, _)| index);
+        (!self.queue.is_empty()).then(|| self.queue.remove(index))
+    }
+
     /// Removes the next request from the queue.
     fn choose(&mut self, now_ns: u64) -> Option<MediaRequest> {
+        let late = self.model.schedule != Schedule::Fcfs && self.is_late(now_ns);
         // A contiguous request needs no positioning.
         let (rest, rest_ns) = (self.rest, self.rest_ns);
-        if now_ns == rest_ns
+        if !late
+            && now_ns == rest_ns
+            && self.model.schedule != Schedule::Fcfs
             && let Some(index) = self.queue.iter().position(|request| request.from == rest)
         {
             return Some(self.queue.remove(index));
         }
-        if let Some(next) = self.committed.take() {
+        let next = match self.committed.take() {
+            Some(next) => next,
+            None => {
+                let index = self.pick(now_ns)?;
+                self.queue.remove(index)
+            }
+        };
+        // Cached writes yield every other time, so that a full buffer empties beside any load.
+        let is_cached = next.command.is_none();
+        let yields = late && if is_cached { !self.has_yielded } else { self.is_here(&next) };
+        self.has_yielded = yields && is_cached;
+        if !yields {
             return Some(next);
         }
-        let index = self.pick(now_ns)?;
-        Some(self.queue.remove(index))
+        self.queue.insert(0, next);
+        self.take_oldest()
     }
 
     /// With SPTF, chooses the next operation while the current one runs.

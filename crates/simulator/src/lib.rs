@@ -24,10 +24,12 @@ pub mod account;
 pub mod target;
 pub mod driver;
 pub mod bounds;
+pub mod simple;
 
-pub use account::{Account, Binding, Resource, ResourceKind};
+pub use account::{Account, Binding, Held, Resource, ResourceKind};
 pub use calibration::CalibrationPoint;
 pub use description::Description;
 pub use driver::Driver;
+pub use simple::SimpleModel;
 pub use system::System;
 pub use target::{Mark, SimClock, SimEngine, SimMeter, SimTarget, SimWorld};

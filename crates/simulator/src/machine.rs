@@ -304,7 +304,8 @@ impl Machine {
     pub fn new(system: &System, seed: u64) -> Machine {
         let mut random = Stream::new(seed);
         let setup = &system.setup;
-        let buses = (0..system.buses()).map(|_| Bus::default()).collect();
+        let links = system.links.len();
+        let buses = (0..system.buses()).map(|_| Bus::new(links)).collect();
         let devices: Vec<Device> = (0..setup.disks)
             .map(|number| {
                 let bus =

@@ -39,6 +39,17 @@ impl Server {
     }
 }
 
+/// Busy time of a controller (ns).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ControllerTimes {
+    /// Its firmware works.
+    pub own: u64,
+    /// It waits for the media.
+    pub media: u64,
+    /// It waits for the bus, or moves data over it.
+    pub bus: u64,
+}
+
 /// A count over time, and its integral.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {

@@ -146,10 +146,16 @@ impl Conclusion {
 
     /// Joins the conclusions of several targets. Findings, advice and charts carry the name of
     /// their target. A claim lists the results of all targets; it holds if it holds wherever it was
-    /// tested.
+    /// tested. A target that was named several times and says the same each time counts once.
     pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
         let mut joined = Conclusion::default();
+        let mut said: Vec<(String, Vec<String>)> = Vec::new();
         for (number, (name, one)) in all.into_iter().enumerate() {
+            let says: Vec<String> = one.findings.iter().map(Finding::text).collect();
+            if said.contains(&(name.clone(), says.clone())) {
+                continue;
+            }
+            said.push((name.clone(), says));
             let named = |text: String| {
                 if text.starts_with(&name) { text } else { format!("{name}: {text}") }
             };
@@ -252,6 +258,25 @@ mod tests {
         conclusion.complete(&["R077", "R080"], "no target");
         let claims: Vec<_> = conclusion.claims.iter().map(|c| (c.id, c.verdict)).collect();
         assert_eq!(claims, [("R077", Verdict::CannotBeTried), ("R080", Verdict::Holds)]);
+    }
+
+    #[test]
+    fn a_target_that_was_named_several_times_is_told_once() {
+        let on = |name: &str, text: &str| {
+            let mut conclusion = Conclusion::default();
+            conclusion.claim("R080", true, "seen");
+            conclusion.find("x", text);
+            (name.to_owned(), conclusion)
+        };
+        let joined = Conclusion::of_each(vec![
+            on("a", "fast"),
+            on("a", "fast"),
+            on("b", "fast"),
+            on("a", "slow"),
+        ]);
+        let told: Vec<&str> = joined.findings.iter().map(|found| found.headline.as_str()).collect();
+        assert_eq!(told, ["a: fast", "b: fast", "a: slow"]);
+        assert_eq!(joined.claims[0].here, "a: seen; b: seen; a: seen");
     }
 
     #[test]

@@ -226,6 +226,12 @@ pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     fixed > 0.0 && per_kib > 0.0 && fits
 }
 
+/// A time between two bounds (ns); one figure if both read the same.
+fn time_between(low: f64, high: f64) -> String {
+    let (low, high) = (units::time(low), units::time(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
 fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let cost = |caching: Caching| {
         insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
@@ -252,8 +258,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
         .filter_map(|caching| {
             let point = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
             let (low, high) = (point.summary.cpu_lower_ns?, point.summary.cpu_upper_ns?);
-            let (low, high) = (units::time(low), units::time(high));
-            Some(format!("a {caching} 64 KiB read takes {low} to {high} of CPU"))
+            Some(format!("a {caching} 64 KiB read takes {} of CPU", time_between(low, high)))
         })
         .collect();
     let headline = format!("CPU of reads: {}", both.join("; "));
@@ -284,6 +289,16 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             "No limit of sequential reads was found: the rate still rises".to_owned(),
             format!("{} at {}", units::rate(fastest.rate()), fastest.setting()),
         ),
+    };
+    let (headline, detail) = match insight.simulated_limit {
+        Some(limit) if limit.resource == "latency" => (
+            "No limit of sequential reads was found: no part is busy all the time".to_owned(),
+            limit.text(),
+        ),
+        Some(limit) => {
+            (format!("The limit of sequential reads is {}", limit.resource), limit.text())
+        }
+        None => (headline, detail),
     };
     let reasons = &fastest.summary.verdict.reasons;
     let memory = ["page cache of its host", "lies in memory", "through the page cache"];
@@ -508,6 +523,12 @@ mod tests {
         let insight = Insight::of(&data);
         let found = of(&data, &insight);
         assert_eq!(found.iter().filter(|f| f.id == "not-measured").count(), 2);
+    }
+
+    #[test]
+    fn equal_bounds_are_one_figure() {
+        assert_eq!(time_between(32_200.0, 32_201.0), "32.2 us");
+        assert_eq!(time_between(32_200.0, 80_700.0), "32.2 us to 80.7 us");
     }
 
     #[test]

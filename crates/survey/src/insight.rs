@@ -10,6 +10,7 @@ use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
 use lab::evidence::MeasuredPoint;
 use lab::point::{State, Verdict};
+use lab::resource_usage::BindingDocument;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -124,6 +125,8 @@ pub struct Insight<'a> {
     pub rungs: Vec<Rung>,
     /// The component that limits the fastest reads, if known.
     pub binding: Option<Binding>,
+    /// The limit of the fastest reads of a simulated system, as `simulate` names it.
+    pub simulated_limit: Option<&'a BindingDocument>,
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     pub cpu_quota: Option<f64>,
     /// Requests of the user's program, if stated with --app.
@@ -143,6 +146,7 @@ impl<'a> Insight<'a> {
             costs: Vec::new(),
             rungs: Vec::new(),
             binding: None,
+            simulated_limit: None,
             cpu_quota: data.facts.cpu_quota,
             app: data.facts.app,
             verdict: Verdict::default(),
@@ -153,6 +157,9 @@ impl<'a> Insight<'a> {
         insight.half_power_depth = insight.find_half_power_depth();
         insight.costs = insight.find_costs();
         insight.rungs = insight.find_rungs(data);
+        insight.simulated_limit = insight
+            .fastest("read")
+            .and_then(|read| data.facts.simulated_limits.get(&read.key().describe()));
         insight.binding = insight.find_binding();
         insight.verdict = insight.judge(data);
         insight
@@ -364,6 +371,9 @@ impl<'a> Insight<'a> {
     /// the rate has stopped rising (several settings reach it).
     fn find_binding(&self) -> Option<Binding> {
         let delivered = self.fastest("read")?.rate();
+        if let Some(limit) = self.simulated_limit {
+            return self.rung_of(limit, delivered);
+        }
         let above = |rung: &Rung| !rung.component.contains("reads");
         let others: Vec<Rung> = self
             .rungs
@@ -386,6 +396,23 @@ impl<'a> Insight<'a> {
         let index = self.rungs.iter().position(|rung| rung.component == "device, reads")?;
         let own = self.rungs[index].rap_bytes_per_s?;
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
+    }
+
+    /// The component of the ladder that is the limit of a simulated system; none if the ladder does
+    /// not have it.
+    fn rung_of(&self, limit: &BindingDocument, delivered: f64) -> Option<Binding> {
+        let is_limit = |rung: &Rung| match limit.resource.as_str() {
+            "media" | "drive controller" => rung.component == "device, reads",
+            name => rung.component == name,
+        };
+        let index = self.rungs.iter().position(is_limit)?;
+        let rung = &self.rungs[index];
+        let share = delivered / rung.rap_bytes_per_s.or(rung.pap_bytes_per_s)?;
+        let reason = match rung.rap_bytes_per_s {
+            Some(_) => ladder::Reason::NearMeasured { share },
+            None => ladder::Reason::NearAdvertised { share },
+        };
+        Some(Binding { index, reason })
     }
 
     /// The figures that users quote, each with its name: out of the box and best. The out-of-box

@@ -1,6 +1,7 @@
 //! Runs a survey from options to exit code: checks the options, writes the test file, measures the
 //! grid points, and produces text, page and database rows.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::consistency;
@@ -24,8 +25,9 @@ use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::memory_limit;
 use lab::page;
-use lab::point::State;
+use lab::point::{Point, State};
 use lab::recorder::{Recorder, RunFacts, RunOptions, RunSettings};
+use lab::resource_usage::{self, BindingDocument};
 use lab::scratch::{self, LaidOut, Scratch};
 use lab::settings;
 use lab::simulated_target::SimulatedTarget;
@@ -178,14 +180,21 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     (facts.visits, facts.second_visit) = (visits, second_visit);
     let written = written + bounds.write_left - write_left;
     facts.written_bytes = if is_simulated { 0 } else { written };
-    drop(subject);
-    drop(scratch);
+    facts.simulated_limits = limits_of(&points, is_simulated);
+    drop((subject, scratch));
     facts.elapsed_ns = lab.clock.now_ns() - start_ns;
     facts.interrupted = lab.interrupt.is_set();
     facts.cpu_quota = quota_felt(&lab, facts.elapsed_ns).filter(|_| !is_simulated);
     recorder.judge(0, &points);
     let data = SurveyData::new(host, target, points, facts, started_unix_ns);
     conclude(options, &console, recorder, &data)
+}
+
+/// The limiting resource of each sequential point of a simulated system; none of others.
+fn limits_of(points: &[Point], is_simulated: bool) -> BTreeMap<String, BindingDocument> {
+    let limit = |point: &Point| (point.key.describe(), resource_usage::of(point).binding);
+    let sequential = points.iter().filter(|point| is_simulated && !point.key.is_random());
+    sequential.map(limit).collect()
 }
 
 /// The CPU quota of the control group (CPUs), if it throttled the program.

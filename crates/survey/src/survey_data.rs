@@ -1,6 +1,7 @@
 //! The measurements of a survey: the evidence that it shares with studies, and the facts that only
 //! a survey collects.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -8,6 +9,7 @@ use lab::failure::{Failure, Outcome};
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
 use lab::recorder;
+use lab::resource_usage::BindingDocument;
 use results::{RunKind, Store};
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +115,10 @@ pub struct Facts {
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
+    /// The limiting resource of each sequential point of a simulated system, by the description of
+    /// the point.
+    #[serde(default)]
+    pub simulated_limits: BTreeMap<String, BindingDocument>,
     /// How much of the region sequential trials accessed.
     #[serde(default)]
     pub visits: Visits,

@@ -57,7 +57,7 @@ pub enum Tool {
   -LS, -LP            print latencies (there is one timer here)
   -p0, -aR0x3         pin threads to a CPU, or to those of a mask in turn
   -Fparam.txt         lines: FILE THREADS [MASK [MB]]
-Not supported (the error names the alternative): -d, -R, -m, -a without R, -U, -v, -64, -D, and I or
+Not supported (the error names the alternative): -d, -R, -m, -a without R, -v, -64, -D, and I or
 i after a value.
 
 Examples:
@@ -149,11 +149,19 @@ pub struct DiskcacheArgs {
 #[command(after_help = "Examples:
   halfpower classic cacheflush big.dat        print how much was cached before and after
   halfpower classic cacheflush big.dat && cp big.dat /tmp     a cold read by any program
+  halfpower classic cacheflush big.dat --read                 one cold buffered read, measured
   halfpower classic cacheflush                explain the papers' cacheflush")]
 pub struct CacheflushArgs {
     /// File or block device (default: print an explanation)
     #[arg(value_name = "TARGET")]
     pub target: Option<PathBuf>,
+    /// Then read the whole file through the page cache, 64 KiB at a time, and print throughput,
+    /// CPU and the trace line, as the papers' cacheflush did
+    #[arg(long, conflicts_with = "json")]
+    pub read: bool,
+    /// Comment of the trace line
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "read")]
+    pub note: String,
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
@@ -214,6 +222,7 @@ pub struct CmdgenArgs {
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
     /// Name of the series; each test appends its caching mode and whether it is synchronous
+    /// (default: the variable sqlio_note)
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
     /// Output format

@@ -9,6 +9,7 @@ use calibrate::history::History;
 use calibrate::result::{
     self, Calibrated, ErrorsDocument, FittedPointDocument, ParameterDocument, ScoreDocument,
 };
+use calibrate::rotating;
 use calibrate::structure;
 use lab::console::{self, Console};
 use lab::date;
@@ -57,6 +58,7 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
     let store = Store::open_read_only(&args.db)?;
     let row = run_of(&store, &args.run)?;
     let history = History::of(&recorder::load(&store, row.id)?, args.holdout)?;
+    refuse_disks(&row, &history)?;
     if let Some(path) = &args.out {
         check_out(path)?;
     }
@@ -105,6 +107,19 @@ fn run_of(store: &Store, selector: &str) -> Outcome<RunRow> {
     match store.runs()?.into_iter().find(labelled) {
         Some(run) => Ok(run),
         None => Ok(store.run(selector)?),
+    }
+}
+
+/// Refuses a run on rotating disks.
+fn refuse_disks(row: &RunRow, history: &History) -> Outcome<()> {
+    let target: TargetFacts = serde_json::from_str(&row.target_json).unwrap_or_default();
+    match rotating::why_rotating(&target, history) {
+        None => Ok(()),
+        Some(why) => Err(Failure::usage(format!(
+            "run {} measured a rotating disk, which cannot be fitted ({why}); calibrate a run on \
+             flash, or start from a system with disks: halfpower simulate --show sata-hdd-7200",
+            row.id
+        ))),
     }
 }
 

@@ -196,7 +196,11 @@ fn print(answer: &Answer) {
     row("latency p99", &|side| units::time(side.latency_p99_ns as f64));
     row("CPU per request", &|side| units::time(side.cpu_ns_per_request));
     row("bottleneck", &|side| side.bottleneck.clone());
-    row("busiest part", &|side| format!("{:.0}%", side.utilisation * 100.0));
+    row("... busy", &|side| format!("{:.0}%", side.utilisation * 100.0));
+    if before.held.is_some() || after.held.is_some() {
+        let held = |side: &SideDocument| side.held.as_ref().map(|held| held.resource.clone());
+        row("... waiting for it", &|side| held(side).unwrap_or_else(|| "-".to_owned()));
+    }
     let bound = |side: &SideDocument| side.bound.clone();
     row("bound", &|side| bound(side).map_or("-".into(), |b| units::rate(b.bytes_per_s)));
     row("... set by", &|side| bound(side).map_or("-".into(), |b| b.name));

@@ -47,6 +47,15 @@ fn a_parallel_device_is_calibrated_on_half_and_predicts_the_rest() {
 }
 
 #[test]
+fn a_run_on_a_rotating_disk_is_refused_at_once() {
+    let place = Place::new();
+    place.halfpower("survey sim:sata-hdd-7200 --quick");
+    let refused = place.halfpower("calibrate latest --out my.toml").with_code(2);
+    refused.says("a rotating disk, which cannot be fitted", "simulate --show sata-hdd-7200");
+    assert!(!place.path("my.toml").exists());
+}
+
+#[test]
 fn a_device_that_limits_requests_is_calibrated_on_half_and_predicts_the_rest() {
     let axes = "--bs 4k,64k,512k --iodepth 1,4,16 --runtime 1";
     let (_, document) = calibrated("sim:cloud-gp-volume", axes);

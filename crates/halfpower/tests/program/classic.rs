@@ -127,7 +127,6 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("-dDEF data", "drive letters", "with its path"),
         ("-R1 data", "raw drives", "/dev/sdb"),
         ("-mS4 data", "one buffer", "drop it"),
-        ("-U data", "of the machine is not", "--soaker"),
         ("-a0x3 data", "one CPU each", "-aR0x3"),
         ("-LSi data", "not measured here", "-LS"),
         ("-v1.1.1 data", "1.1.1", "drop it"),
@@ -247,6 +246,14 @@ fn cacheflush_leaves_nothing_of_a_file_in_the_page_cache() {
     assert_eq!(whole(&document["resident_after_bytes"]), 0);
     place.does("classic cacheflush data --plan").prints("nothing was done");
     place.does("classic cacheflush").prints("nothing was done");
+    // One buffered read of the whole file, with throughput, CPU and a trace line.
+    let read = place.does("classic cacheflush data --read --note new-new").stdout;
+    assert!(read.contains("MBs/sec:") && read.contains("Process(%):"), "{read}");
+    let line = read.lines().last().unwrap();
+    assert!(line.contains(",read,64,0,Y,1,") && line.ends_with(",new-new"), "{line}");
+    let seconds: f64 = line.split(',').nth(9).unwrap().parse().unwrap();
+    let mb_per_s: f64 = line.split(',').next().unwrap().parse().unwrap();
+    assert!(crate::fixture::about(seconds * mb_per_s, 1.0) || seconds < 0.02, "one pass: {line}");
 }
 
 #[test]

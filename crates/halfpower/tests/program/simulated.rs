@@ -4,7 +4,7 @@
 use ioengine::{Clock, Monotonic};
 use serde_json::Value;
 
-use crate::fixture::{KIB, MIB, Place, about, list, pause, real, whole};
+use crate::fixture::{KIB, MIB, Place, about, list, pause, real, text, whole};
 
 const ULTRA: &str = "sim:nt4-ultrawide";
 
@@ -74,6 +74,37 @@ fn simulate_says_what_run_says_and_where_the_time_went() {
     assert_eq!(place.listing(), [""; 0], "no database unless it is asked for");
     place.does(&format!("simulate --system nt4-ultrawide {flags} --db asked.db"));
     assert_eq!(place.listing(), ["asked.db"]);
+}
+
+#[test]
+fn every_command_names_the_same_bottleneck() {
+    // The main finding of the second paper: the bus of the disks waits for PCI.
+    let place = Place::new();
+    let four = "--set disks=4 --set volume=stripe";
+    let flags = "--bs 64k --iodepth 8";
+    let simulated = place.document(&format!("simulate --system w2k-atlas10k {four} {flags}"));
+    assert_eq!(simulated["binding"]["resource"], "PCI");
+    assert_eq!(simulated["binding"]["held"]["resource"], "Ultra160 SCSI");
+    let given = "--given disks=4 --given volume=stripe";
+    let faster = format!("whatif w2k-atlas10k {given} {flags} --set bus.read=320MB/s");
+    let whatif = place.document(&faster);
+    assert_eq!(whatif["before"]["bottleneck"], "PCI");
+    assert!((real(&whatif["ratio"]) - 1.0).abs() < 0.01, "{}", whatif["ratio"]);
+    assert_eq!(whatif["sensitivities"][0]["key"], "links.0.read");
+    let system = "sim:w2k-atlas10k,disks=4,volume=stripe";
+    let survey = place.document(&format!("survey {system} --quick"));
+    let found = list(&survey["findings"]).iter().find(|found| found["id"] == "bottleneck");
+    let found = found.unwrap();
+    let limit = "The limit of sequential reads is PCI (PCI, busy 8";
+    assert!(text(&found["text"]).starts_with(limit), "{found}");
+    place.does("report latest --html again.html");
+    let page = std::fs::read_to_string(place.path("again.html")).unwrap();
+    assert!(page.contains("The limit of sequential reads is PCI"), "a stored survey says the same");
+    let study = place.document(&format!("study stripe {system} --quick --no-store"));
+    let findings = list(&study["studies"][0]["findings"]).iter();
+    let mut limits = findings.filter(|finding| finding["id"] == "limit");
+    let reads = text(&limits.next().unwrap()["text"]);
+    assert!(reads.starts_with("reads over 4 targets are limited by PCI"), "{reads}");
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct Flags {
     pub caching: Caching,
     /// -L: print latencies.
     pub latencies: bool,
+    /// -U: print how busy the machine was.
+    pub utilisation: bool,
     /// -p or -aR: CPUs to which the threads are pinned in turn; empty if not pinned.
     pub cpus: Vec<usize>,
     /// -F.
@@ -62,15 +64,10 @@ pub struct Flags {
 }
 
 /// Flags without a meaning here: the letter, the reason, and the alternative.
-const REFUSED: [(&str, &str, &str); 8] = [
+const REFUSED: [(&str, &str, &str); 7] = [
     ("d", "there are no drive letters here", "name each file with its path instead"),
     ("R", "raw drives are ordinary targets here", "name the device itself, as in /dev/sdb"),
     ("m", "each request has one buffer here", "drop it"),
-    (
-        "U",
-        "the trace line has the CPU of this process; the CPU of the machine is not measured",
-        "drop it, or use halfpower run --soaker",
-    ),
     ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop it"),
     ("6", "memory is always copied with the fastest instructions of this CPU", "drop it"),
     ("D", "there are no debugging levels here", "drop it"),
@@ -105,6 +102,7 @@ impl Default for Flags {
             start_blocks: 0,
             caching: Caching::DirectWriteThrough,
             latencies: false,
+            utilisation: false,
             cpus: Vec::new(),
             param_file: None,
         }
@@ -223,6 +221,7 @@ impl RawFlags {
                 flags.caching = caching_of(value).ok_or_else(|| wrong("B", value, what))?;
             }
             "L" => flags.latencies = latencies(word, value)?,
+            "U" if value.is_empty() => flags.utilisation = true,
             "p" => flags.cpus = vec![cpu(word, value)?],
             "a" => flags.cpus = round_robin(word, value)?,
             "F" if value.is_empty() => return Err(wrong("F", "", "name the parameter file")),
@@ -327,8 +326,8 @@ mod tests {
 
     #[test]
     fn each_flag_has_its_meaning_of_sqlio() {
-        let flags = parse("-kW -t4 -s360 -o8 -b64 -frandom -S16 -BH -LS -aR0x5").unwrap();
-        assert!(flags.writes && flags.latencies);
+        let flags = parse("-kW -t4 -s360 -o8 -b64 -frandom -S16 -BH -LS -U -aR0x5").unwrap();
+        assert!(flags.writes && flags.latencies && flags.utilisation);
         assert_eq!((flags.threads, flags.outstanding, flags.block_kib), (Some(4), 8, 64));
         assert_eq!((flags.order, flags.seconds.as_str()), (Order::Random, "360"));
         assert_eq!((flags.caching, flags.cpus.as_slice()), (Caching::Direct, &[0, 2][..]));
@@ -351,7 +350,7 @@ mod tests {
             "-dDEF",
             "-R1,2",
             "-mS4",
-            "-U",
+            "-U5",
             "-v1.1.1",
             "-64",
             "-D50",

@@ -57,6 +57,18 @@ pub fn metrics(trial: &Trial, latencies: bool) -> Vec<String> {
     lines
 }
 
+/// How busy the machine and the process were during a trial (-U), in percent of all CPUs.
+pub fn utilisation(trial: &Trial) -> Vec<String> {
+    let cpu = &trial.cpu;
+    let percent = |ns: u64| format!("{:5.1}", 100.0 * ns as f64 / cpu.available_ns.max(1) as f64);
+    let machine = cpu.machine_ns.map_or_else(|| "unknown".to_owned(), percent);
+    vec![
+        "utilization metrics:".to_owned(),
+        format!("Machine(%): {machine}"),
+        format!("Process(%): {} (a lower bound of what the test costs)", percent(cpu.process_ns)),
+    ]
+}
+
 /// Whole milliseconds, as SQLIO counted them.
 fn whole_ms(ns: f64) -> u64 {
     (ns / MS) as u64
@@ -89,6 +101,7 @@ fn latency_lines(trial: &Trial) -> Vec<String> {
 mod tests {
     use super::*;
     use analysis::histogram::Histogram;
+    use cpucost::CpuUsage;
     use lab::point::Direction;
 
     #[test]
@@ -106,6 +119,19 @@ mod tests {
         assert_eq!(shares.len(), COLUMNS);
         assert_eq!((shares[0], shares[1], shares[2], shares[24]), ("25", "0", "50", "25"));
         assert_eq!(metrics(&trial, false).len(), 3);
+    }
+
+    #[test]
+    fn utilisation_is_a_share_of_all_cpus() {
+        let cpu = CpuUsage {
+            available_ns: 4_000,
+            machine_ns: Some(1_000),
+            process_ns: 500,
+            ..CpuUsage::default()
+        };
+        let lines = utilisation(&Trial { cpu, ..Trial::default() });
+        assert_eq!(lines[1], "Machine(%):  25.0");
+        assert!(lines[2].starts_with("Process(%):  12.5"), "{lines:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ioengine::Op;
 use super::{Command, Event, Machine};
 use crate::disk::{Disk, Lookup, MediaRequest};
 use crate::flash::Flash;
+use crate::server::ControllerTimes;
 use crate::system::{DiskModel, LinkPer, Path};
 use crate::volume::Piece;
 
@@ -55,11 +56,30 @@ pub(crate) struct Bus {
     phases_ns: [u64; PHASES],
     /// End of the current tenure (ns).
     until_ns: u64,
+    /// Part of the tenures at the pace of each link, and last of the drives (ns).
+    paced_ns: Vec<u64>,
+    /// What paced the current tenure.
+    paced_by: Option<usize>,
     /// Incomplete commands of all devices on the bus.
     outstanding: u32,
 }
 
 impl Bus {
+    /// An idle bus behind a number of links.
+    pub fn new(links: usize) -> Bus {
+        Bus { paced_ns: vec![0; links + 1], ..Bus::default() }
+    }
+
+    /// Time spent at the pace of each link, and last of the drives, up to `now_ns` (ns).
+    pub fn paced_until(&self, now_ns: u64) -> Vec<u64> {
+        let mut paced_ns = self.paced_ns.clone();
+        if let Some(paced_by) = self.paced_by {
+            let to_come_ns = self.until_ns.saturating_sub(now_ns);
+            paced_ns[paced_by] -= to_come_ns.min(paced_ns[paced_by]);
+        }
+        paced_ns
+    }
+
     /// Time spent in each phase up to `now_ns` (ns).
     pub fn phases_until(&self, now_ns: u64) -> [u64; PHASES] {
         let mut to_come_ns = self.until_ns.saturating_sub(now_ns);
@@ -113,8 +133,10 @@ pub(crate) struct Device {
     busy: bool,
     working_on: u32,
     busy_since_ns: u64,
+    /// Its own work and its wait for the media since then (ns). The rest is for the bus.
+    work_ns: ControllerTimes,
     /// Busy time of the controller (ns).
-    pub controller_ns: u64,
+    pub controller_ns: ControllerTimes,
     jobs: VecDeque<Job>,
     /// Does not answer commands before this time (ns).
     unresponsive_until_ns: u64,
@@ -133,7 +155,8 @@ impl Device {
             busy: false,
             working_on: 0,
             busy_since_ns: 0,
-            controller_ns: 0,
+            work_ns: ControllerTimes::default(),
+            controller_ns: ControllerTimes::default(),
             jobs: VecDeque::new(),
             unresponsive_until_ns: 0,
             waiting_for_room: VecDeque::new(),
@@ -204,8 +227,9 @@ impl Machine {
         let now_ns = self.events.now_ns();
         let model = &self.system.bus;
         let Command { device, op, length, inline, .. } = self.commands[tenure.command];
-        let phases = &mut self.buses[bus as usize].phases_ns;
+        let Bus { phases_ns: phases, paced_ns, paced_by, .. } = &mut self.buses[bus as usize];
         let mut at_ns = now_ns;
+        *paced_by = None;
         let mut spend = |phase: usize, ns: u64| {
             phases[phase] += ns;
             at_ns += ns;
@@ -219,6 +243,9 @@ impl Machine {
                 spend(SELECT, model.select.ns() + unresponsive_until_ns);
                 spend(MESSAGE_OUT, model.message_out.ns());
                 spend(COMMAND, model.command.ns());
+                if let Some(drives_ns) = paced_ns.last_mut() {
+                    *drives_ns += unresponsive_until_ns;
+                }
                 return at_ns;
             }
             TenureKind::Status => {
@@ -235,9 +262,13 @@ impl Machine {
         if tenure.kind != TenureKind::Status {
             let rate = if op == Op::Read { model.read } else { model.write };
             let bus_ns = rate.ns_for(length);
-            let end_ns = book_links(self, bus, tenure.command, at_ns, at_ns + bus_ns);
-            let phases = &mut self.buses[bus as usize].phases_ns;
-            phases[DATA] += end_ns - at_ns;
+            let (end_ns, paced_by) = book_links(self, bus, tenure.command, at_ns, at_ns + bus_ns);
+            let entry = &mut self.buses[bus as usize];
+            entry.phases_ns[DATA] += end_ns - at_ns;
+            entry.paced_by = paced_by;
+            if let Some(link) = paced_by {
+                entry.paced_ns[link] += end_ns - at_ns;
+            }
             at_ns = end_ns;
         }
         let cached = self.completes_from_cache(tenure.command);
@@ -395,6 +426,7 @@ impl Machine {
                 entry.working_on = command;
                 let ns = self.firmware_ns(command);
                 self.commands[command].begun_ns = now_ns;
+                self.devices[device as usize].work_ns.own += ns;
                 self.events.schedule(now_ns + ns, Event::Processed(device));
             }
             Job::Transfer(command) => {
@@ -412,7 +444,10 @@ impl Machine {
     fn release_controller(&mut self, device: u32) {
         let now_ns = self.events.now_ns();
         let entry = &mut self.devices[device as usize];
-        entry.controller_ns += now_ns - entry.busy_since_ns;
+        let ControllerTimes { own, media, .. } = std::mem::take(&mut entry.work_ns);
+        entry.controller_ns.own += own;
+        entry.controller_ns.media += media;
+        entry.controller_ns.bus += (now_ns - entry.busy_since_ns).saturating_sub(own + media);
         entry.busy = false;
         entry.working_on = u32::MAX;
     }
@@ -452,28 +487,11 @@ impl Machine {
         let Command { op, at, length, begun_ns, .. } = self.commands[command];
         let bus_ns = self.bus_ns(command);
         let driver = self.system.setup.path == Path::Driver;
-        let cached = self.completes_from_cache(command);
         let (alone, entry) = (self.is_alone(device), &mut self.devices[device as usize]);
         let bus = entry.bus;
         let Some(disk) = entry.disk() else { return };
         if op == Op::Write {
-            if cached && !(entry.waiting_for_room.is_empty() && entry.has_room(length)) {
-                entry.waiting_for_room.push_back(command);
-                self.release_controller(device);
-                self.next_job(device);
-                return;
-            }
-            let Some(disk) = entry.disk() else { return };
-            if cached {
-                disk.reserve(length);
-            }
-            let floor_ns = (begun_ns + disk.model.write_floor.ns()).saturating_sub(bus_ns);
-            if floor_ns > now_ns {
-                self.events.schedule(floor_ns, Event::DataReady(command));
-            } else {
-                self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
-            }
-            return;
+            return self.write_processed(command);
         }
         let again_ns = disk.model.firmware_again.ns();
         let found = disk.lookup(at, length, now_ns);
@@ -511,9 +529,39 @@ impl Machine {
             return;
         }
         self.events.schedule(data_ns, Event::DataReady(command));
-        if !holds {
+        if holds {
+            let work = &mut self.devices[device as usize].work_ns;
+            let waits = if ready_ns > floor_ns { &mut work.media } else { &mut work.own };
+            *waits += data_ns - now_ns;
+        } else {
             self.release_controller(device);
             self.next_job(device);
+        }
+    }
+
+    /// The controller has decoded a write: it accepts the data, or waits for room in the buffer.
+    fn write_processed(&mut self, command: u32) {
+        let (now_ns, bus_ns) = (self.events.now_ns(), self.bus_ns(command));
+        let Command { device, length, begun_ns, .. } = self.commands[command];
+        let cached = self.completes_from_cache(command);
+        let entry = &mut self.devices[device as usize];
+        let bus = entry.bus;
+        if cached && !(entry.waiting_for_room.is_empty() && entry.has_room(length)) {
+            entry.waiting_for_room.push_back(command);
+            self.release_controller(device);
+            self.next_job(device);
+            return;
+        }
+        let Some(disk) = entry.disk() else { return };
+        if cached {
+            disk.reserve(length);
+        }
+        let floor_ns = (begun_ns + disk.model.write_floor.ns()).saturating_sub(bus_ns);
+        if floor_ns > now_ns {
+            entry.work_ns.own += floor_ns - now_ns;
+            self.events.schedule(floor_ns, Event::DataReady(command));
+        } else {
+            self.request_bus(bus, Tenure { command, kind: TenureKind::WriteData });
         }
     }
 
@@ -622,18 +670,19 @@ fn answers_inline(model: &DiskModel, alone: bool) -> bool {
     model.answers_inline && (alone || model.answers_inline_queued)
 }
 
-/// Books the data of a command on every link between bus and host; returns when the last link is
-/// done (ns).
+/// Books the data of a command on every link between bus and host; returns when all are done (ns),
+/// and the link that is done last, if it is later than the bus.
 fn book_links(
     machine: &mut Machine,
     bus: u32,
     command: u32,
     start_ns: u64,
     bus_end_ns: u64,
-) -> u64 {
+) -> (u64, Option<usize>) {
     let Command { io, op, length, .. } = machine.commands[command];
-    let mut end_ns = bus_end_ns;
-    for (model, copies) in machine.system.links.iter().zip(&mut machine.links) {
+    let (mut end_ns, mut last) = (bus_end_ns, None);
+    for (number, (model, copies)) in machine.system.links.iter().zip(&mut machine.links).enumerate()
+    {
         let copy = match model.per {
             LinkPer::System => 0,
             LinkPer::Bus => bus,
@@ -643,7 +692,9 @@ fn book_links(
         let rate = if op == Op::Read { model.read } else { model.write };
         let (_, done_ns) = link.server.serve(start_ns, model.fixed.ns() + rate.ns_for(length));
         link.bytes[op as usize] += length;
-        end_ns = end_ns.max(done_ns);
+        if done_ns > end_ns {
+            (end_ns, last) = (done_ns, Some(number));
+        }
     }
-    end_ns
+    (end_ns, last)
 }

@@ -1,6 +1,8 @@
 //! Closed forms: results that follow from the parameters by hand calculation.
 
 use ioengine::{Caching, Op};
+use simulator::SimpleModel;
+use simulator::bounds::Shape;
 use simulator::geometry::Geometry;
 use simulator::system::{DriveModel, System};
 use workload::{Arrival, Pattern, Workload};
@@ -310,4 +312,39 @@ fn a_rebuild_costs_a_controller_with_a_cache_what_it_costs_one_without() {
     // Ten reads per second leave half of the controller's time.
     assert!(with("on") <= 10.0, "{}", with("on"));
     is_near(with("on"), with("off"), 0.01, "with a write cache");
+}
+
+#[test]
+fn a_single_random_request_takes_the_sum_of_the_simple_model() {
+    for (name, op, kib) in [
+        ("nt4-ultrawide", Op::Read, 8),
+        ("nt4-narrow", Op::Read, 2),
+        ("w2k-atlas10k", Op::Read, 8),
+        ("nt4-ultrawide", Op::Write, 8),
+        ("w2k-diamondmax", Op::Read, 64),
+    ] {
+        let system = named(name, &[("write_cache", "off")]);
+        let region_bytes = 2 << 30;
+        let read_percent = if op == Op::Read { 100 } else { 0 };
+        let plain = load(read_percent, kib * 1024, 1, 2000 * u64::from(kib) * 1024);
+        let random = Workload { pattern: Pattern::Random, region_bytes, ..plain };
+        let ran = run(&system, &random, Caching::Direct);
+        let shape = Shape {
+            op,
+            random: true,
+            request_bytes: kib * 1024,
+            depth: 1,
+            caching: Caching::Direct,
+            bytes: None,
+        };
+        let model = SimpleModel::of(&system, &shape, region_bytes).expect("it is a single disk");
+        let what = format!("{name} {op:?} {kib} KiB: {model:?}");
+        let (found, sum) = (ran.ns_per_request(), model.sum_ns());
+        if kib <= 8 {
+            is_near(found, sum, 0.03, &what);
+        } else {
+            // Data cross the bus while the media still read.
+            assert!(found < sum && found > sum - model.bus_ns - model.fixed_ns, "{what}: {found}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use ioengine::{Caching, EngineKind};
-use simulator::{Account, Binding, SimWorld, System};
+use simulator::{Account, Binding, Description, SimWorld, System};
 use workload::{Control, Pattern, Workload, plan, stepper};
 
 use crate::support::{DISKS, Parts, base_with, changed, load, named, run, threads};
@@ -16,7 +16,7 @@ fn account(system: &System, load: &Workload) -> Account {
 
 /// Asserts the bottleneck of a load; returns its utilisation.
 fn limit(system: &System, load: &Workload, wanted: &str) -> f64 {
-    let Binding { resource, utilisation } = account(system, load).binding();
+    let Binding { resource, utilisation, .. } = account(system, load).binding();
     assert_eq!(resource, wanted, "{} {load:?}", system.name);
     assert!((0.0..=1.0 + 1e-9).contains(&utilisation), "{utilisation}");
     utilisation
@@ -123,4 +123,105 @@ fn the_busiest_of_several_links_represents_them() {
         let link = account.resources.iter().find(|part| part.name == system.links[0].name);
         assert_eq!(link.map(|link| link.bytes), Some(bytes), "{bytes} bytes through one of two");
     }
+}
+
+#[test]
+fn a_bus_at_the_pace_of_a_link_is_not_the_bottleneck() {
+    let four = [("disks", "4"), ("volume", "stripe")];
+    let system = named("w2k-atlas10k", &four);
+    let found = account(&system, &load(100, 65536, 8, 64 * MIB)).binding();
+    assert_eq!(found.resource, "PCI", "{found:?}");
+    let held = found.held.clone().expect("the bus waits for PCI");
+    assert_eq!(held.resource, "Ultra160 SCSI");
+    assert!(held.utilisation > 0.99 && found.utilisation < 0.9, "{found:?} {held:?}");
+    // Section 7.4 of the second paper: the adapter limits writes to 50 MB/s.
+    let written = account(&system, &load(0, 65536, 8, 64 * MIB)).binding();
+    assert_eq!(written.resource, "SCSI adapter", "{written:?}");
+}
+
+/// Keys that set the speed of each resource: names of parts, and the beginnings of their keys.
+fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
+    let group = |names: &[&str], keys: &[&str]| {
+        let all = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        (all(names), all(keys))
+    };
+    let mut groups = vec![
+        group(&["CPU", "issuing thread"], &["host.direct_", "host.piece", "host.random"]),
+        group(&[&system.bus.name], &["bus."]),
+        group(&["drive controller"], &["drive.firmware_", "drive.read_floor", "drive.write_floor"]),
+        group(&["media"], &["drive.rotation", "drive.seek.", "drive.write_settle"]),
+        group(&["flash units"], &["drive.unit_"]),
+        group(&["flash channels"], &["drive.read_rate", "drive.write_rate"]),
+        group(&["requests per second"], &["drive.requests_per_s"]),
+        group(&["drain"], &["drive.drain"]),
+        group(&["sustained rate"], &["drive.sustained"]),
+    ];
+    for (number, link) in system.links.iter().enumerate() {
+        groups.push(group(&[&link.name], &[&format!("links.{number}.")]));
+    }
+    groups
+}
+
+/// The share of the rate that a resource costs if it is 5% slower, per percent.
+fn cost_of_slowness(description: &Description, keys: &[String], load: &Workload) -> f64 {
+    const SLOWER: f64 = 1.05;
+    let mut slow = description.clone();
+    for key in description.keys() {
+        let (value, unit) = description.value_of(&key).expect("it is a key");
+        let is_rate = ["/s", "rev/min"].iter().any(|end| unit.ends_with(end));
+        let is_time = unit.ends_with("us") || unit.ends_with("ms") || unit.contains("s/");
+        let is_size = unit.ends_with("KiB") && !unit.contains('/');
+        if keys.iter().any(|start| key.starts_with(start)) && (is_rate || is_time) && !is_size {
+            let moved = if is_rate { value / SLOWER } else { value * SLOWER };
+            slow.put(&key, moved, "test").unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    let rate = |description: &Description| {
+        let system = description.system().unwrap_or_else(|error| panic!("{error}"));
+        run(&system, load, Caching::Direct).bytes_per_s()
+    };
+    (rate(description) / rate(&slow)).ln() / SLOWER.ln()
+}
+
+#[test]
+fn the_bottleneck_is_the_resource_whose_speed_changes_the_rate_most() {
+    let systems = [
+        "nt4-ultrawide",
+        "w2k-atlas10k",
+        "w2k-fireball-3ware",
+        "sata-hdd-7200",
+        "sata-ssd",
+        "nvme-gen4",
+        "cloud-gp-volume",
+    ];
+    let loads = [(100, 4, 1), (100, 8, 8), (100, 64, 1), (100, 64, 8), (0, 64, 8), (0, 8, 4)];
+    let mut named_ones = std::collections::BTreeSet::new();
+    for (name, disks) in systems.into_iter().flat_map(|name| [1, 2, 4].map(|disks| (name, disks))) {
+        let mut description = Description::named(name).expect("it comes with the program");
+        let count = disks.to_string();
+        let volume = if disks > 1 { "stripe" } else { "none" };
+        for (key, value) in [("disks", count.as_str()), ("volume", volume)] {
+            description.set(key, value).unwrap_or_else(|error| panic!("{error}"));
+        }
+        // Disks that turn at the same rate, so that a small change does not shift their phases.
+        let _ = description.set("drive.spindle_spread", "0");
+        let system = description.system().unwrap_or_else(|error| panic!("{error}"));
+        for (read_percent, kib, depth) in loads {
+            let load = load(read_percent, kib * 1024, depth, 400 * u64::from(kib) * 1024);
+            let found = account(&system, &load).binding();
+            if found.resource == "latency" {
+                continue;
+            }
+            let costs: Vec<(Vec<String>, f64)> = speeds(&system)
+                .into_iter()
+                .map(|(names, keys)| (names, cost_of_slowness(&description, &keys, &load)))
+                .collect();
+            let most = costs.iter().map(|(_, cost)| *cost).fold(0.0, f64::max);
+            let own = costs.iter().find(|(names, _)| names.contains(&found.resource));
+            let what = format!("{name} x {disks}, {load:?}: {found:?} of {costs:?}");
+            assert!(own.is_some_and(|(_, own)| *own > most - 0.05 && *own > 0.4), "{what}");
+            named_ones.insert(found.resource);
+        }
+    }
+    assert!(named_ones.len() >= 7, "too few kinds to mean anything: {named_ones:?}");
 }

@@ -171,6 +171,9 @@ fn analyse(evidence: &Evidence) -> Conclusion {
             }
         }
     }
+    for rw in ["read", "write"] {
+        off_the_chunk(&mut found, evidence, rw);
+    }
     reported(&mut found, evidence);
     partition(&mut found, evidence);
     placement(&mut found, evidence);
@@ -268,6 +271,24 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
             ),
         ),
     }
+}
+
+/// The papers' own case: requests of 64 KiB that start 12 KiB off the chunk of a stripe.
+fn off_the_chunk(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let points = shifts(evidence, "chunk", rw);
+    let [plain, shifted] = points[..] else { return };
+    let (aligned, off) = (units::rate(plain.rate()), units::rate(shifted.rate()));
+    let words = match curve::compare(shifted, plain) {
+        Comparison::Times(times) => format!("{:+.0}%", 100.0 * (times - 1.0)),
+        other => other.words(),
+    };
+    found.find(
+        "chunk",
+        format!(
+            "{rw}s of 64 KiB, depth {}: {aligned} aligned, {off} at an offset of 12 KiB ({words})",
+            plain.depth()
+        ),
+    );
 }
 
 /// The block sizes that the device reports.
@@ -470,6 +491,14 @@ mod tests {
             };
             assert!(found == bytes && (cost - 0.4).abs() < 0.01, "{found} {cost}");
         }
+    }
+
+    #[test]
+    fn the_papers_case_off_the_chunk_is_reported() {
+        let evidence = scan("chunk", &[0, 12288], |shift| if shift == 0 { 1.0 } else { 1.25 });
+        let found = analyse(&evidence);
+        let text = &found.findings.iter().find(|found| found.id == "chunk").unwrap().headline;
+        assert!(text.ends_with("at an offset of 12 KiB (-20%)"), "{text}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use ioengine::{
 };
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
+use lab::resource_usage;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
@@ -242,6 +243,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     for rw in ["read", "write"] {
         scaling(&mut found, evidence, rw);
+        limit(&mut found, evidence, rw);
         depth_needed(&mut found, evidence, rw);
         streams(&mut found, evidence, rw);
         chunks(&mut found, evidence, rw);
@@ -312,6 +314,18 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 /// A share in percent.
 fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
+}
+
+/// What limits the fastest point on all targets of a simulated system, as `simulate` names it.
+fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
+    let most = measured_disks(evidence).into_iter().next_back();
+    let point = most.and_then(|disks| best(evidence, rw, disks));
+    let Some(point) = point.filter(|_| evidence.is_simulated()) else { return };
+    let balance = resource_usage::of(&point.point);
+    if !balance.resources.is_empty() {
+        let text = balance.binding.text();
+        found.find("limit", format!("{rw}s over {} targets are limited by {text}", point.disks));
+    }
 }
 
 /// What all targets have in common, as far as the system reports it.

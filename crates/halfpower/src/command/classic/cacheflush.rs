@@ -1,18 +1,24 @@
 //! `halfpower classic cacheflush`: drops a file from the page cache and reports how much is left.
 //!
 //! The papers' program read a scratch file until it had displaced everything else from the cache.
-//! Here the kernel drops the pages of one file and reports how many remain.
+//! Here the kernel drops the pages of one file and reports how many remain. With --read, the file
+//! is then read once through the cache, which is how the second paper measured buffered reads.
 
 use std::path::Path;
 
+use clap::Parser;
 use ioengine::{Caching, HostTarget, Target};
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::target;
+use papers::classic::text;
+use papers::classic::trace::{TraceLine, header};
 use serde::Serialize;
 
 use crate::cli::classic::CacheflushArgs;
+use crate::cli::{Cli, RunArgs, Verb};
+use crate::command::run;
 
 /// Printed if no file is named.
 const EXPLANATION: &str = "\
@@ -67,6 +73,7 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
         ));
     }
     match scrub.resident_after_bytes {
+        Some(0) if args.read => read(path, target.size_bytes(), &args.note),
         Some(0) => Ok(Exit::Ok),
         Some(left) => Err(Failure::failed(format!(
             "{} of {name} stay in the page cache, because of a file system in memory, a mapping or \
@@ -77,6 +84,30 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
             "the system does not report how much of {name} is cached; use a file or block device"
         ))),
     }
+}
+
+/// Reads the whole file once, in blocks of 64 KiB, and prints throughput, CPU and the trace line.
+fn read(path: &Path, bytes: u64, note: &str) -> Outcome {
+    let words = format!(
+        "halfpower run --rw read --bs 64k --iodepth 1 --ioengine sync --direct=0 --size {bytes} \
+         --trials 1 --no-store --quiet"
+    );
+    let cli = Cli::try_parse_from(words.split_whitespace());
+    let cli = cli.map_err(|error| Failure::usage(error.to_string()))?;
+    let Verb::Run(run) = cli.verb else { return Err(Failure::usage("run was meant; try again")) };
+    let run = RunArgs { targets: vec![path.to_path_buf()], ..run };
+    run::execute_shown_by(&run, &|measured| {
+        let Some(point) = measured.points.first() else { return Ok(()) };
+        let file_bytes = measured.facts.iter().map(|fact| fact.size_bytes).sum();
+        for trial in &point.trials {
+            let lines = text::metrics(trial, false).into_iter().chain(text::utilisation(trial));
+            lines.for_each(|line| console::data(&line));
+            console::data(&header());
+            let line = TraceLine::of(&point.key, trial, file_bytes, note);
+            console::data(&line.to_string());
+        }
+        Ok(())
+    })
 }
 
 fn open(path: &Path) -> Outcome<HostTarget> {

@@ -8,9 +8,13 @@ use papers::classic::flags::{Flags, Order, caching_of};
 
 use crate::cli::classic::{CmdgenArgs, Style};
 
+/// The variable from which the original took the name of a series.
+const NOTE_VARIABLE: &str = "sqlio_note";
+
 /// Prints the tests.
 pub fn execute(args: &CmdgenArgs) -> Outcome {
-    let set = test_set(args)?;
+    let note = note(args, std::env::var(NOTE_VARIABLE).ok());
+    let set = test_set(&CmdgenArgs { note, ..args.clone() })?;
     let lines = match args.style {
         Style::Run => set.run_lines()?,
         Style::Sqlio => set.sqlio_lines()?,
@@ -22,6 +26,11 @@ pub fn execute(args: &CmdgenArgs) -> Outcome {
     }
     lines.iter().for_each(|line| console::data(line));
     Ok(Exit::Ok)
+}
+
+/// The name of the series: that of --note, or else of the variable.
+fn note(args: &CmdgenArgs, variable: Option<String>) -> String {
+    if args.note.is_empty() { variable.unwrap_or_default() } else { args.note.clone() }
 }
 
 fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
@@ -86,11 +95,28 @@ fn words<T>(text: &str, parse: impl Fn(&str) -> Outcome<T>) -> Outcome<Vec<T>> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use ioengine::Caching;
     use lab::experiment::settings::Settings;
     use study::plan::Plan;
 
     use super::*;
+
+    #[test]
+    fn a_series_is_named_by_the_flag_or_by_the_variable() {
+        let words =
+            |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+        let noted = |line: &str, variable: Option<&str>| {
+            let cli = crate::cli::Cli::try_parse_from(words(line)).unwrap();
+            let crate::cli::Verb::Classic(classic) = cli.verb else { panic!("{line}") };
+            let crate::cli::classic::Tool::Cmdgen(args) = classic.tool else { panic!("{line}") };
+            note(&args, variable.map(str::to_owned))
+        };
+        let line = "halfpower classic cmdgen big.dat";
+        assert_eq!(noted(line, None), "");
+        assert_eq!(noted(line, Some("old-new")), "old-new");
+        assert_eq!(noted(&format!("{line} --note new-new"), Some("old-new")), "new-new");
+    }
 
     #[test]
     fn the_plan_of_a_set_has_its_tests() {

@@ -110,6 +110,9 @@ fn show(args: &SqlioArgs, flags: &Flags, measured: &Measured<'_>) -> Outcome<()>
     text::understood(flags, threads, &names).iter().for_each(|line| console::data(line));
     for trial in &point.trials {
         text::metrics(trial, flags.latencies).iter().for_each(|line| console::data(line));
+        if flags.utilisation {
+            text::utilisation(trial).iter().for_each(|line| console::data(line));
+        }
     }
     let verdict = point.summary().verdict;
     let reasons = match verdict.reasons.as_slice() {

@@ -1,0 +1,114 @@
+//! Recognises rotating disks, which are not fitted: their time depends on the positions of arm and
+//! platter, which none of the models of `structure` has, so that a fit would not end.
+//!
+//! A simulated system knows its drives. A host reports a rotation speed for real disks only, but
+//! reports virtual disks as rotating too. For these, the latency of random reads decides.
+
+use lab::machine::TargetFacts;
+
+use crate::history::{History, MeasuredPoint};
+
+/// Median latency of single small random reads (ns) from which on an arm must have moved. Half a
+/// revolution of the fastest disks, 15,000 per minute, takes as long; flash is faster by ten times.
+const ARM_NS: f64 = 2e6;
+/// The largest random request (bytes) whose latency is mostly that of the arm.
+const SMALL_BYTES: u64 = 16 << 10;
+/// Without a word of the host, sequential reads of the same size must be this many times as fast.
+/// Slow volumes of flash take as long for both.
+const SEQUENTIAL_GAIN: f64 = 5.0;
+
+/// Why the target of a run is taken for a rotating disk; none if it is not.
+pub fn why_rotating(target: &TargetFacts, history: &History) -> Option<String> {
+    let device = target.device.as_ref();
+    let reported = device.and_then(|device| device.rotational);
+    if target.simulated.is_some() {
+        let rotates = reported == Some(true);
+        return rotates.then(|| "the drives of the simulated system rotate".to_owned());
+    }
+    if let Some(speed) = device.and_then(|device| device.revolutions_per_min).filter(|s| *s > 0) {
+        return Some(format!("the system reports {speed} revolutions per minute"));
+    }
+    let random_ns = single_read_ns(history, true);
+    let has_model = device.is_some_and(|device| device.model.is_some());
+    match (reported, random_ns) {
+        (Some(false), _) => None,
+        (Some(true), Some(ns)) if ns >= ARM_NS => {
+            let time = units::time(ns);
+            Some(format!("the system reports a rotating disk, and a random read takes {time}"))
+        }
+        (Some(true), None) if has_model => Some("the system reports a rotating disk".to_owned()),
+        (None, Some(ns)) if ns >= ARM_NS => {
+            let sequential_ns = single_read_ns(history, false)?;
+            (sequential_ns * SEQUENTIAL_GAIN <= ns).then(|| {
+                let [random, sequential] = [ns, sequential_ns].map(units::time);
+                format!("a random read takes {random}, a sequential one {sequential}")
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The median latency of small reads, one at a time (ns).
+fn single_read_ns(history: &History, random: bool) -> Option<f64> {
+    let is_single = |point: &&MeasuredPoint| {
+        point.outstanding() == 1
+            && point.reads() == Some(true)
+            && point.key.is_random() == random
+            && point.key.request_bytes() <= SMALL_BYTES
+    };
+    let [_, median, _] = history.points.iter().find(is_single)?.latency_ns;
+    Some(median)
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::machine::{DeviceFacts, SimulatedFacts};
+    use workload::Pattern;
+
+    use super::*;
+    use crate::history::tests::a_point;
+
+    /// A run of single random and sequential 4 KiB reads with these median latencies (ns).
+    fn history(random_ns: f64, sequential_ns: f64) -> History {
+        let points: Vec<_> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
+        let mut history = History::of(&points, 0.0).unwrap();
+        let latencies = [random_ns, sequential_ns].into_iter().cycle();
+        for (number, (point, ns)) in history.points.iter_mut().zip(latencies).enumerate() {
+            point.latency_ns = [ns, ns, ns];
+            point.key.workload.read_percent = 100;
+            point.key.workload.depth = 1;
+            let random = number % 2 == 0;
+            point.key.workload.pattern = if random { Pattern::Random } else { Pattern::Sequential };
+        }
+        history
+    }
+
+    fn device(rotational: Option<bool>, model: Option<&str>, speed: Option<u32>) -> TargetFacts {
+        let device = DeviceFacts {
+            rotational,
+            model: model.map(str::to_owned),
+            revolutions_per_min: speed,
+            ..DeviceFacts::default()
+        };
+        TargetFacts { device: Some(device), ..TargetFacts::default() }
+    }
+
+    #[test]
+    fn disks_are_recognised_by_the_system_or_by_their_latency() {
+        let (disk, flash, slow) = (history(8e6, 3e5), history(1e5, 5e4), history(3e6, 3e6));
+        let rotates = |target: &TargetFacts, history| why_rotating(target, history).is_some();
+        let simulated = |rotational| TargetFacts {
+            simulated: Some(SimulatedFacts::default()),
+            ..device(Some(rotational), None, None)
+        };
+        assert!(rotates(&simulated(true), &flash) && !rotates(&simulated(false), &disk));
+        assert!(rotates(&device(Some(true), Some("ST4000"), Some(7200)), &flash));
+        // A virtual disk is said to rotate whatever lies below it.
+        let virtual_disk = device(Some(true), None, None);
+        assert!(rotates(&virtual_disk, &disk) && !rotates(&virtual_disk, &flash));
+        assert!(!rotates(&device(Some(false), None, None), &disk));
+        let unknown = TargetFacts::default();
+        assert!(rotates(&unknown, &disk));
+        assert!(!rotates(&unknown, &flash) && !rotates(&unknown, &slow));
+    }
+}
