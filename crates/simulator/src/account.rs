@@ -51,7 +51,7 @@ impl ResourceKind {
 }
 
 /// Activity between two readings of the counters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,

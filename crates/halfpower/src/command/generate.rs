@@ -1,5 +1,5 @@
 //! `halfpower generate` (hidden): prints manual page, shell completions and JSON Schemas, generated
-//! from the command line and the document types.
+//! from the command line and the document types, and the scores of the papers for the documentation.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -8,6 +8,7 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::resource_usage::SimulateDocument;
 use papers::reproduce::document::ReproduceDocument;
+use papers::reproduce::score_table;
 use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
@@ -36,6 +37,8 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
         "schema-tune" => schema::<crate::command::tune::TuneDocument>(),
         "schema-target" => schema::<TargetDocument>(),
         "schema-copy" => schema::<crate::command::copy::CopyDocument>(),
+        "papers-short" => score_table::short(&score_table::both_papers()),
+        "papers" => score_table::long(&score_table::both_papers()),
         shell => completions(shell)?,
     };
     console::data(text.trim_end());
@@ -66,7 +69,7 @@ fn completions(shell: &str) -> Outcome<String> {
             "generate {shell}: man, schema-run, schema-sweep, schema-simulate, schema-survey, \
              schema-study, schema-selftest, schema-reproduce, schema-calibrate, schema-whatif, \
              schema-soak, schema-memory, schema-checksum, schema-tune, schema-target, schema-copy, \
-             bash, zsh, fish or elvish"
+             papers, papers-short, bash, zsh, fish or elvish"
         ))
     })?;
     let mut text = Vec::new();
