@@ -64,12 +64,14 @@ const SOURCES: &[Source] = &[
     source(Paper::Riedel97, "4", published::FIGURE_4, &[]),
     source(Paper::Riedel97, "5", published::FIGURE_5, &[]),
     source(Paper::Riedel97, "6", published::FIGURE_6, &[]),
+    source(Paper::Riedel97, "10", published::FIGURE_10, &[]),
     source(
         Paper::Riedel97,
         "11",
         published::FIGURE_11,
         &[ADVERTISED, rule("component", &["memory bus"], "files in memory", "inputs: R128, R129")],
     ),
+    source(Paper::Riedel97, "13", published::FIGURE_13, &[]),
     source(Paper::Riedel97, "14", published::FIGURE_14, &[]),
     source(
         Paper::Riedel97,

@@ -131,8 +131,13 @@ impl Probe {
         Ok(description)
     }
 
-    fn measure(&self) -> Result<Measured, String> {
-        let system = self.description()?.system().map_err(|e| e.to_string())?;
+    fn measure(&self, changes: &[Change]) -> Result<Measured, String> {
+        let mut description = self.description()?;
+        for change in changes.iter().filter(|change| change.system == self.system) {
+            let put = description.put(&change.key, change.value, "changed");
+            put.map_err(|error| error.to_string())?;
+        }
+        let system = description.system().map_err(|e| e.to_string())?;
         let caching = self.caching(&system);
         let file = &SimWorld::new(&system, 0).files(caching)[0];
         let workload = self.workload(file.size_bytes(), caching);
@@ -332,10 +337,22 @@ impl Measured {
 /// The result of a point, or why it could not be simulated.
 pub type Reading = Result<Arc<Measured>, String>;
 
+/// A value of a system file that is replaced, in the unit of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Name of the system.
+    pub system: String,
+    /// Path of the value, such as `drive.firmware_read`.
+    pub key: String,
+    /// The new number.
+    pub value: f64,
+}
+
 /// Simulates each point once and remembers the result.
 #[derive(Debug, Default)]
 pub struct Lab {
     known: Mutex<HashMap<Probe, Reading>>,
+    changes: Vec<Change>,
     published_only: bool,
 }
 
@@ -343,7 +360,12 @@ impl Lab {
     /// A lab that simulates nothing and knows these points only.
     pub fn of_published(points: HashMap<Probe, Measured>) -> Lab {
         let known = points.into_iter().map(|(probe, point)| (probe, Ok(Arc::new(point))));
-        Lab { known: Mutex::new(known.collect()), published_only: true }
+        Lab { known: Mutex::new(known.collect()), published_only: true, ..Lab::default() }
+    }
+
+    /// A lab in which some values of the system files are replaced.
+    pub fn with(changes: Vec<Change>) -> Lab {
+        Lab { changes, ..Lab::default() }
     }
 
     /// The result of a point.
@@ -358,7 +380,7 @@ impl Lab {
         if self.published_only {
             return Err("not published".to_owned());
         }
-        let reading = probe.measure().map(Arc::new);
+        let reading = probe.measure(&self.changes).map(Arc::new);
         known().insert(probe.clone(), reading.clone());
         reading
     }

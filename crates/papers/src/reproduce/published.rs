@@ -22,8 +22,12 @@ files! {
     FIGURE_5 = "riedel97_fig05_combined_ultra.csv";
     /// Figure 6 of the first paper.
     FIGURE_6 = "riedel97_fig06_one_disk_depth.csv";
+    /// Figure 10 of the first paper.
+    FIGURE_10 = "riedel97_fig10_fs_caching_three_disks.csv";
     /// Figure 11 of the first paper.
     FIGURE_11 = "riedel97_fig11_pap_rap.csv";
+    /// Figure 13 of the first paper.
+    FIGURE_13 = "riedel97_fig13_alignment.csv";
     /// Figure 14 of the first paper.
     FIGURE_14 = "riedel97_fig14_radial_position.csv";
     /// Table 1 of the first paper.

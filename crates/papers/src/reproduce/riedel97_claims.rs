@@ -6,7 +6,7 @@ use crate::reproduce::claim::{
     Answer, Check, Checks, best, cost, first_size, gain, loss, media_limit, plateau, ratio, reaches,
 };
 use crate::reproduce::probe::{Extent, Lab, MIB, Probe, known};
-use crate::reproduce::riedel97::{FAST, SIZES, ULTRA};
+use crate::reproduce::riedel97::{FAST, SIZES, ULTRA, striped as stripe};
 
 /// Sizes of the figures, and larger ones that the text mentions (KB).
 const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
@@ -27,10 +27,14 @@ fn fast() -> Probe {
     Probe::of(FAST)
 }
 
-/// A stripe made by ftdisk, in which files are not aligned to chunks.
-fn stripe(system: &'static str, disks: u32) -> Probe {
-    let probe = Probe::of(system).striped(disks);
-    if disks == 1 { probe } else { probe.with("misalign", "12k") }
+/// A file on a stripe of ultra-wide disks that is aligned to the chunks, as in Figure 13.
+fn aligned(disks: u32) -> Probe {
+    stripe(ULTRA, disks).with("misalign", "0")
+}
+
+/// A stripe of three ultra-wide disks through the file-system cache, as in Figure 10.
+fn cached_stripe() -> Probe {
+    stripe(ULTRA, 3).buffered().with("overlapped", "on")
 }
 
 /// The number of disks on one bus from which on one more adds less than 10%.
@@ -110,7 +114,7 @@ fn one_disk(lab: &Lab, disk: &Probe) -> Answer {
 fn loss_by_misalignment(lab: &Lab, set: impl Fn(Probe) -> Probe) -> Answer {
     let mut most = f64::NEG_INFINITY;
     for kib in SIZES {
-        let aligned = set(ultra().striped(4)).deep(3).kib(kib);
+        let aligned = set(aligned(4)).deep(3).kib(kib);
         most = most.max(loss(lab, &set(stripe(ULTRA, 4)).deep(3).kib(kib), &aligned)?);
     }
     Ok(most)
@@ -301,11 +305,9 @@ pub const PARALLEL: &[Check] = &[
     }),
     ("R109", |lab| lab.mib(&stripe(ULTRA, 6).with("buses", 2).deep(12).kib(192.0))),
     ("R111", |lab| Ok(4.0 * best(lab, &stripe(ULTRA, 4).deep(8), &SIZES)?)),
-    ("R114", |lab| overtakes(lab, &stripe(ULTRA, 3), &stripe(ULTRA, 3).buffered(), 0.03)),
-    ("R115", |lab| overtakes(lab, &stripe(ULTRA, 3).deep(8), &stripe(ULTRA, 3).buffered(), 0.03)),
-    ("R116", |lab| {
-        overtakes(lab, &stripe(ULTRA, 3).wce(), &stripe(ULTRA, 3).buffered().wce(), 0.03)
-    }),
+    ("R114", |lab| overtakes(lab, &stripe(ULTRA, 3), &cached_stripe(), 0.03)),
+    ("R115", |lab| overtakes(lab, &stripe(ULTRA, 3).deep(8), &cached_stripe(), 0.03)),
+    ("R116", |lab| overtakes(lab, &stripe(ULTRA, 3).wce(), &cached_stripe().wce(), 0.03)),
     ("R117", |lab| {
         let write = fast().writing().kib(16.0);
         ratio(lab, &write.clone().deep(3), &write)
@@ -345,7 +347,7 @@ pub const INTERNALS: &[Check] = &[
         let write = ultra().buffered().writing().kib(8.0);
         loss(lab, &write.clone().with("allocation", "extend"), &write)
     }),
-    ("R155", |lab| gain(lab, &ultra().striped(4).deep(3), &stripe(ULTRA, 4).deep(3))),
+    ("R155", |lab| gain(lab, &aligned(4).deep(3), &stripe(ULTRA, 4).deep(3))),
     ("R158", |lab| {
         let measured = lab.measure(&stripe(ULTRA, 3).deep(8))?;
         Ok(8.0 * measured.account.device_requests[0] as f64 / measured.requests)
