@@ -1,5 +1,5 @@
 //! `halfpower generate` (hidden): prints manual page, shell completions and JSON Schemas, generated
-//! from the command line and the document types, and the scores of the papers for the documentation.
+//! from the command line and the document types, and the scores of the papers for the pages.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
