@@ -531,7 +531,7 @@ pub struct RestoreArgs {
 /// Flags of `generate`.
 #[derive(Args, Debug, Clone)]
 pub struct GenerateArgs {
-    /// What to print: man, schema, or completions for bash, zsh, fish, elvish
+    /// What to print: man, schema, papers, or completions for bash, zsh, fish, elvish
     pub what: String,
     /// Print what would be done and do nothing
     #[arg(long)]

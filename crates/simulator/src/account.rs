@@ -64,7 +64,7 @@ impl ResourceKind {
 }
 
 /// Activity between two readings of the counters.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Account {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
@@ -242,8 +242,10 @@ fn serial_stages(machine: &Machine, now_ns: u64) -> [Vec<Resource>; 3] {
     let grows = machine.system.setup.allocation != Allocated::Existing;
     let growing = machine.files.iter().filter(|_| grows);
     let growing = growing.map(|file| order("growth of the file", file.growing.sum_ns(now_ns), 1));
-    let fetches =
-        caches().map(|c| order("cache fetches", c.fetching.sum_ns(now_ns), c.parallel_requests));
+    let fetches = caches().map(|cache| {
+        let servers = cache.parallel_requests.max(cache.most_fetches);
+        order("cache fetches", cache.fetching.sum_ns(now_ns), servers)
+    });
     let writers =
         caches().map(|cache| order("lazy writer", cache.writer_blocked.sum_ns(now_ns), 1));
     [growing.collect(), fetches.collect(), writers.collect()]

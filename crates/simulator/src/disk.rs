@@ -108,6 +108,7 @@ pub(crate) struct Disk {
     dirty_bytes: u64,
     dirty_entries: u32,
     gap_debt_ns: u64,
+    was_idle: bool,
     busy: bool,
     /// The current operation is a cached write, and the buffer has room.
     is_background: bool,
@@ -138,6 +139,7 @@ impl Disk {
             dirty_bytes: 0,
             dirty_entries: 0,
             gap_debt_ns: 0,
+            was_idle: true,
             busy: false,
             is_background: false,
             has_yielded: false,
@@ -242,12 +244,13 @@ impl Disk {
     }
 
     /// The host has taken a read, which frees buffer space. A paused stream resumes when its next
-    /// byte passes under the head.
-    pub fn take(&mut self, from: u64, length: u64, now_ns: u64) {
+    /// byte passes under the head. Returns whether one did.
+    pub fn take(&mut self, from: u64, length: u64, now_ns: u64) -> bool {
         let end = from + length;
         let holds = |s: &Stream| from >= s.oldest && from <= self.prefetch_limit(s) && end > s.next;
-        let Some(index) = self.streams.iter().position(holds) else { return };
+        let Some(index) = self.streams.iter().position(holds) else { return false };
         let active = self.active == Some(index);
+        let mut resumes = false;
         let old_limit = self.prefetch_limit(&self.streams[index]);
         let stream = &mut self.streams[index];
         if active {
@@ -256,11 +259,13 @@ impl Disk {
             if stream.base_ns + stops < now_ns {
                 stream.base = old_limit;
                 stream.base_ns = geometry.passes_at(old_limit, now_ns, self.phase_ns);
+                resumes = true;
             }
         }
         stream.next = end;
         let kept = self.model.retained.bytes();
         stream.oldest = stream.oldest.max(end.saturating_sub(kept)).min(end);
+        resumes
     }
 
     /// Whether a cached write fits into the buffer.
@@ -303,6 +308,7 @@ impl Disk {
             return None;
         }
         let first = self.choose(now_ns)?;
+        self.was_idle = now_ns > self.rest_ns;
         self.stop_reading_ahead(now_ns);
         self.operation.clear();
         self.operation.push(first);
@@ -365,6 +371,11 @@ impl Disk {
     fn is_under_pressure(&self) -> bool {
         self.dirty_bytes * 3 >= self.model.write_buffer.bytes()
             || self.dirty_entries * 3 >= self.max_entries()
+    }
+
+    /// Whether the media stood still before the operation that was just started.
+    pub fn was_idle(&self) -> bool {
+        self.was_idle
     }
 
     /// The command of the read that was just started.

@@ -224,6 +224,14 @@ pub struct DiskModel {
     pub inline_wait: Time,
     /// After an inline read that waited for the media, the firmware does not respond for this long.
     pub housekeeping: Time,
+    /// Whether a cached write keeps the bus from its command to its status.
+    #[serde(deserialize_with = "switch_text")]
+    pub writes_inline: bool,
+    /// Time the controller takes to start the arm after a pause, for read-ahead that resumes. It
+    /// does so once no command is left, and decodes none meanwhile.
+    pub start_read: Time,
+    /// The same for cached writes.
+    pub start_write: Time,
     /// Number of streams the buffer can follow.
     pub segments: Number,
     /// Read-ahead distance.

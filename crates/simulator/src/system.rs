@@ -100,6 +100,10 @@ pub struct Setup {
     pub allocation: Allocated,
     /// Buffered or direct, if the target does not say.
     pub caching: CachingChoice,
+    /// Whether buffered requests are issued asynchronously. Such a request costs the CPU time of a
+    /// direct one besides its copy, because it does not take the file system's short path.
+    #[serde(deserialize_with = "switch_text")]
+    pub overlapped: bool,
     /// Whether devices and volume controllers complete writes from their caches.
     #[serde(deserialize_with = "switch_text")]
     pub write_cache: bool,

@@ -11,6 +11,7 @@ mod bench;
 mod faults;
 mod mounted;
 mod packages;
+mod papers;
 mod repeat;
 mod tidy;
 mod time_machine;
@@ -34,6 +35,8 @@ enum Command {
     Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
+    /// Simulate both papers and put their scores into README.md and docs/predict.md
+    Papers(papers::Options),
     /// Inject faults into the release program; count lost data and undetected faults
     Faults(faults::Faults),
     /// Compare the speed of halfpower with that of other tools
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy(options) => tidy::run(&options),
         Command::Packages => packages::run(),
+        Command::Papers(options) => papers::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),

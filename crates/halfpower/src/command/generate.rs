@@ -1,5 +1,5 @@
 //! `halfpower generate` (hidden): prints manual page, shell completions and JSON Schemas, generated
-//! from the command line and the document types.
+//! from the command line and the document types, and the scores of the papers for the pages.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -8,6 +8,7 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::resource_usage::SimulateDocument;
 use papers::reproduce::document::ReproduceDocument;
+use papers::reproduce::score_table;
 use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
@@ -22,6 +23,8 @@ pub fn execute(args: &GenerateArgs) -> Outcome {
     let text = match args.what.as_str() {
         "man" => manual()?,
         "schema" => schema_of("run").unwrap_or_default(),
+        "papers-short" => score_table::short(&score_table::both_papers()),
+        "papers" => score_table::long(&score_table::both_papers()),
         what => match what.strip_prefix("schema-").and_then(schema_of) {
             Some(schema) => schema,
             None => completions(what)?,
@@ -81,7 +84,9 @@ fn completions(shell: &str) -> Outcome<String> {
         let schemas: Vec<String> =
             SCHEMAS.iter().map(|(name, _)| format!("schema-{name}")).collect();
         let schemas = schemas.join(", ");
-        Failure::usage(format!("generate {shell}: man, {schemas}, bash, zsh, fish or elvish"))
+        Failure::usage(format!(
+            "generate {shell}: man, {schemas}, papers, papers-short, bash, zsh, fish or elvish"
+        ))
     })?;
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "halfpower", &mut text);

@@ -7,7 +7,7 @@ use lab::json::Program;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::reproduce::claim::{Claims, Scored};
+use crate::reproduce::claim::{Claims, Contradicted, Scored};
 use crate::reproduce::figure::{ChartResult, Column, Point, Residual, Score};
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
@@ -133,18 +133,24 @@ pub struct ResidualDocument {
 pub struct ClaimsDocument {
     /// Claims that are inputs of the simulator and not scored.
     pub inputs: u64,
-    /// Claims that were checked and passed.
+    /// Claims that were checked and passed. A group of contradicting claims counts once.
     pub passed: u64,
-    /// Claims that were checked and failed.
+    /// Claims that were checked and failed. A group of contradicting claims counts once.
     pub failed: u64,
-    /// Checked claims whose kind is measured or derived.
+    /// Checked claims whose kind is measured or derived; a group counts once.
     pub measured_checked: u64,
     /// How many of those passed.
     pub measured_passed: u64,
     /// Claims that a simulation of storage cannot check.
     pub out: u64,
-    /// The checked claims.
+    /// The checked claims, with all members of groups.
     pub checked: Vec<ClaimDocument>,
+    /// Checked claims that the paper's own numbers contradict; they are not counted.
+    pub contradicted: Vec<ContradictedDocument>,
+    /// Claims that contradict an input of the simulator, with the reason.
+    pub contradict_inputs: Vec<OutDocument>,
+    /// Claims about something that no system file describes, with the reason.
+    pub not_simulated: Vec<OutDocument>,
     /// The claims that are out of scope, with the reason.
     pub out_of_scope: Vec<OutDocument>,
 }
@@ -166,21 +172,38 @@ pub struct ClaimDocument {
     pub kind: String,
     /// What the simulator says.
     pub simulated: Option<f64>,
+    /// How the quantity is taken, where the statement leaves that open.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub quantity: String,
     /// Whether the simulated value matches the published one.
     pub pass: bool,
+    /// The claim of the same group that is counted instead of this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_as: Option<String>,
     /// Why it does not pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A claim that is out of scope.
+/// A claim that the paper's own numbers contradict.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContradictedDocument {
+    /// The claim with its simulated value.
+    pub claim: ClaimDocument,
+    /// The value that the paper's own figures, tables or other claims give.
+    pub own: f64,
+    /// Where that value is from.
+    pub source: String,
+}
+
+/// A claim that is not checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OutDocument {
     /// Its name.
     pub id: String,
     /// What it says.
     pub claim: String,
-    /// Why it is out of scope.
+    /// Why it is not checked.
     pub why: String,
 }
 
@@ -257,14 +280,23 @@ fn claims(claims: &Claims) -> ClaimsDocument {
         claim: claim.text.clone(),
         why: claim.why.clone(),
     };
+    let contradicted = |one: &Contradicted| ContradictedDocument {
+        claim: claim(&one.scored),
+        own: one.own,
+        source: one.source.clone(),
+    };
+    let (all, measured) = (claims.all(), claims.measured());
     ClaimsDocument {
         inputs: claims.inputs as u64,
-        passed: claims.passed() as u64,
-        failed: (claims.scored.len() - claims.passed()) as u64,
-        measured_checked: claims.measured().1 as u64,
-        measured_passed: claims.measured().0 as u64,
+        passed: all.passed as u64,
+        failed: (all.of - all.passed) as u64,
+        measured_checked: measured.of as u64,
+        measured_passed: measured.passed as u64,
         out: claims.out.len() as u64,
         checked: claims.scored.iter().map(claim).collect(),
+        contradicted: claims.contradicted.iter().map(contradicted).collect(),
+        contradict_inputs: claims.contradict_inputs.iter().map(out).collect(),
+        not_simulated: claims.not_simulated.iter().map(out).collect(),
         out_of_scope: claims.out.iter().map(out).collect(),
     }
 }
@@ -279,7 +311,9 @@ fn claim(scored: &Scored) -> ClaimDocument {
         unit: claim.unit.clone(),
         kind: claim.kind.clone(),
         simulated: scored.answer.as_ref().ok().copied(),
+        quantity: claim.quantity.clone(),
         pass: scored.pass,
+        counted_as: scored.counted_as.clone(),
         reason: scored.reason.clone(),
     }
 }

@@ -4,9 +4,11 @@
 //! published value if known, and naive bound. Scores use relative errors, or differences in
 //! percentage points for shares.
 
+use std::collections::HashMap;
+
 use analysis::quantile::quantile;
 
-use crate::reproduce::probe::{Lab, Measured, Probe};
+use crate::reproduce::probe::{Lab, MIB, Measured, Probe};
 
 /// Errors above this share are listed by point.
 pub const LISTED: f64 = 0.10;
@@ -26,6 +28,12 @@ pub enum Metric {
     CpuShare,
     /// CPU time of the whole machine (ms/MB).
     SoakedPerMib,
+    /// Share of all processors that is busy (percent).
+    BusyShare,
+    /// This price (USD) over requests per second.
+    PricePerRequest(f64),
+    /// Requests per second over this price (USD).
+    RequestsPerPrice(f64),
     /// Median response time (ms).
     Latency,
     /// Share of certain phases in the bus's busy time (percent).
@@ -43,13 +51,44 @@ impl Metric {
             Metric::CpuPerMib | Metric::SoakedPerMib => "ms/MB",
             Metric::CpuPerRequest => "ms/request",
             Metric::Latency => "ms",
-            Metric::CpuShare | Metric::Phases(_) | Metric::BusShare => "percent",
+            Metric::PricePerRequest(_) => "USD",
+            Metric::RequestsPerPrice(_) => "1/USD",
+            Metric::CpuShare | Metric::BusyShare | Metric::Phases(_) | Metric::BusShare => {
+                "percent"
+            }
         }
     }
 
     /// Whether errors are differences in percentage points rather than relative errors.
     pub fn in_points(self) -> bool {
         matches!(self, Metric::Phases(_) | Metric::BusShare)
+    }
+
+    /// Sets what a published value says of a point that does not know it yet.
+    fn put(self, value: f64, point: &mut Measured) {
+        let mib = point.request_bytes / MIB;
+        let set = |place: &mut f64, value: f64| {
+            if !place.is_finite() {
+                *place = value;
+            }
+        };
+        match self {
+            Metric::Throughput => {
+                set(&mut point.mib_per_s, value);
+                set(&mut point.requests_per_s, value / mib);
+            }
+            Metric::Requests => {
+                set(&mut point.mib_per_s, value * mib);
+                set(&mut point.requests_per_s, value);
+            }
+            Metric::CpuPerMib => set(&mut point.cpu_lower_ns, value * 1e6 * mib),
+            Metric::CpuPerRequest => set(&mut point.cpu_lower_ns, value * 1e6),
+            Metric::SoakedPerMib => set(&mut point.cpu_upper_ns, value * 1e6 * mib),
+            Metric::Latency => set(&mut point.median_ns, value * 1e6),
+            Metric::PricePerRequest(price) => Metric::Requests.put(price / value, point),
+            Metric::RequestsPerPrice(price) => Metric::Requests.put(price * value, point),
+            Metric::CpuShare | Metric::BusyShare | Metric::Phases(_) | Metric::BusShare => {}
+        }
     }
 
     /// The value of a simulated point; `None` if the system does not have the quantity.
@@ -61,11 +100,29 @@ impl Metric {
             Metric::CpuPerRequest => Some(measured.cpu_lower_ns / 1e6),
             Metric::CpuShare => Some(measured.cpu_percent()),
             Metric::SoakedPerMib => Some(measured.soaked_ms_per_mib()),
+            Metric::BusyShare => Some(measured.busy_percent()),
+            Metric::PricePerRequest(price) => Some(price / measured.requests_per_s),
+            Metric::RequestsPerPrice(price) => Some(measured.requests_per_s / price),
             Metric::Latency => Some(measured.median_ns / 1e6),
             Metric::Phases(names) => measured.phase_percent(names),
             Metric::BusShare => measured.bus_percent(),
         }
     }
+}
+
+/// The published points of figures, as if they had been simulated.
+pub fn published_lab(figures: &[Figure]) -> Lab {
+    let mut points: HashMap<Probe, Measured> = HashMap::new();
+    for figure in figures {
+        let charts = figure.charts.iter();
+        let cells = charts.flat_map(|chart| chart.columns.iter().flat_map(|column| &column.cells));
+        for cell in cells.flatten() {
+            let Some(value) = cell.published else { continue };
+            let point = points.entry(cell.probe.clone());
+            cell.metric.put(value, point.or_insert_with(|| Measured::unknown(&cell.probe)));
+        }
+    }
+    Lab::of_published(points)
 }
 
 /// A point of a chart, before it is simulated.
@@ -121,16 +178,27 @@ pub struct Figure {
     pub given: Option<&'static str>,
 }
 
+/// The name of a figure with this key: `Figure 2` or `Table 3`.
+pub fn name_of(key: &str) -> String {
+    match key.strip_prefix('t') {
+        Some(number) => format!("Table {number}"),
+        None if key.starts_with(|c: char| c.is_ascii_digit()) => format!("Figure {key}"),
+        None => format!("List {key}"),
+    }
+}
+
 impl Figure {
     /// `Figure 2` or `Table 3`.
     pub fn name(&self) -> String {
-        match self.key.strip_prefix('t') {
-            Some(number) => format!("Table {number}"),
-            None if self.key.starts_with(|c: char| c.is_ascii_digit()) => {
-                format!("Figure {}", self.key)
-            }
-            None => format!("List {}", self.key),
-        }
+        name_of(&self.key)
+    }
+
+    /// Whether it has published points to compare with.
+    pub fn has_published(&self) -> bool {
+        let columns = self.charts.iter().flat_map(|chart| &chart.columns);
+        columns
+            .flat_map(|column| column.cells.iter().flatten())
+            .any(|cell| cell.published.is_some())
     }
 
     /// The points of all charts.

@@ -4,7 +4,7 @@
 //! A cell shows simulated value, published value and error if a published value is known, and the
 //! simulated value otherwise.
 
-use crate::reproduce::claim::{Claims, Scored};
+use crate::reproduce::claim::{Claims, Contradicted, Count, Scored};
 use crate::reproduce::figure::{ChartResult, Point, Score};
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
@@ -162,50 +162,81 @@ fn summary(figures: &[FigureResult]) -> Vec<String> {
 }
 
 fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
-    let passed = claims.passed();
-    let checked = claims.scored.len();
+    let (measured, count) = (claims.measured(), claims.all());
+    let with_contradicted = claims.measured_with_contradicted();
     let mut lines = vec![
         String::new(),
         format!(
-            "Claims of the text: {} are inputs, {checked} were checked ({passed} passed, {} \
-             failed), {} are out of scope",
+            "Claims of the text: {} were checked ({} met, {} not met; a group of contradicting \
+             claims counts once), {} are contradicted by the paper's own numbers, {} are inputs, \
+             {} are not simulated, {} are out of scope",
+            count.of,
+            count.passed,
+            count.of - count.passed,
+            claims.contradicted.len() + claims.contradict_inputs.len(),
             claims.inputs,
-            checked - passed,
+            claims.not_simulated.len(),
             claims.out.len()
         ),
+        format!("  measured or derived claims: {} met within 10%", count_text(measured)),
+        format!("  with those contradicted by the paper: {}", count_text(with_contradicted)),
     ];
-    let (good, of) = claims.measured();
-    let share = good as f64 * 100.0 / of.max(1) as f64;
-    lines.push(format!("  measured or derived claims: {good} of {of} passed, {share:.1}%"));
-    for scored in claims.scored.iter().filter(|scored| all || !scored.pass) {
-        lines.push(claim_line(scored));
-    }
+    let shown = |scored: &&Scored| all || (!scored.pass && scored.counted_as.is_none());
+    lines.extend(claims.scored.iter().filter(shown).map(claim_line));
     if all {
-        let out = |claim: &Claim| format!("  {} out   {}: {}", claim.id, claim.text, claim.why);
-        lines.extend(claims.out.iter().map(out));
+        lines.extend(claims.contradicted.iter().map(contradicted_line));
+        let listed = |word: &'static str| {
+            move |claim: &Claim| format!("  {} {word}  {}: {}", claim.id, claim.text, claim.why)
+        };
+        lines.extend(claims.contradict_inputs.iter().map(listed("contradicted")));
+        lines.extend(claims.not_simulated.iter().map(listed("not simulated")));
+        lines.extend(claims.out.iter().map(listed("out")));
     }
     lines
+}
+
+/// "73 of 96 (76.0%)".
+pub fn count_text(count: Count) -> String {
+    format!("{} of {} ({:.1}%)", count.passed, count.of, count.percent())
+}
+
+fn contradicted_line(one: &Contradicted) -> String {
+    let claim = &one.scored.claim;
+    format!(
+        "  {} contradicted  {}: {}; {} give {}; simulated {}",
+        claim.id,
+        claim.text,
+        claim.published(),
+        one.source,
+        number(one.own),
+        simulated(&one.scored)
+    )
+}
+
+fn simulated(scored: &Scored) -> String {
+    scored.answer.as_ref().map_or("-".to_owned(), |value| number(*value))
 }
 
 fn claim_line(scored: &Scored) -> String {
     let claim = &scored.claim;
     let verdict = if scored.pass { "pass" } else { "FAIL" };
-    let simulated = scored.answer.as_ref().map_or("-".to_owned(), |value| number(*value));
-    let published = claim.published();
+    let (published, simulated) = (claim.published(), simulated(scored));
     let line =
         format!("  {} {verdict}  {}: {published}; simulated {simulated}", claim.id, claim.text);
-    match &scored.reason {
-        Some(reason) => format!("{line}; {reason}"),
-        None => line,
+    match (&scored.counted_as, &scored.reason) {
+        (Some(other), _) => format!("{line}; not counted, {other} is of the same group"),
+        (None, Some(reason)) => format!("{line}; {reason}"),
+        (None, None) => line,
     }
 }
 
-fn percent(share: f64) -> String {
+/// A share as a percentage with its sign.
+pub fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
 /// At least three significant digits; whole numbers from 1000 on.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.1}"),

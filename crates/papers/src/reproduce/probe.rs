@@ -131,14 +131,19 @@ impl Probe {
         Ok(description)
     }
 
-    fn measure(&self) -> Result<Measured, String> {
-        let system = self.description()?.system().map_err(|e| e.to_string())?;
+    fn measure(&self, changes: &[Change]) -> Result<Measured, String> {
+        let mut description = self.description()?;
+        for change in changes.iter().filter(|change| change.system == self.system) {
+            let put = description.put(&change.key, change.value, "changed");
+            put.map_err(|error| error.to_string())?;
+        }
+        let system = description.system().map_err(|e| e.to_string())?;
         let caching = self.caching(&system);
         let file = &SimWorld::new(&system, 0).files(caching)[0];
         let workload = self.workload(file.size_bytes(), caching);
         let simulated =
             simulated::simulate(&system, &workload, caching).map_err(|failure| failure.message)?;
-        Ok(Measured::new(&system, simulated))
+        Ok(Measured::new(&system, self.request_bytes, simulated))
     }
 
     fn caching(&self, system: &System) -> Caching {
@@ -241,6 +246,8 @@ pub struct Measured {
     pub elapsed_ns: f64,
     /// Requests completed by the program.
     pub requests: f64,
+    /// Bytes of a request.
+    pub request_bytes: f64,
     /// Processors of the host.
     pub cpus: f64,
     /// Name of the bus.
@@ -250,7 +257,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    fn new(system: &System, simulated: Simulated) -> Measured {
+    fn new(system: &System, request_bytes: u32, simulated: Simulated) -> Measured {
         let sample = &simulated.sample;
         Measured {
             mib_per_s: simulated.bytes_per_s() / MIB,
@@ -260,20 +267,39 @@ impl Measured {
             median_ns: sample.latency().quantile(0.5).unwrap_or(0) as f64,
             elapsed_ns: sample.end_ns.saturating_sub(sample.start_ns) as f64,
             requests: sample.requests() as f64,
+            request_bytes: f64::from(request_bytes),
             cpus: system.host.cpus.0,
             bus: system.bus.name.clone(),
             account: simulated.account,
         }
     }
 
+    /// A point of which nothing is known but the size of its requests.
+    pub fn unknown(probe: &Probe) -> Measured {
+        let unknown = f64::NAN;
+        Measured {
+            mib_per_s: unknown,
+            requests_per_s: unknown,
+            cpu_lower_ns: unknown,
+            cpu_upper_ns: unknown,
+            median_ns: unknown,
+            elapsed_ns: unknown,
+            requests: unknown,
+            request_bytes: f64::from(probe.request_bytes),
+            cpus: unknown,
+            bus: String::new(),
+            account: Account::default(),
+        }
+    }
+
     /// CPU time charged to the program (ms per MB).
     pub fn cpu_ms_per_mib(&self) -> f64 {
-        self.cpu_lower_ns * self.requests_per_s / self.mib_per_s / 1e6
+        self.cpu_lower_ns / 1e6 * MIB / self.request_bytes
     }
 
     /// CPU time of the whole machine (ms per MB).
     pub fn soaked_ms_per_mib(&self) -> f64 {
-        self.cpu_upper_ns * self.requests_per_s / self.mib_per_s / 1e6
+        self.cpu_upper_ns / 1e6 * MIB / self.request_bytes
     }
 
     /// Share of one processor charged to the program (percent).
@@ -311,13 +337,37 @@ impl Measured {
 /// The result of a point, or why it could not be simulated.
 pub type Reading = Result<Arc<Measured>, String>;
 
+/// A value of a system file that is replaced, in the unit of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Name of the system.
+    pub system: String,
+    /// Path of the value, such as `drive.firmware_read`.
+    pub key: String,
+    /// The new number.
+    pub value: f64,
+}
+
 /// Simulates each point once and remembers the result.
 #[derive(Debug, Default)]
 pub struct Lab {
     known: Mutex<HashMap<Probe, Reading>>,
+    changes: Vec<Change>,
+    published_only: bool,
 }
 
 impl Lab {
+    /// A lab that simulates nothing and knows these points only.
+    pub fn of_published(points: HashMap<Probe, Measured>) -> Lab {
+        let known = points.into_iter().map(|(probe, point)| (probe, Ok(Arc::new(point))));
+        Lab { known: Mutex::new(known.collect()), published_only: true, ..Lab::default() }
+    }
+
+    /// A lab in which some values of the system files are replaced.
+    pub fn with(changes: Vec<Change>) -> Lab {
+        Lab { changes, ..Lab::default() }
+    }
+
     /// The result of a point.
     ///
     /// # Errors
@@ -327,7 +377,10 @@ impl Lab {
         if let Some(reading) = known().get(probe) {
             return reading.clone();
         }
-        let reading = probe.measure().map(Arc::new);
+        if self.published_only {
+            return Err("not published".to_owned());
+        }
+        let reading = probe.measure(&self.changes).map(Arc::new);
         known().insert(probe.clone(), reading.clone());
         reading
     }
@@ -340,9 +393,9 @@ impl Lab {
     /// Throughput (MB/s).
     ///
     /// # Errors
-    /// As for [`Lab::measure`].
+    /// When the point has no throughput, else as for [`Lab::measure`].
     pub fn mib(&self, probe: &Probe) -> Result<f64, String> {
-        Ok(self.measure(probe)?.mib_per_s)
+        known(self.measure(probe)?.mib_per_s)
     }
 
     /// Requests per second.
@@ -350,6 +403,14 @@ impl Lab {
     /// # Errors
     /// As for [`Lab::measure`].
     pub fn rate(&self, probe: &Probe) -> Result<f64, String> {
-        Ok(self.measure(probe)?.requests_per_s)
+        known(self.measure(probe)?.requests_per_s)
     }
+}
+
+/// A value, unless it is none: a published point has only what was published.
+///
+/// # Errors
+/// When it is not a number.
+pub fn known(value: f64) -> Result<f64, String> {
+    if value.is_finite() { Ok(value) } else { Err("not published".to_owned()) }
 }

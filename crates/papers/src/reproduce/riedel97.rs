@@ -43,10 +43,14 @@ pub fn figures() -> Vec<Figure> {
         depth_on_four_disks(),
         disks_on_one_bus(),
         one_bus_or_two(),
-        three_ultra_disks(),
+        from_file(
+            "10",
+            "Three Ultra-Wide disks, through the file-system cache and past it",
+            published::FIGURE_10,
+        ),
         advertised_and_real(),
         allocation(),
-        alignment(),
+        from_file("13", "Alignment of a file on four Ultra-Wide disks", published::FIGURE_13),
         radial_position(),
         striping_in(),
         raid5_in(),
@@ -79,11 +83,12 @@ fn throughput(title: &str, columns: Vec<(String, Probe)>) -> Chart {
 /// The charts of a file of points.
 fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     let mut charts: Vec<Chart> = Vec::new();
+    let sizes = sizes_of(file);
     for row in published::rows(file) {
         let (metric, name) = (metric_of(&row), series_of(&row));
         let chart_title = format!("{} ({})", row.text("chart"), metric.unit());
         let at = charts.iter().position(|chart| chart.title == chart_title).unwrap_or_else(|| {
-            let rows = SIZES.map(|kib| kib.to_string()).to_vec();
+            let rows = sizes.iter().map(f64::to_string).collect();
             charts.push(Chart {
                 title: chart_title,
                 rows_are: "request KB",
@@ -94,16 +99,29 @@ fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
         });
         let columns = &mut charts[at].columns;
         let column = columns.iter().position(|column| column.name == name).unwrap_or_else(|| {
-            columns.push(Column { name, cells: vec![None; SIZES.len()] });
+            columns.push(Column { name, cells: vec![None; sizes.len()] });
             columns.len() - 1
         });
         let kib = row.number("request_kib").unwrap_or_default();
-        if let Some(at) = SIZES.iter().position(|size| *size == kib) {
+        if let Some(at) = sizes.iter().position(|size| *size == kib) {
             let (probe, published) = (probe_of(&row).kib(kib), row.number("value"));
             columns[column].cells[at] = Some(Cell { probe, metric, published });
         }
     }
     figure(key, title, charts)
+}
+
+/// The request sizes of a file of points (KB): those of the other figures, and any beyond them.
+fn sizes_of(file: &'static str) -> Vec<f64> {
+    let mut sizes = SIZES.to_vec();
+    let rows = published::rows(file);
+    let largest = rows.iter().filter(|row| !row.text("config").is_empty());
+    for kib in largest.filter_map(|row| row.number("request_kib")) {
+        if kib > sizes[sizes.len() - 1] {
+            sizes.push(kib);
+        }
+    }
+    sizes
 }
 
 fn system_of(drive: &str) -> &'static str {
@@ -123,13 +141,26 @@ fn series_of(row: &Row) -> String {
     }
 }
 
+/// The probe of a point, without its request size. Files on stripes are not aligned to its chunks
+/// unless the row says so. Figure 13 does not state whether WCE is on; its writes at depth 3 are
+/// those of Figure 10 with WCE.
 fn probe_of(row: &Row) -> Probe {
-    let mut probe = Probe::of(system_of(row.text("drive")));
+    let disks = row.number("disks").map_or(1, |disks| disks as u32);
+    let system = system_of(row.text("drive"));
+    let mut probe = match row.text("config") {
+        "file aligned to stripe chunk" => striped(system, disks).with("misalign", "0"),
+        _ => striped(system, disks),
+    };
+    let cached = row.text("wce") == "on" || row.text("figure") == "13";
     if row.text("buffering") == "fs_buffered" {
         probe = probe.buffered();
+        // Section 2 measures synchronous programs, section 4 the one that keeps requests in flight.
+        if disks > 1 {
+            probe = probe.with("overlapped", "on");
+        }
     }
     if row.text("operation") == "write" {
-        probe = if row.text("wce") == "on" { probe.wce() } else { probe.writing() };
+        probe = if cached { probe.wce() } else { probe.writing() };
     }
     probe.deep(row.number("depth").map_or(1, |depth| depth as u32))
 }
@@ -177,9 +208,17 @@ fn depth_on_four_disks() -> Figure {
     figure("7", "Four Fast-Wide disks striped on one bus", charts)
 }
 
-fn striped(system: &'static str, disks: u32) -> Probe {
+/// A stripe made by ftdisk, in which files are not aligned to chunks. The paper does not say where
+/// on the disks the stripes were. Three Ultra-Wide disks reach 27 to 28 MB/s (Figure 10), the media
+/// rate of the outermost cylinders; four Fast-Wide disks on two buses reach "nearly 24 MBps"
+/// (section 4), the media rate in the middle.
+pub fn striped(system: &'static str, disks: u32) -> Probe {
     let probe = Probe::of(system).striped(disks);
-    if disks == 1 { probe } else { probe.with("misalign", MISALIGN) }
+    if disks == 1 {
+        return probe;
+    }
+    let place = if system == ULTRA { "0.0" } else { "0.5" };
+    probe.with("misalign", MISALIGN).with("file_at", place)
 }
 
 fn disks_on_one_bus() -> Figure {
@@ -215,20 +254,6 @@ fn one_bus_or_two() -> Figure {
     };
     let charts = vec![throughput("read", columns(false)), throughput("write, WCE", columns(true))];
     figure("9", "Fast-Wide disks on one bus or two, 3 requests outstanding", charts)
-}
-
-fn three_ultra_disks() -> Figure {
-    let three = || striped(ULTRA, 3);
-    let columns = |probe: Probe| {
-        let mut all = vec![("file system".to_owned(), probe.clone().buffered())];
-        all.extend(depths(&probe, &[1, 3, 8]));
-        all
-    };
-    let mut writes = columns(three().writing().with("write_cache", "off"));
-    let wce = columns(three().wce()).into_iter();
-    writes.extend(wce.map(|(name, probe)| (format!("{name}, WCE"), probe)));
-    let charts = vec![throughput("read", columns(three())), throughput("write", writes)];
-    figure("10", "Three Ultra-Wide disks, through the file-system cache and past it", charts)
 }
 
 fn advertised_and_real() -> Figure {
@@ -279,21 +304,6 @@ fn allocation() -> Figure {
     figure("12", "Writing a file that is there, and one that grows", charts)
 }
 
-/// Figure 13. The caption does not state the number of disks; the text reads 30 MB/s off the
-/// figure, which three disks do not reach.
-fn alignment() -> Figure {
-    let columns = |writes: bool| {
-        let of = |(misalign, depth): (&'static str, u32)| {
-            let probe = Probe::of(ULTRA).striped(4).with("misalign", misalign).deep(depth);
-            let name = if misalign == "0" { "aligned" } else { "misaligned" };
-            (format!("{name}, {depth} deep"), if writes { probe.wce() } else { probe })
-        };
-        [("0", 1), ("0", 3), ("0", 8), (MISALIGN, 1), (MISALIGN, 3), (MISALIGN, 8)].map(of).to_vec()
-    };
-    let charts = vec![throughput("read", columns(false)), throughput("write, WCE", columns(true))];
-    figure("13", "Alignment of a file on four Ultra-Wide disks", charts)
-}
-
 fn radial_position() -> Figure {
     let rows = published::rows(published::FIGURE_14);
     let mut places: Vec<String> = Vec::new();
@@ -337,9 +347,7 @@ fn striping_in() -> Figure {
 
 fn raid5_in() -> Figure {
     let raid = |place: &'static str, writes: bool| {
-        let probe =
-            Probe::of(ULTRA).with("disks", 4).with("volume", "raid5").with("raid_in", place);
-        let probe = probe.deep(3);
+        let probe = striped(ULTRA, 4).with("volume", "raid5").with("raid_in", place).deep(3);
         if writes { probe.writing() } else { probe }
     };
     let columns = || {

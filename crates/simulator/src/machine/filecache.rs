@@ -39,6 +39,8 @@ pub(crate) struct FileCache {
     /// Largest write of the lazy writer (bytes), and requests outstanding for reads and for writes.
     write_behind_bytes: u64,
     pub parallel_requests: u32,
+    /// The most fetches in progress at once so far.
+    pub most_fetches: u32,
     dirty_limit: u64,
     frame: u64,
     first_delay_ns: u64,
@@ -115,6 +117,7 @@ impl FileCache {
             unit,
             write_behind_bytes: unit,
             parallel_requests: 1,
+            most_fetches: 1,
             dirty_limit: 0,
             frame: 0,
             first_delay_ns: 0,
@@ -144,6 +147,12 @@ impl FileCache {
     /// Whether requests of a direction go through the cache.
     pub fn takes(&self, op: Op) -> bool {
         if op == Op::Read { self.reads } else { self.writes }
+    }
+
+    /// Units that may be fetched at once. Each asynchronous request that waits fetches its own.
+    fn fetches(&self, overlapped: bool) -> u32 {
+        let waiting = if overlapped { self.queue.len() as u32 } else { 0 };
+        self.parallel_requests.max(waiting)
     }
 
     fn has(&self, unit: u64) -> bool {
@@ -198,22 +207,30 @@ impl Machine {
     }
 
     fn serve_read(&mut self, io: u32) {
-        let Io { file, offset, length, stage, .. } = self.ios[io];
+        let Io { file, offset, length, stage, begun_ns, .. } = self.ios[io];
         let now_ns = self.now_ns();
         let (bug_from, bug_ns) = self.cache(file).map_or((0, 0), |cache| cache.read_ahead_bug);
         let hits_bug = bug_from > 0 && length >= bug_from;
         if hits_bug && stage == 0 {
-            // The delay of the bug comes first; the drive continues to read ahead meanwhile.
+            // The delay of the bug comes first; those of requests outstanding together overlap.
             self.ios[io].stage = 3;
-            self.events.schedule(now_ns + bug_ns, Event::CacheResume(file));
+            self.events.schedule((begun_ns + bug_ns).max(now_ns), Event::CacheResume(file));
         }
         if stage == 3 || (hits_bug && stage == 0) {
             return;
         }
         let end = offset + length;
+        let overlapped = self.system.setup.overlapped;
         let Some(cache) = self.cache(file) else { return };
         let sequential = offset == cache.read_end || stage > 0;
         cache.random = stage == 2 || !sequential;
+        if !sequential && cache.layer == Layer::Controller {
+            // Read-ahead does not help it, so it passes the cache and does not wait for it.
+            cache.read_end = end;
+            cache.queue.pop_front();
+            self.dispatch(io);
+            return self.serve_first(file);
+        }
         if !sequential {
             let (page, fetching) = (cache.page, cache.fetching.count());
             let (from, to) = (offset / page * page, end.next_multiple_of(page));
@@ -225,7 +242,7 @@ impl Machine {
         }
         let (first, last) = (offset / cache.unit, (end - 1) / cache.unit);
         // All units of a request must be cached before it is copied, besides those read ahead.
-        let together = last - first + 2 + u64::from(cache.parallel_requests);
+        let together = last - first + 2 + u64::from(cache.fetches(overlapped));
         cache.max_units = cache.max_units.max(together as usize);
         let random = stage == 2;
         if random {
@@ -238,11 +255,10 @@ impl Machine {
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
         cache.queue.pop_front();
-        // A single processor copies first and reads ahead afterwards.
-        self.copy(io, Event::Completed(io));
         if !random && !hits_bug {
             self.read_ahead(file, (end - 1) / self.unit_of(file));
         }
+        self.copy(io, Event::Completed(io));
         self.serve_first(file);
     }
 
@@ -253,16 +269,19 @@ impl Machine {
     /// Fetches the units a read needs; returns whether any is still missing.
     fn fetch(&mut self, io: u32, ahead: bool) -> bool {
         let Io { file, offset, length, .. } = self.ios[io];
+        let overlapped = self.system.setup.overlapped;
         let unit = self.unit_of(file);
         let (first, last) = (offset / unit, (offset + length - 1) / unit);
         let mut missing = false;
-        for number in first..=last {
+        for step in 0..=last - first {
+            // Without read-ahead, the last unit of a request is fetched first.
+            let number = if ahead { first + step } else { last - step };
             let Some(cache) = self.cache(file) else { return false };
             if cache.has(number) {
                 continue;
             }
             missing = true;
-            if cache.fetching.count() < cache.parallel_requests
+            if cache.fetching.count() < cache.fetches(overlapped)
                 && !cache.units.contains_key(&number)
             {
                 cache.insert(number);
@@ -283,11 +302,12 @@ impl Machine {
     fn read_ahead(&mut self, file: u32, last: u64) {
         let unit = self.unit_of(file);
         let most = self.files[file as usize].volume.bytes();
+        let overlapped = self.system.setup.overlapped;
         for number in last + 1.. {
             let Some(cache) = self.cache(file) else { return };
-            let enough = number > last + u64::from(cache.parallel_requests);
-            if enough || cache.fetching.count() >= cache.parallel_requests || number * unit >= most
-            {
+            let fetches = cache.fetches(overlapped);
+            let enough = number > last + u64::from(fetches);
+            if enough || cache.fetching.count() >= fetches || number * unit >= most {
                 return;
             }
             if !cache.units.contains_key(&number) {
@@ -329,9 +349,7 @@ impl Machine {
         let writer_blocked = cache.dirty_bytes > 0 && cache.dirty_bytes + length > limit;
         cache.writer_blocked.set(now_ns, u32::from(writer_blocked));
         if writer_blocked {
-            if cache.awake {
-                self.write_behind(file);
-            }
+            self.wake_writer(file);
             return;
         }
         cache.write_end = end;
@@ -371,7 +389,9 @@ impl Machine {
         let cost = if op == Op::Read { host.buffered_read } else { host.buffered_write };
         let random = self.files[file as usize].cache.as_ref().is_some_and(|cache| cache.random);
         let view_ns = if random { host.cache.random_view.ns() } else { 0 };
-        let ns = cost.ns_for(length) + view_ns;
+        let packet_ns =
+            if self.system.setup.overlapped { self.direct_cost(op).fixed.ns() } else { 0 };
+        let ns = cost.ns_for(length) + view_ns + packet_ns;
         let end_ns = self.work_for(engine, cost, ns, ns);
         self.events.schedule(end_ns, next);
     }
@@ -382,6 +402,7 @@ impl Machine {
         let now_ns = self.now_ns();
         if let Some(cache) = self.cache(file) {
             cache.fetching.set(now_ns, cache.fetching.count() + 1);
+            cache.most_fetches = cache.most_fetches.max(cache.fetching.count());
         }
         self.transfer(file, Op::Read, offset, length, Origin::CacheFetch);
     }

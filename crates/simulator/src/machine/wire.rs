@@ -62,6 +62,8 @@ pub(crate) struct Bus {
     paced_by: Option<usize>,
     /// Incomplete commands of all devices on the bus.
     outstanding: u32,
+    /// A write whose device keeps the bus until its data follow, and since when (ns).
+    held_for: Option<(u32, u64)>,
 }
 
 impl Bus {
@@ -140,6 +142,10 @@ pub(crate) struct Device {
     jobs: VecDeque<Job>,
     /// Does not answer commands before this time (ns).
     unresponsive_until_ns: u64,
+    /// Time that starting the arm will take once no command is left (ns).
+    start_ns: u64,
+    /// Decodes no command before this time, because it starts the arm (ns).
+    starting_until_ns: u64,
     waiting_for_room: VecDeque<u32>,
     /// Finished commands that the host has not been told about, and since when (ns).
     held: Vec<u32>,
@@ -159,6 +165,8 @@ impl Device {
             controller_ns: ControllerTimes::default(),
             jobs: VecDeque::new(),
             unresponsive_until_ns: 0,
+            start_ns: 0,
+            starting_until_ns: 0,
             waiting_for_room: VecDeque::new(),
             held: Vec::new(),
             held_since_ns: 0,
@@ -208,7 +216,8 @@ impl Machine {
 
     fn request_bus(&mut self, bus: u32, tenure: Tenure) {
         let entry = &mut self.buses[bus as usize];
-        if entry.current.is_some() {
+        let held_for_other = entry.held_for.is_some_and(|(command, _)| command != tenure.command);
+        if entry.current.is_some() || held_for_other {
             entry.queue.push_back(tenure);
         } else {
             self.begin_tenure(bus, tenure);
@@ -216,7 +225,11 @@ impl Machine {
     }
 
     fn begin_tenure(&mut self, bus: u32, tenure: Tenure) {
-        self.buses[bus as usize].current = Some(tenure);
+        let entry = &mut self.buses[bus as usize];
+        entry.current = Some(tenure);
+        if let Some((_, since_ns)) = entry.held_for.take() {
+            entry.phases_ns[COMMAND] += self.events.now_ns() - since_ns;
+        }
         let end_ns = self.tenure_end(bus, tenure);
         self.buses[bus as usize].until_ns = end_ns;
         self.events.schedule(end_ns, Event::BusFree(bus));
@@ -296,12 +309,14 @@ impl Machine {
 
     /// A bus has become free.
     pub(crate) fn bus_free(&mut self, bus: u32) {
-        let entry = &mut self.buses[bus as usize];
-        let ended = entry.current.take();
-        if let Some(next) = entry.queue.pop_front() {
-            self.begin_tenure(bus, next);
+        let Some(Tenure { command, kind }) = self.buses[bus as usize].current.take() else {
+            return;
+        };
+        if kind == TenureKind::Command && self.keeps_bus(command) {
+            self.buses[bus as usize].held_for = Some((command, self.events.now_ns()));
+        } else {
+            self.next_tenure(bus);
         }
-        let Some(Tenure { command, kind }) = ended else { return };
         let Command { device, at, length, .. } = self.commands[command];
         if matches!(self.devices[device as usize].mechanism, Mechanism::Flash(_)) {
             self.flash_tenure_ended(command, kind);
@@ -317,8 +332,12 @@ impl Machine {
                 let disconnects = self.system.setup.path == Path::FileSystem;
                 let entry = &mut self.devices[device as usize];
                 if let Some(disk) = entry.disk() {
-                    disk.take(at, length, now_ns);
+                    let resumes = disk.take(at, length, now_ns);
                     let housekeeping_ns = disk.model.housekeeping.ns();
+                    let start_ns = disk.model.start_read.ns();
+                    if resumes {
+                        entry.start_ns = start_ns;
+                    }
                     if inline && waited && disconnects {
                         entry.unresponsive_until_ns = now_ns + housekeeping_ns;
                     }
@@ -338,6 +357,27 @@ impl Machine {
         self.next_job(device);
     }
 
+    /// Whether a device keeps the bus between a command and its data.
+    fn keeps_bus(&mut self, command: u32) -> bool {
+        let Command { device, op, length, .. } = self.commands[command];
+        if op == Op::Read || !self.completes_from_cache(command) {
+            return false;
+        }
+        let now_ns = self.events.now_ns();
+        let entry = &mut self.devices[device as usize];
+        let is_free = !entry.busy && entry.jobs.is_empty() && entry.waiting_for_room.is_empty();
+        is_free
+            && entry.starting_until_ns <= now_ns
+            && entry.disk().is_some_and(|disk| disk.model.writes_inline && disk.has_room(length))
+    }
+
+    /// Begins the next tenure of a bus.
+    fn next_tenure(&mut self, bus: u32) {
+        if let Some(next) = self.buses[bus as usize].queue.pop_front() {
+            self.begin_tenure(bus, next);
+        }
+    }
+
     /// The data of a write have reached the buffer.
     fn written(&mut self, command: u32) {
         let Command { device, at, length, op, .. } = self.commands[command];
@@ -346,7 +386,9 @@ impl Machine {
         let Some(disk) = self.devices[device as usize].disk() else { return };
         if cached {
             disk.cache_write(at, length, since_ns);
+            self.start_media(device);
             self.command_done(command);
+            return;
         } else {
             disk.enqueue(MediaRequest {
                 command: Some(command),
@@ -402,6 +444,9 @@ impl Machine {
         let Command { io, device, .. } = self.commands[command];
         let entry = &mut self.devices[device as usize];
         entry.outstanding -= 1;
+        if entry.outstanding == 0 && entry.start_ns > 0 {
+            entry.starting_until_ns = self.events.now_ns() + std::mem::take(&mut entry.start_ns);
+        }
         self.buses[entry.bus as usize].outstanding -= 1;
         self.commands.release(command);
         self.ios[io].left -= 1;
@@ -424,7 +469,8 @@ impl Machine {
         match job {
             Job::Process(command) => {
                 entry.working_on = command;
-                let ns = self.firmware_ns(command);
+                let start_ns = entry.starting_until_ns.saturating_sub(now_ns);
+                let ns = self.firmware_ns(command) + start_ns;
                 self.commands[command].begun_ns = now_ns;
                 self.devices[device as usize].work_ns.own += ns;
                 self.events.schedule(now_ns + ns, Event::Processed(device));
@@ -597,6 +643,9 @@ impl Machine {
             return;
         };
         let read = disk.read_under_way();
+        let start_ns =
+            if read.is_none() && disk.was_idle() { disk.model.start_write.ns() } else { 0 };
+        self.devices[device as usize].start_ns = start_ns;
         self.events.schedule(end_ns, Event::MediaFree(device));
         if let Some(command) = read {
             let bus_ns = self.bus_ns(command);
@@ -614,6 +663,7 @@ impl Machine {
         if let Some(disk) = entry.disk() {
             disk.finish(&mut served);
         }
+        entry.start_ns = 0;
         for wait in &served {
             if let (Op::Write, Some(command)) = (wait.op, wait.command) {
                 entry.jobs.push_back(Job::Report(command));

@@ -1,0 +1,345 @@
+//! The claims of the papers: every number in their text, with its unit, its tolerance and its
+//! source, and the one judge of whether a value satisfies it.
+//!
+//! The claims are in `data/claims.csv`. A claim is judged by one of two standards. On the paper's
+//! own machine the value must be the published one ([`Standard::Reproduction`]). On another machine
+//! the question is whether the effect still exists ([`Standard::Effect`]).
+
+use crate::data_file::{self, Row};
+
+/// Every number in the text of both papers.
+const CLAIMS: &str = include_str!("../data/claims.csv");
+/// Relative tolerance of a value on the paper's own machine.
+pub const TOLERANCE: f64 = 0.10;
+
+/// A paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paper {
+    /// Riedel, van Ingen, Gray 1997.
+    Riedel97,
+    /// Chung, Gray, Worthington, Horst 2000.
+    Chung2000,
+}
+
+impl Paper {
+    /// Both papers, the older one first.
+    pub const ALL: [Paper; 2] = [Paper::Riedel97, Paper::Chung2000];
+
+    /// The name of the paper on the command line and in the data.
+    pub fn name(self) -> &'static str {
+        match self {
+            Paper::Riedel97 => "riedel97",
+            Paper::Chung2000 => "chung2000",
+        }
+    }
+
+    /// Authors, title and year.
+    pub fn title(self) -> &'static str {
+        match self {
+            Paper::Riedel97 => {
+                "Riedel, van Ingen, Gray: A Performance Study of Sequential I/O on Windows NT 4.0 \
+                 (1997)"
+            }
+            Paper::Chung2000 => {
+                "Chung, Gray, Worthington, Horst: Windows 2000 Disk IO Performance (2000)"
+            }
+        }
+    }
+}
+
+/// How the simulator uses a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// It is an input: a system file cites it, or it describes the set-up. It is not scored.
+    Input,
+    /// The simulator computes it.
+    Check,
+    /// A simulation could compute it, but no system file describes what it was measured on.
+    NotSimulated,
+    /// It contradicts an input, another number of the same paper.
+    Contradicted,
+    /// A simulation of storage cannot compute it.
+    Out,
+}
+
+impl Role {
+    /// The role with this name in the data; `None` if there is none.
+    fn named(name: &str) -> Option<Role> {
+        match name {
+            "input" => Some(Role::Input),
+            "check" => Some(Role::Check),
+            "not simulated" => Some(Role::NotSimulated),
+            "contradicted" => Some(Role::Contradicted),
+            "out" => Some(Role::Out),
+            _ => None,
+        }
+    }
+}
+
+/// What kind of effect a claim states, for [`Standard::Effect`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Something is faster, larger or costs more, as a factor ("times") or in percent more.
+    Gain,
+    /// Something is lost, or a share is reached, in percent.
+    Share,
+    /// A request size, depth or number of disks at which something happens.
+    Place,
+    /// A rate, time or cost of the paper's machine, which says nothing about another one.
+    Absolute,
+}
+
+/// The standard by which a value is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    /// The paper's own machine: within 10% of the published number or range. One-sided words
+    /// ("more than", "at most") are honoured; "up to" names the largest value seen. Sizes, depths
+    /// and numbers of disks come from grids, so they must be the published ones, or up to the next
+    /// one after "above".
+    Reproduction,
+    /// Another machine: does the effect exist? A gain holds from the square root of the published
+    /// factor on (half of it on a logarithmic scale), a loss or a share from half of the published
+    /// one on, and an upper limit if it is not exceeded. Sizes, depths and numbers of disks are
+    /// judged as on the paper's machine. An absolute number cannot be judged.
+    Effect,
+}
+
+/// Whether a value satisfies a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Holds,
+    /// It does not.
+    DoesNotHold,
+    /// The claim is not testable by this standard.
+    CannotBeTried,
+}
+
+/// A number in the text of a paper.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its name: R or C and a number.
+    pub id: String,
+    /// The section, or the figure with the caption.
+    pub section: String,
+    /// The statement.
+    pub text: String,
+    /// How the quantity is taken, where the statement leaves that open, and why so.
+    pub quantity: String,
+    /// The number or word as published.
+    pub value: String,
+    /// Lower end of the published range.
+    pub low: f64,
+    /// Upper end of the published range.
+    pub high: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Words before the number, such as "about" or "at most".
+    pub qualifier: String,
+    /// Its kind: measured, derived, rule ...
+    pub kind: String,
+    /// What kind of effect it states.
+    pub effect: Effect,
+    /// How the simulator uses it.
+    pub role: Role,
+    /// Why it is not scored, what it restates, or why the simulator misses it.
+    pub why: String,
+    /// Claims that contradict each other form a group, which counts as one claim.
+    pub group: String,
+}
+
+/// All claims of a paper, in order.
+pub fn of(paper: Paper) -> Vec<Claim> {
+    let all = data_file::rows(CLAIMS).into_iter();
+    all.filter(|row| row.text("paper") == paper.name()).map(|row| claim(&row)).collect()
+}
+
+/// The claim with this name, such as R080.
+pub fn named(id: &str) -> Option<Claim> {
+    data_file::rows(CLAIMS).iter().find(|row| row.text("id") == id).map(claim)
+}
+
+fn claim(row: &Row) -> Claim {
+    // One claim is about N disks; it is checked with three.
+    let low = match row.text("value") {
+        "N+1" => 4.0,
+        value => value.parse().unwrap_or(f64::NAN),
+    };
+    let text = |column: &str| row.text(column).to_owned();
+    Claim {
+        id: text("id"),
+        section: text("source_section"),
+        text: text("claim"),
+        quantity: text("quantity"),
+        value: text("value"),
+        low,
+        high: row.number("value_hi").unwrap_or(low),
+        unit: text("unit"),
+        qualifier: text("qualifier"),
+        kind: text("kind"),
+        effect: match row.text("effect") {
+            "gain" => Effect::Gain,
+            "share" => Effect::Share,
+            "place" => Effect::Place,
+            _ => Effect::Absolute,
+        },
+        role: Role::named(row.text("role")).unwrap_or(Role::Out),
+        why: text("why"),
+        group: text("group"),
+    }
+}
+
+/// Judges a value, in the unit of the claim, by a standard.
+pub fn judge(claim: &Claim, value: f64, standard: Standard) -> Verdict {
+    let holds = match (standard, claim.effect) {
+        (Standard::Reproduction, _) | (Standard::Effect, Effect::Place) => claim.meets(value),
+        (Standard::Effect, Effect::Absolute) => return Verdict::CannotBeTried,
+        (Standard::Effect, Effect::Gain) => claim.times(value) >= claim.times(claim.low).sqrt(),
+        (Standard::Effect, Effect::Share) if claim.is_upper_limit() => value <= claim.high,
+        (Standard::Effect, Effect::Share) => value >= claim.low / 2.0,
+    };
+    if holds { Verdict::Holds } else { Verdict::DoesNotHold }
+}
+
+impl Claim {
+    /// The published value or range, unit and qualifier.
+    pub fn published(&self) -> String {
+        let range = if self.high > self.low { format!(" to {}", self.high) } else { String::new() };
+        let value = format!("{}{range} {}", self.value, self.unit);
+        match self.qualifier.as_str() {
+            "" => value,
+            qualifier => format!("{value} ({qualifier})"),
+        }
+    }
+
+    /// Whether it was measured or derived from measurements, and is no rule or definition.
+    pub fn is_measured(&self) -> bool {
+        ["measured", "derived"].contains(&self.kind.as_str())
+    }
+
+    /// How far a value is from the published range, as a share of its nearer end; 0 inside.
+    pub fn distance(&self, value: f64) -> f64 {
+        let nearest = value.clamp(self.low, self.high);
+        (value - nearest).abs() / nearest.abs()
+    }
+
+    /// A gain as a factor.
+    fn times(&self, value: f64) -> f64 {
+        if self.unit == "percent" { 1.0 + value / 100.0 } else { value }
+    }
+
+    fn says(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.qualifier.contains(word))
+    }
+
+    fn is_upper_limit(&self) -> bool {
+        self.says(&["less", "at most", "below", "within", "as much as"])
+    }
+
+    /// Whether a value satisfies the claim on the paper's own machine.
+    fn meets(&self, value: f64) -> bool {
+        let (low, high) = (self.low * (1.0 - TOLERANCE), self.high * (1.0 + TOLERANCE));
+        let on_a_grid = ["KB", "requests", "disks", "drives"].contains(&self.unit.as_str());
+        if on_a_grid && self.says(&["above"]) {
+            return (low..=high * 2.0).contains(&value);
+        }
+        let nearly = self.says(&["slightly", "nearly", "almost", "just"]);
+        if (on_a_grid && self.kind != "rule") || nearly {
+            return (low..=high).contains(&value);
+        }
+        if self.says(&["more", "over", "at least", "above", "exceed"]) {
+            return value >= low;
+        }
+        if self.is_upper_limit() {
+            return value <= high;
+        }
+        (low..=high).contains(&value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(value: f64, unit: &str, qualifier: &str) -> Claim {
+        let mut claim = of(Paper::Riedel97).remove(0);
+        (claim.low, claim.high) = (value, value);
+        (claim.unit, claim.qualifier) = (unit.to_owned(), qualifier.to_owned());
+        claim
+    }
+
+    fn meets(claim: &Claim, value: f64) -> bool {
+        judge(claim, value, Standard::Reproduction) == Verdict::Holds
+    }
+
+    #[test]
+    fn a_value_passes_within_a_tenth() {
+        assert!(meets(&claim(10.0, "MBps", "about"), 10.9));
+        assert!(!meets(&claim(10.0, "MBps", ""), 11.1));
+        assert!(meets(&claim(10.0, "MBps", "slightly less than"), 9.5));
+        assert!(!meets(&claim(10.0, "MBps", "slightly less than"), 5.0));
+    }
+
+    #[test]
+    fn one_sided_words_are_honoured() {
+        assert!(meets(&claim(10.0, "MBps", "more than"), 30.0));
+        assert!(!meets(&claim(10.0, "MBps", "more than"), 8.0));
+        assert!(meets(&claim(20.0, "percent", "at most"), 5.0));
+        assert!(!meets(&claim(20.0, "percent", "at most"), 25.0));
+    }
+
+    #[test]
+    fn up_to_names_the_largest_value_seen() {
+        assert!(meets(&claim(20.0, "percent", "up to"), 19.0));
+        assert!(!meets(&claim(20.0, "percent", "up to"), 5.0));
+        assert!(!meets(&claim(20.0, "percent", "up to"), 25.0));
+    }
+
+    #[test]
+    fn sizes_are_the_published_ones_or_the_next_after_above() {
+        assert!(!meets(&claim(8.0, "KB", "at least"), 16.0));
+        assert!(meets(&claim(8.0, "KB", "above"), 16.0));
+        assert!(!meets(&claim(8.0, "KB", "above"), 4.0));
+    }
+
+    #[test]
+    fn on_another_machine_the_effect_must_exist() {
+        // R065: ten times; C133: a gain of 30%; C073: a loss of 50%; R153: at most 20%.
+        for (id, value, holds) in [
+            ("R065", 3.2, true),
+            ("R065", 3.1, false),
+            ("C133", 15.0, true),
+            ("C133", 10.0, false),
+            ("C073", 25.0, true),
+            ("C073", 20.0, false),
+            ("R153", 20.0, true),
+            ("R153", 30.0, false),
+            ("R046", 16.0, true),
+            ("R046", 64.0, false),
+        ] {
+            let verdict = judge(&named(id).unwrap(), value, Standard::Effect);
+            assert_eq!(verdict == Verdict::Holds, holds, "{id} {value}");
+        }
+        let rate = judge(&named("R048").unwrap(), 8.5, Standard::Effect);
+        assert_eq!(rate, Verdict::CannotBeTried, "8.5 MB/s says nothing about another machine");
+    }
+
+    #[test]
+    fn the_two_standards_differ_where_an_effect_is_weaker_than_published() {
+        let gain = named("R080").unwrap();
+        assert_eq!(judge(&gain, 2.5, Standard::Effect), Verdict::Holds);
+        assert_eq!(judge(&gain, 2.5, Standard::Reproduction), Verdict::DoesNotHold);
+    }
+
+    #[test]
+    fn every_claim_has_a_role_and_a_reason_if_it_is_not_scored() {
+        let rows = data_file::rows(CLAIMS);
+        assert_eq!(rows.len(), 467);
+        for row in rows {
+            let (id, role) = (row.text("id"), Role::named(row.text("role")));
+            assert!(role.is_some(), "{id}");
+            let is_scored = matches!(role, Some(Role::Input | Role::Check));
+            assert!(is_scored || !row.text("why").is_empty(), "{id}");
+        }
+    }
+}

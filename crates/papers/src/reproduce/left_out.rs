@@ -1,0 +1,214 @@
+//! Published points that no score counts, each with its reason.
+//!
+//! A file of published data is a list of rows. A row is either a point of a figure, which is
+//! scored, or it is named here. A test counts both against the rows of the file.
+
+use crate::reproduce::figure::name_of;
+use crate::reproduce::published::{self, Paper, Row};
+
+/// Points of a file that are not scored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Figure or table in the paper.
+    pub figure: String,
+    /// Rows of the published data.
+    pub points: usize,
+    /// What they are.
+    pub what: &'static str,
+    /// Why they are not scored.
+    pub why: &'static str,
+}
+
+/// Rows of a file that have one of some words in a column: what they are, and why they are not
+/// scored. Without words, all rows.
+struct Rule {
+    column: &'static str,
+    words: &'static [&'static str],
+    what: &'static str,
+    why: &'static str,
+}
+
+/// A figure or table, its file, and which rows are left out; the first rule that fits counts.
+struct Source {
+    paper: Paper,
+    key: &'static str,
+    file: &'static str,
+    rules: &'static [Rule],
+}
+
+const fn source(
+    paper: Paper,
+    key: &'static str,
+    file: &'static str,
+    rules: &'static [Rule],
+) -> Source {
+    Source { paper, key, file, rules }
+}
+
+const fn rule(
+    column: &'static str,
+    words: &'static [&'static str],
+    what: &'static str,
+    why: &'static str,
+) -> Rule {
+    Rule { column, words, what, why }
+}
+
+const ADVERTISED: Rule = rule("kind", &["PAP"], "advertised rates", "inputs");
+const COPIES: &str = "inputs: measured by the host's memory tests";
+
+/// All files of published points.
+const SOURCES: &[Source] = &[
+    source(Paper::Riedel97, "2", published::FIGURE_2, &[]),
+    source(Paper::Riedel97, "3", published::FIGURE_3, &[]),
+    source(Paper::Riedel97, "4", published::FIGURE_4, &[]),
+    source(Paper::Riedel97, "5", published::FIGURE_5, &[]),
+    source(Paper::Riedel97, "6", published::FIGURE_6, &[]),
+    source(Paper::Riedel97, "10", published::FIGURE_10, &[]),
+    source(
+        Paper::Riedel97,
+        "11",
+        published::FIGURE_11,
+        &[ADVERTISED, rule("component", &["memory bus"], "files in memory", "inputs: R128, R129")],
+    ),
+    source(Paper::Riedel97, "13", published::FIGURE_13, &[]),
+    source(Paper::Riedel97, "14", published::FIGURE_14, &[]),
+    source(
+        Paper::Riedel97,
+        "t1",
+        published::TABLE_1,
+        &[rule("", &[], "hardware", "inputs: the set-up")],
+    ),
+    source(
+        Paper::Riedel97,
+        "t2",
+        published::TABLE_2,
+        &[rule("", &[], "memory bandwidth", "inputs: no storage is involved")],
+    ),
+    source(Paper::Riedel97, "t3", published::TABLE_3, &[]),
+    source(
+        Paper::Riedel97,
+        "t4",
+        published::TABLE_4,
+        &[rule(
+            "phase",
+            &["Arbitrate Win", "(Re)Select End", "Data In End", "Status"],
+            "second parts of a phase",
+            "scored together with the first part of their phase",
+        )],
+    ),
+    source(
+        Paper::Chung2000,
+        "t6",
+        published::CHUNG_6,
+        &[
+            ADVERTISED,
+            rule("component", &["memory bus"], "memory rates", COPIES),
+            rule("condition", &["1 MB read"], "Ultra160 SCSI, 1 MB", "the same as the PCI bus"),
+        ],
+    ),
+    source(
+        Paper::Chung2000,
+        "t7",
+        published::CHUNG_7,
+        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs of the two rows of PIO")],
+    ),
+    source(Paper::Chung2000, "t9", published::CHUNG_9, &[]),
+    source(
+        Paper::Chung2000,
+        "t10",
+        published::CHUNG_10,
+        &[rule("metric", &["capacity", "price", "MB per dollar"], "sizes and prices", "inputs")],
+    ),
+    source(
+        Paper::Chung2000,
+        "t11",
+        published::CHUNG_11,
+        &[
+            rule("pattern", &["network"], "UNC and mapped paths", "no system has them"),
+            rule("pattern", &["sequential"], "fixed and marginal costs", "inputs: C123 to C140"),
+        ],
+    ),
+    source(
+        Paper::Chung2000,
+        "costs",
+        published::COSTS,
+        &[rule("", &[], "fixed and marginal CPU costs", "inputs")],
+    ),
+    source(
+        Paper::Chung2000,
+        "plateaus",
+        published::PLATEAUS,
+        &[rule("interface", &["CIFS local"], "UNC and mapped paths", "no system has them")],
+    ),
+];
+
+impl Source {
+    /// The rule that leaves each row with a value out, if one does.
+    fn rows(&self) -> impl Iterator<Item = Option<&'static Rule>> {
+        let rules = self.rules;
+        let fits = |row: &Row, rule: &Rule| {
+            let text = row.text(rule.column);
+            rule.words.is_empty() || rule.words.iter().any(|word| text.starts_with(word))
+        };
+        let rows = published::rows(self.file).into_iter().filter(|row| !row.is_empty("value"));
+        rows.map(move |row| rules.iter().find(|rule| fits(&row, rule)))
+    }
+}
+
+/// The published points of a paper that are not scored.
+pub fn left_out(paper: Paper) -> Vec<LeftOut> {
+    let mut all: Vec<LeftOut> = Vec::new();
+    for source in SOURCES.iter().filter(|source| source.paper == paper) {
+        for rule in source.rows().flatten() {
+            let figure = name_of(source.key);
+            let one = LeftOut { figure, points: 1, what: rule.what, why: rule.why };
+            let same = |last: &&mut LeftOut| last.figure == one.figure && last.what == one.what;
+            match all.last_mut().filter(same) {
+                Some(last) => last.points += 1,
+                None => all.push(one),
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::figures;
+
+    #[test]
+    fn every_published_point_is_scored_or_left_out_with_a_reason() {
+        for source in SOURCES {
+            let figure = figures(source.paper).into_iter().find(|one| one.key == source.key);
+            let figure = figure.unwrap_or_else(|| panic!("{} has no figure", source.key));
+            let columns = figure.charts.iter().flat_map(|chart| &chart.columns);
+            let cells = columns.flat_map(|column| column.cells.iter().flatten());
+            let scored = cells.filter(|cell| cell.published.is_some()).count();
+            // Table 6 gives both ends of the two disks as one row.
+            let ranges = if source.key == "t6" { 2 } else { 0 };
+            let rows: Vec<_> = source.rows().collect();
+            let left_out = rows.iter().flatten().count();
+            assert_eq!(scored, rows.len() - left_out + ranges, "{}", source.key);
+        }
+    }
+
+    #[test]
+    fn every_figure_with_published_points_has_its_file_here() {
+        for paper in Paper::ALL {
+            for figure in figures(paper) {
+                let known = |source: &Source| (source.paper, source.key) == (paper, &*figure.key);
+                assert!(!figure.has_published() || SOURCES.iter().any(known), "{}", figure.name());
+            }
+        }
+    }
+
+    #[test]
+    fn points_are_left_out_by_kind_with_their_number() {
+        let all = left_out(Paper::Riedel97);
+        let table_4: Vec<_> = all.iter().filter(|one| one.figure == "Table 4").collect();
+        assert_eq!(table_4.iter().map(|one| one.points).sum::<usize>(), 16);
+        assert!(all.iter().all(|one| !one.why.is_empty()));
+    }
+}

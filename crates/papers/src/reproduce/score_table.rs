@@ -1,0 +1,183 @@
+//! The scores of both papers as one Markdown table, for the README and the documentation.
+//!
+//! `cargo xtask papers` writes it there. Scores of figures count every published point; those of
+//! claims count a group of contradicting claims once. What is not scored follows with its reason.
+
+use crate::reproduce::claim::{Claims, Count};
+use crate::reproduce::figure::{ChartResult, Figure, Score};
+use crate::reproduce::layout::{count_text, number, percent};
+use crate::reproduce::left_out::left_out;
+use crate::reproduce::published::{Claim, Paper};
+use crate::reproduce::{FigureResult, Reproduction, figures, reproduce};
+
+/// Both papers, simulated with their claims; of the figures, those with published points.
+pub fn both_papers() -> Vec<Reproduction> {
+    let one = |paper| {
+        let scored = figures(paper).into_iter().filter(Figure::has_published).collect();
+        reproduce(paper, scored, true)
+    };
+    Paper::ALL.map(one).to_vec()
+}
+
+/// The short form, for the README: a row for the figures, one for the tables and one for the claims
+/// of each paper.
+pub fn short(papers: &[Reproduction]) -> String {
+    let mut lines = vec![
+        "| paper | published points | mean error | worst | numbers in the text met within 10% |"
+            .to_owned(),
+        "|---|---|---|---|---|".to_owned(),
+    ];
+    for one in papers {
+        let errors: Vec<(String, f64)> = one.figures.iter().flat_map(named_errors).collect();
+        let Some((score, claims)) = Score::of(&errors).zip(one.claims.as_ref()) else { continue };
+        lines.push(format!(
+            "| {} | {} | {} | {} ({}) | {} |",
+            short_name(one.paper),
+            score.points,
+            share(score.mean),
+            percent(score.worst),
+            score.worst_name,
+            count_text(claims.measured()),
+        ));
+    }
+    lines.push(String::new());
+    let not = papers.iter().filter_map(|one| one.claims.as_ref()).map(with_contradicted);
+    lines.push(format!(
+        "Numbers in the text that the paper's own figures and tables contradict are not counted; \
+         with them it is {}.",
+        not.map(count_text).collect::<Vec<_>>().join(" and ")
+    ));
+    lines.join("\n")
+}
+
+fn with_contradicted(claims: &Claims) -> Count {
+    claims.measured_with_contradicted()
+}
+
+/// The whole table, for the documentation.
+pub fn long(papers: &[Reproduction]) -> String {
+    let mut lines = Vec::new();
+    for one in papers {
+        lines.push(format!("### {}\n", one.paper.title()));
+        lines.extend(figure_rows(one));
+        lines.push(String::new());
+        if let Some(claims) = &one.claims {
+            lines.extend(claim_rows(claims));
+        }
+        lines.push("Published points that are not scored:\n".to_owned());
+        for left in left_out(one.paper) {
+            let (points, what, why) = (left.points, left.what, left.why);
+            lines.push(format!("- {}, {points} of {what}: {why}", left.figure));
+        }
+        lines.push(String::new());
+    }
+    lines.join("\n").trim_end().to_owned()
+}
+
+fn short_name(paper: Paper) -> &'static str {
+    match paper {
+        Paper::Riedel97 => "Riedel, van Ingen, Gray 1997",
+        Paper::Chung2000 => "Chung, Gray, Worthington, Horst 2000",
+    }
+}
+
+fn named_errors(figure: &FigureResult) -> Vec<(String, f64)> {
+    let named = |(name, error): (String, f64)| (format!("{}: {name}", figure.figure.name()), error);
+    figure.charts.iter().flat_map(|chart| chart.errors(false)).map(named).collect()
+}
+
+fn share(value: f64) -> String {
+    format!("{:.1}%", value * 100.0)
+}
+
+fn figure_rows(one: &Reproduction) -> Vec<String> {
+    let mut lines = vec![
+        "| figure | points | mean error | median | worst | naive bound, mean error |".to_owned(),
+        "|---|---|---|---|---|---|".to_owned(),
+    ];
+    for figure in &one.figures {
+        let Some(score) = &figure.score else { continue };
+        lines.push(row(&figure.figure.name(), score, figure.naive.as_ref()));
+        let scored = figure.charts.iter().filter(|chart| chart.score.is_some());
+        let charts: Vec<&ChartResult> = scored.collect();
+        for chart in charts.iter().filter(|_| charts.len() > 1) {
+            if let Some(score) = &chart.score {
+                let name = format!("- {}", chart.chart.title);
+                lines.push(row(&name, score, chart.naive.as_ref()));
+            }
+        }
+    }
+    lines
+}
+
+fn row(name: &str, score: &Score, naive: Option<&Score>) -> String {
+    let naive = naive.map_or("-".to_owned(), |naive| share(naive.mean));
+    format!(
+        "| {name} | {} | {} | {} | {} ({}) | {naive} |",
+        score.points,
+        share(score.mean),
+        share(score.median),
+        percent(score.worst),
+        score.worst_name
+    )
+}
+
+fn claim_rows(claims: &Claims) -> Vec<String> {
+    let mut lines = vec![
+        "| numbers in the text | met within 10% |".to_owned(),
+        "|---|---|".to_owned(),
+        format!("| measured or derived, testable | {} |", count_text(claims.measured())),
+        format!("| the same with those that the paper contradicts | {} |", {
+            count_text(claims.measured_with_contradicted())
+        }),
+        format!("| all that were checked, with rules | {} |", count_text(claims.all())),
+    ];
+    lines.push(String::new());
+    lines.push("Not met:\n".to_owned());
+    for scored in claims.counted().filter(|scored| !scored.pass) {
+        let simulated =
+            scored.answer.as_ref().map_or("no value".to_owned(), |value| number(*value));
+        let claim = &scored.claim;
+        let reason = scored.reason.as_deref().unwrap_or("unexplained");
+        lines.push(format!(
+            "- {}, {}: {}; simulated {simulated}. Reason: {reason}.",
+            claim.id,
+            claim.text,
+            claim.published()
+        ));
+    }
+    lines.push("\nContradicted by the paper's own numbers, not counted:\n".to_owned());
+    for one in &claims.contradicted {
+        let claim = &one.scored.claim;
+        lines.push(format!(
+            "- {}, {}: {}; {} give {}.",
+            claim.id,
+            claim.text,
+            claim.published(),
+            one.source,
+            number(one.own)
+        ));
+    }
+    lines.extend(claims.contradict_inputs.iter().map(listed));
+    lines.push("\nNot simulated, no system file describes what they are about:\n".to_owned());
+    lines.extend(claims.not_simulated.iter().map(listed));
+    let groups = claims.scored.iter().filter_map(|scored| {
+        let other = scored.counted_as.as_ref()?;
+        Some(format!("{} as {other}", scored.claim.id))
+    });
+    let groups: Vec<String> = groups.collect();
+    if !groups.is_empty() {
+        let text = "Claims that contradict each other count once, by the one that is nearest";
+        lines.push(format!("\n{text}: {}.", groups.join(", ")));
+    }
+    lines.push(format!(
+        "\n{} numbers are inputs of the simulator, {} are out of scope.\n",
+        claims.inputs,
+        claims.out.len()
+    ));
+    lines
+}
+
+fn listed(claim: &Claim) -> String {
+    format!("- {}, {}: {}: {}.", claim.id, claim.text, claim.published(), claim.why)
+}
