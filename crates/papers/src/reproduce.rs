@@ -13,6 +13,8 @@ pub mod chung2000;
 pub mod claim;
 mod riedel97_claims;
 mod chung2000_claims;
+pub mod fitted;
+pub mod leave_out;
 pub mod document;
 pub mod layout;
 

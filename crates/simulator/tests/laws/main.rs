@@ -7,4 +7,5 @@ mod bounds;
 mod forms;
 mod limits;
 mod properties;
+mod quirks;
 mod values;
