@@ -183,9 +183,9 @@ impl<'a> Search<'a> {
             }
         }
         for factor in ROUNDS {
-            for at in 0..fitted.len() {
-                if kept[at].len() >= LEAST_POINTS {
-                    self.descend(fitted, &mut values, at, factor, &kept[at]);
+            for (at, points) in kept.iter().enumerate() {
+                if points.len() >= LEAST_POINTS {
+                    self.descend(fitted, &mut values, at, factor, points);
                 }
             }
         }
