@@ -1,5 +1,5 @@
-//! The fitted parameters of the systems of a paper's figures: values whose source says to what they were
-//! fitted.
+//! The fitted parameters of the systems of a paper's figures: values whose source says to what they
+//! were fitted.
 //!
 //! A value that several systems share under the same source is one parameter.
 
@@ -25,20 +25,25 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// The figures and tables to which it was fitted, by their names on the command line: `2`, `t3`.
+    /// The figures and tables to which it was fitted, by their names on the command line.
     pub fn figures(&self) -> Vec<String> {
         cited(&self.source)
     }
 
-    /// The value that it would have if nothing were known: no time, no size, and for a rate the
-    /// advertised one.
+    /// The value that it would have if nothing were known: no time and no size, for a rate the
+    /// advertised one, and for what a drive keeps or merges what it reads ahead or gets at once.
     pub fn neutral(&self) -> f64 {
-        let advertised = || {
-            let part = self.key.rsplit_once('.')?.0;
+        let of = |key: &str| {
             let description = Description::named(self.systems.first()?).ok()?;
-            Some(description.value_of(&format!("{part}.advertised"))?.0)
+            Some(description.value_of(key)?.0)
         };
-        if self.unit.ends_with("/s") { advertised().unwrap_or(self.value) } else { 0.0 }
+        let found = match (self.key.as_str(), self.key.rsplit_once('.')) {
+            ("drive.retained", _) => of("drive.prefetch"),
+            ("drive.coalesce", _) => of("host.max_transfer"),
+            (_, Some((part, _))) if self.unit.ends_with("/s") => of(&format!("{part}.advertised")),
+            _ => Some(0.0),
+        };
+        found.unwrap_or(self.value)
     }
 }
 
