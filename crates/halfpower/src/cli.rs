@@ -474,6 +474,7 @@ pub enum PaperName {
 #[command(after_help = "Examples:
   halfpower reproduce riedel97              all figures and tables, simulated next to published
   halfpower reproduce riedel97 --figure 6   one figure; tables are t1, t2 ...
+  halfpower reproduce riedel97 --leave-out  each figure predicted without its own points
   halfpower reproduce chung2000 --claims    every number in the text, with its simulated value
 
 Cells show simulated, published and error. Nothing is measured: the machines are simulated.")]
@@ -487,6 +488,9 @@ pub struct ReproduceArgs {
     /// Only the claims in the text of the paper
     #[arg(long)]
     pub claims: bool,
+    /// Predict each figure with what was fitted to it fitted to the other figures instead
+    #[arg(long, conflicts_with_all = ["claims", "figure", "json"])]
+    pub leave_out: bool,
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,

@@ -8,6 +8,7 @@
 pub mod document;
 mod levels;
 mod paths;
+pub mod text;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

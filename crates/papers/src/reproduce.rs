@@ -15,6 +15,8 @@ pub mod claim;
 mod riedel97_claims;
 mod chung2000_claims;
 pub mod left_out;
+pub mod fitted;
+pub mod leave_out;
 pub mod document;
 pub mod layout;
 pub mod score_table;

@@ -7,6 +7,7 @@
 
 mod filecache;
 mod remote;
+mod device;
 mod wire;
 
 use ioengine::{Completion, Op, Request};
@@ -19,8 +20,9 @@ use crate::server::{Gauge, Server};
 use crate::system::{Allocated, Cost, DriveModel, LinkModel, LinkPer, RaidIn, System, VolumeKind};
 use crate::volume::{Piece, Pieces, Volume};
 
+pub(crate) use device::{Device, Mechanism};
 pub(crate) use filecache::{FileCache, Layer};
-pub(crate) use wire::{Bus, Device, Mechanism, PHASE_NAMES};
+pub(crate) use wire::{Bus, PHASE_NAMES};
 
 /// A scheduled event.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json;
 use lab::memory::document::MemoryDocument;
-use lab::memory::{self, Curve, GridPoint, MemoryPlan, MemoryReadings, MemorySpec};
+use lab::memory::{self, GridPoint, MemoryPlan, MemorySpec};
 use lab::trials::Lab;
 use memspeed::{Kernel, Pages};
 
@@ -19,8 +19,6 @@ const THREADS_MOST: u64 = 4096;
 const DISTURBED_TIMES: f64 = 1.25;
 /// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
 const DISTURBED_MOST: f64 = 1.0 / 3.0;
-/// Unit of the table (bytes).
-const MB: f64 = 1e6;
 
 /// Runs the command.
 pub fn execute(args: &MemoryArgs) -> Outcome {
@@ -45,7 +43,7 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
     if args.json {
         console::data(&json::print(&MemoryDocument::of(&spec, &args.buffer_pages, &readings)));
     } else {
-        console::data(text(&spec, &readings).trim_end());
+        console::data(memory::text::of(&spec, &readings).trim_end());
     }
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
 }
@@ -136,69 +134,4 @@ fn print_plan(spec: &MemorySpec, plan: &MemoryPlan) {
         units::size(plan.most_bytes),
         units::time(plan.takes_ns as f64)
     ));
-}
-
-/// The output: tables, caches found, paths.
-fn text(spec: &MemorySpec, readings: &MemoryReadings) -> String {
-    let mut text = String::new();
-    for threads in &spec.threads {
-        let cells: Vec<&GridPoint> =
-            readings.table.iter().filter(|cell| cell.threads == *threads).collect();
-        text += &table(*threads, &cells);
-    }
-    for curve in &readings.curves {
-        text += &plateaus_text(curve);
-    }
-    if !readings.paths.is_empty() {
-        text += "pieces of 64 KiB from or to one buffer (MB/s)\n";
-    }
-    for path in &readings.paths {
-        let (name, rate) = (path.name, path.bytes_per_s.value / MB);
-        text += &format!("  {name:<21} {rate:>9.0}  {} of it\n", units::size(path.file_bytes));
-    }
-    let pages = match readings.huge_share {
-        Some(share) => format!("{:.0}% of the memory on huge pages", share * 100.0),
-        None => "share of huge pages unknown".to_owned(),
-    };
-    text + &format!("\nBytes counted once; {}; {pages}.\n", readings.isa.name())
-}
-
-/// The table for a number of threads: a row per kernel, a column per working set.
-fn table(threads: usize, cells: &[&GridPoint]) -> String {
-    let mut levels: Vec<&memory::Level> = Vec::new();
-    let mut kernels: Vec<Kernel> = Vec::new();
-    for cell in cells {
-        if !levels.contains(&&cell.level) {
-            levels.push(&cell.level);
-        }
-        if !kernels.contains(&cell.kernel) {
-            kernels.push(cell.kernel);
-        }
-    }
-    let mut text = format!("{} (MB/s)\n  {:<12}", units::counted(threads as u64, "thread"), "");
-    for level in &levels {
-        text += &format!(" {:>14}", format!("{} {}", level.name, units::size(level.set_bytes)));
-    }
-    for kernel in kernels {
-        text += &format!("\n  {:<12}", kernel.name());
-        for level in &levels {
-            let matches = |cell: &&&GridPoint| cell.kernel == kernel && cell.level == **level;
-            let rate = cells.iter().find(matches).map(|cell| cell.bytes_per_s.value / MB);
-            text += &rate.map_or(format!(" {:>14}", "-"), |rate| format!(" {rate:>14.0}"));
-        }
-    }
-    text + "\n\n"
-}
-
-/// The plateaus of a curve as text.
-fn plateaus_text(curve: &Curve) -> String {
-    let mut text = format!("{} by working set, 1 thread (MB/s)\n", curve.kernel);
-    for plateau in &curve.plateaus {
-        let (from, to) = (units::size(plateau.from_bytes), units::size(plateau.to_bytes));
-        text += &format!("  {:<21} {:>9.0}\n", format!("{from} to {to}"), plateau.rate / MB);
-    }
-    if curve.plateaus.is_empty() {
-        text += "  too few sizes to find caches\n";
-    }
-    text + "\n"
 }

@@ -1,13 +1,13 @@
 //! `halfpower reproduce`: simulates the figures and claims of a paper and prints them next to the
 //! published values.
 
-use lab::console;
+use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use papers::reproduce::document::ReproduceDocument;
 use papers::reproduce::figure::Figure;
 use papers::reproduce::published::Paper;
-use papers::reproduce::{figures, layout, reproduce};
+use papers::reproduce::{figures, fitted, layout, leave_out, reproduce};
 
 use crate::cli::{PaperName, ReproduceArgs};
 
@@ -21,6 +21,10 @@ pub fn execute(args: &ReproduceArgs) -> Outcome {
         PaperName::Riedel97 => Paper::Riedel97,
         PaperName::Chung2000 => Paper::Chung2000,
     };
+    if args.leave_out {
+        console::data(&predicted(paper, args.quiet)?);
+        return Ok(Exit::Ok);
+    }
     let wanted = if args.claims { Vec::new() } else { wanted(paper, args.figure.as_deref())? };
     let reproduction = reproduce(paper, wanted, args.figure.is_none());
     let text = match (args.json, &reproduction.claims) {
@@ -30,6 +34,22 @@ pub fn execute(args: &ReproduceArgs) -> Outcome {
     };
     console::data(&text);
     Ok(Exit::Ok)
+}
+
+/// Each figure predicted without its own points.
+fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
+    let figures = figures(paper);
+    let parameters = fitted::parameters(&figures);
+    let mut progress = Console::new(quiet).open_progress();
+    let left = leave_out::leave_out(&figures, &parameters, |share, what| {
+        progress.advance(Some(share), what);
+    });
+    progress.finish();
+    if left.is_empty() {
+        let what = format!("--leave-out: nothing was fitted to a figure of {}", paper.name());
+        return Err(Failure::usage(format!("{what}; use it with riedel97")));
+    }
+    Ok(leave_out::text(&left))
 }
 
 /// The figure with this key, or all figures.

@@ -345,16 +345,23 @@ fn explain(known: &[Explanation], key: &str, series: &str, row: &str) -> Option<
     found.map(|explanation| explanation.4)
 }
 
+/// The error of a point against the published value, as a share; `None` if either is missing.
+pub fn error_of(lab: &Lab, cell: &Cell) -> Option<f64> {
+    let measured = lab.measure(&cell.probe).ok()?;
+    error_from(cell, cell.metric.of(&measured)?)
+}
+
+fn error_from(cell: &Cell, simulated: f64) -> Option<f64> {
+    let published = cell.published?;
+    let in_points = cell.metric.in_points();
+    let relative = || simulated / published - 1.0;
+    Some(if in_points { (simulated - published) / 100.0 } else { relative() })
+}
+
 fn measure_cell(lab: &Lab, cell: &Cell) -> Point {
     let measured = lab.measure(&cell.probe);
     let simulated = measured.as_ref().ok().and_then(|measured| cell.metric.of(measured));
-    let error = simulated.zip(cell.published).map(|(simulated, published)| {
-        if cell.metric.in_points() {
-            (simulated - published) / 100.0
-        } else {
-            simulated / published - 1.0
-        }
-    });
+    let error = simulated.and_then(|simulated| error_from(cell, simulated));
     let naive = (cell.metric == Metric::Throughput).then(|| cell.probe.naive_mib_per_s()).flatten();
     Point { simulated, published: cell.published, naive, error, why: measured.err() }
 }

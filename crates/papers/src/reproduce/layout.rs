@@ -6,6 +6,7 @@
 
 use crate::reproduce::claim::{Claims, Contradicted, Count, Scored};
 use crate::reproduce::figure::{ChartResult, Point, Score};
+use crate::reproduce::fitted;
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
 
@@ -22,6 +23,7 @@ pub fn text(reproduction: &Reproduction) -> String {
     }
     if reproduction.figures.len() > 1 {
         lines.extend(summary(&reproduction.figures));
+        lines.push(parameter_line(reproduction));
     }
     if let Some(claims) = &reproduction.claims {
         lines.extend(claim_lines(claims, false));
@@ -159,6 +161,20 @@ fn summary(figures: &[FigureResult]) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// How many parameters were fitted, and to how many scored points.
+fn parameter_line(reproduction: &Reproduction) -> String {
+    let fitted = fitted::parameters(reproduction.figures.iter().map(|result| &result.figure)).len();
+    let points = |figure: &FigureResult| -> usize {
+        figure.charts.iter().filter_map(|chart| chart.score.as_ref()).map(|s| s.points).sum()
+    };
+    let figures: usize = reproduction.figures.iter().map(points).sum();
+    let claims = reproduction.claims.as_ref().map_or(0, |claims| claims.scored.len());
+    format!(
+        "  {fitted} fitted parameters in the system files of this paper; they explain {figures} \
+         points and {claims} claims"
+    )
 }
 
 fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {

@@ -61,6 +61,11 @@ impl Probe {
         }
     }
 
+    /// Name of the system.
+    pub fn system(&self) -> &'static str {
+        self.system
+    }
+
     /// Changes a setting of the system.
     pub fn with(mut self, key: &'static str, value: impl Display) -> Probe {
         self.sets.push((key, value.to_string()));

@@ -255,10 +255,17 @@ impl Machine {
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
         cache.queue.pop_front();
+        // A file system asks for the next unit before it copies, a controller afterwards.
+        let copies_first = cache.layer == Layer::Controller;
+        if copies_first {
+            self.copy(io, Event::Completed(io));
+        }
         if !random && !hits_bug {
             self.read_ahead(file, (end - 1) / self.unit_of(file));
         }
-        self.copy(io, Event::Completed(io));
+        if !copies_first {
+            self.copy(io, Event::Completed(io));
+        }
         self.serve_first(file);
     }
 

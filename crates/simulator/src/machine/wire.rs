@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use ioengine::Op;
 
+use super::device::{Job, Mechanism};
 use super::{Command, Event, Machine};
-use crate::disk::{Disk, Lookup, MediaRequest};
-use crate::flash::Flash;
+use crate::disk::{Lookup, MediaRequest};
 use crate::server::ControllerTimes;
 use crate::system::{DiskModel, LinkPer, Path};
 use crate::volume::Piece;
@@ -94,102 +94,6 @@ impl Bus {
             to_come_ns -= cut_ns;
         }
         phases_ns
-    }
-}
-
-/// Work for a controller.
-#[derive(Clone, Copy, Debug)]
-enum Job {
-    /// Decode a command.
-    Process(u32),
-    /// Send the data of a read.
-    Transfer(u32),
-    /// Accept the data of a write that had to wait for buffer space.
-    Accept(u32),
-    /// Report a write that is on the media.
-    Report(u32),
-}
-
-/// The mechanism behind a controller.
-pub(crate) enum Mechanism {
-    Disk(Box<Disk>),
-    Flash(Box<Flash>),
-}
-
-impl Mechanism {
-    /// Longest delay of a completion by coalescing (ns).
-    fn coalesce_ns(&self) -> u64 {
-        match self {
-            Mechanism::Disk(_) => 0,
-            Mechanism::Flash(flash) => flash.coalesce_ns(),
-        }
-    }
-}
-
-/// A device with its controller.
-pub(crate) struct Device {
-    pub bus: u32,
-    pub mechanism: Mechanism,
-    /// Incomplete commands.
-    pub outstanding: u32,
-    busy: bool,
-    working_on: u32,
-    busy_since_ns: u64,
-    /// Its own work and its wait for the media since then (ns). The rest is for the bus.
-    work_ns: ControllerTimes,
-    /// Busy time of the controller (ns).
-    pub controller_ns: ControllerTimes,
-    jobs: VecDeque<Job>,
-    /// Does not answer commands before this time (ns).
-    unresponsive_until_ns: u64,
-    /// Time that starting the arm will take once no command is left (ns).
-    start_ns: u64,
-    /// Decodes no command before this time, because it starts the arm (ns).
-    starting_until_ns: u64,
-    waiting_for_room: VecDeque<u32>,
-    /// Finished commands that the host has not been told about, and since when (ns).
-    held: Vec<u32>,
-    held_since_ns: u64,
-}
-
-impl Device {
-    pub fn new(bus: u32, mechanism: Mechanism) -> Device {
-        Device {
-            bus,
-            mechanism,
-            outstanding: 0,
-            busy: false,
-            working_on: 0,
-            busy_since_ns: 0,
-            work_ns: ControllerTimes::default(),
-            controller_ns: ControllerTimes::default(),
-            jobs: VecDeque::new(),
-            unresponsive_until_ns: 0,
-            start_ns: 0,
-            starting_until_ns: 0,
-            waiting_for_room: VecDeque::new(),
-            held: Vec::new(),
-            held_since_ns: 0,
-        }
-    }
-
-    /// Capacity (bytes).
-    pub fn bytes(&self) -> u64 {
-        match &self.mechanism {
-            Mechanism::Disk(disk) => disk.geometry.bytes(),
-            Mechanism::Flash(flash) => flash.bytes(),
-        }
-    }
-
-    fn has_room(&mut self, length: u64) -> bool {
-        self.disk().is_some_and(|disk| disk.has_room(length))
-    }
-
-    fn disk(&mut self) -> Option<&mut Disk> {
-        match &mut self.mechanism {
-            Mechanism::Disk(disk) => Some(disk),
-            Mechanism::Flash(_) => None,
-        }
     }
 }
 

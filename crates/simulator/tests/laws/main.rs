@@ -7,5 +7,6 @@ mod bounds;
 mod forms;
 mod limits;
 mod properties;
+mod quirks;
 mod sharing;
 mod values;

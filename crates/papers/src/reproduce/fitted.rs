@@ -1,0 +1,140 @@
+//! The fitted parameters of the systems of a paper's figures: values whose source says to what they
+//! were fitted.
+//!
+//! A value that several systems share under the same source is one parameter.
+
+use std::collections::BTreeSet;
+
+use simulator::Description;
+
+use crate::reproduce::figure::Figure;
+
+/// A fitted value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// The systems that share it.
+    pub systems: Vec<String>,
+    /// Its path in the system file, such as `drive.firmware_read`.
+    pub key: String,
+    /// Its value, in the unit of the file.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// To what it was fitted.
+    pub source: String,
+}
+
+impl Parameter {
+    /// The figures and tables to which it was fitted, by their names on the command line.
+    pub fn figures(&self) -> Vec<String> {
+        cited(&self.source)
+    }
+
+    /// The value that it would have if nothing were known: no time and no size, for a rate the
+    /// advertised one, and for what a drive keeps or merges what it reads ahead or gets at once.
+    pub fn neutral(&self) -> f64 {
+        let of = |key: &str| {
+            let description = Description::named(self.systems.first()?).ok()?;
+            Some(description.value_of(key)?.0)
+        };
+        let found = match (self.key.as_str(), self.key.rsplit_once('.')) {
+            ("drive.retained", _) => of("drive.prefetch"),
+            ("drive.coalesce", _) => of("host.max_transfer"),
+            (_, Some((part, _))) if self.unit.ends_with("/s") => of(&format!("{part}.advertised")),
+            _ => Some(0.0),
+        };
+        found.unwrap_or(self.value)
+    }
+}
+
+/// The fitted parameters of the systems that some figures simulate.
+pub fn parameters<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Parameter> {
+    let probes = figures.into_iter().flat_map(Figure::probes);
+    let systems: BTreeSet<&str> = probes.map(|probe| probe.system()).collect();
+    let mut all: Vec<Parameter> = Vec::new();
+    for name in systems {
+        let Ok(description) = Description::named(name) else { continue };
+        for key in description.keys() {
+            let (Some((value, unit)), Some(source)) =
+                (description.value_of(&key), description.source_of(&key))
+            else {
+                continue;
+            };
+            if !says_fit(&source) {
+                continue;
+            }
+            let known = all
+                .iter_mut()
+                .find(|known| known.key == key && known.value == value && known.source == source);
+            match known {
+                Some(known) => known.systems.push(name.to_owned()),
+                None => {
+                    let systems = vec![name.to_owned()];
+                    all.push(Parameter { systems, key, value, unit, source });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Whether a source says that the value was fitted.
+fn says_fit(source: &str) -> bool {
+    source.split(|c: char| !c.is_ascii_alphabetic()).any(|word| word == "fit")
+}
+
+/// The figures and tables that a source cites: "Figure 2", "Figures 10 and 13", "Table 3".
+fn cited(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut prefix = None;
+    for word in source.split(|c: char| !c.is_ascii_alphanumeric()) {
+        prefix = match word {
+            "Figure" | "Figures" => Some(""),
+            "Table" | "Tables" => Some("t"),
+            "and" | "" => prefix,
+            number if number.parse::<u32>().is_ok() => {
+                found.extend(prefix.map(|prefix| format!("{prefix}{number}")));
+                prefix
+            }
+            _ => None,
+        };
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::figures;
+    use crate::reproduce::published::Paper;
+
+    #[test]
+    fn a_source_names_the_figures_it_was_fitted_to() {
+        assert_eq!(cited("fit to Figures 10 and 13, reads of 2 to 8 KB"), ["10", "13"]);
+        assert_eq!(cited("fit to the overhead of Figure 2"), ["2"]);
+        assert_eq!(cited("the host bus, fit to Table 3"), ["t3"]);
+        assert!(cited("fit to C134 and C053").is_empty());
+    }
+
+    #[test]
+    fn a_value_that_files_share_is_one_parameter() {
+        let all = parameters(&figures(Paper::Riedel97));
+        let of = |key: &str| all.iter().filter(|p| p.key == key).collect::<Vec<_>>();
+        assert_eq!(of("host.direct_read.fixed").len(), 1);
+        assert_eq!(of("host.direct_read.fixed")[0].systems.len(), 3);
+        assert_eq!(of("drive.firmware_write").len(), 2, "one for each drive");
+        assert!(of("drive.rotation").is_empty(), "it is from a data sheet");
+        assert!(!says_fit("benefit of the doubt"));
+    }
+
+    #[test]
+    fn without_knowledge_a_rate_is_the_advertised_one_and_a_time_is_none() {
+        let all = parameters(&figures(Paper::Riedel97));
+        let of = |key: &str| {
+            let ultra = |p: &&Parameter| p.key == key && p.systems == ["nt4-ultrawide"];
+            all.iter().find(ultra).unwrap().neutral()
+        };
+        assert_eq!(of("bus.read"), 40.0);
+        assert_eq!(of("drive.firmware_queued_write"), 0.0);
+    }
+}

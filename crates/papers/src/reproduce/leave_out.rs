@@ -1,0 +1,341 @@
+//! What a figure's error would be had nobody seen it: every parameter that was fitted to it is
+//! fitted again without it, and the figure is predicted.
+//!
+//! A parameter is determined by the other figures if a step of it moves at least two of their
+//! points by 1% or more. Points that are also in the figure left out (Figure 5 repeats Figures 2
+//! to 4) are left out with it. Determined parameters descend from the value of the file, one after
+//! the other and in ever smaller steps, to the least mean error of the points that they move. What
+//! nothing else determines gets a neutral value: no time, no size, the advertised rate.
+//! Choices without a number, such as which requests keep the bus, are not undone, nor are the zones
+//! of Figure 14, which are a table.
+
+use lab::simulated::on_all_cores;
+
+use crate::reproduce::figure::{self, Cell, Figure, Score};
+use crate::reproduce::fitted::Parameter;
+use crate::reproduce::probe::{Change, Lab, Probe};
+
+/// Points that a step of a parameter must move, for it to count as determined by them.
+const LEAST_POINTS: usize = 2;
+/// Relative change of a value from which on a point counts as moved.
+const MOVED: f64 = 0.01;
+/// Steps of the search, as factors, for each round.
+const ROUNDS: [f64; 2] = [1.25, 1.08];
+
+/// A figure that was predicted without its own points.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    /// Its name: `Figure 10`.
+    pub name: String,
+    /// Its score with the values of the system files.
+    pub fitted: Score,
+    /// Its score with the values found without it.
+    pub predicted: Score,
+    /// Parameters that other figures determine: name, value of the file, value found.
+    pub refitted: Vec<(String, f64, f64)>,
+    /// Parameters that nothing else determines: name and neutral value.
+    pub undetermined: Vec<(String, f64)>,
+}
+
+/// A published point and the figure it is in.
+struct Point<'a> {
+    figure: usize,
+    cell: &'a Cell,
+}
+
+/// Everything that the search needs to know.
+struct Search<'a> {
+    parameters: &'a [Parameter],
+    points: Vec<Point<'a>>,
+    /// For each parameter, the points that a step of it moves.
+    moves: Vec<Vec<usize>>,
+}
+
+/// Predicts every figure that some parameter was fitted to. `progress` is told the share of the
+/// work done and what is being done.
+pub fn leave_out(
+    figures: &[Figure],
+    parameters: &[Parameter],
+    mut progress: impl FnMut(f64, &str),
+) -> Vec<LeftOut> {
+    let search = Search::new(figures, parameters, &mut progress);
+    let fitted_to = |key: &str| -> Vec<usize> {
+        let cites = |index: &usize| parameters[*index].figures().iter().any(|cited| cited == key);
+        (0..parameters.len()).filter(cites).collect()
+    };
+    let all: Vec<(usize, Vec<usize>)> = figures
+        .iter()
+        .enumerate()
+        .map(|(number, figure)| (number, fitted_to(&figure.key)))
+        .filter(|(number, fitted)| {
+            !fitted.is_empty() && search.points.iter().any(|point| point.figure == *number)
+        })
+        .collect();
+    let count = all.len() as f64;
+    let predict = |(at, (number, fitted)): (usize, (usize, Vec<usize>))| {
+        let name = figures[number].name();
+        progress(0.2 + 0.8 * at as f64 / count, &format!("{name} without its points"));
+        search.predict(name, number, &fitted)
+    };
+    all.into_iter().enumerate().filter_map(predict).collect()
+}
+
+impl<'a> Search<'a> {
+    fn new(
+        figures: &'a [Figure],
+        parameters: &'a [Parameter],
+        progress: &mut impl FnMut(f64, &str),
+    ) -> Search<'a> {
+        let mut points = Vec::new();
+        for (number, figure) in figures.iter().enumerate() {
+            let cells = figure.charts.iter().flat_map(|chart| &chart.columns);
+            let cells = cells.flat_map(|column| column.cells.iter().flatten());
+            let published = cells.filter(|cell| cell.published.is_some());
+            points.extend(published.map(|cell| Point { figure: number, cell }));
+        }
+        let mut search = Search { parameters, points, moves: Vec::new() };
+        let base = Lab::default();
+        let every: Vec<usize> = (0..search.points.len()).collect();
+        let before = search.values(&base, &every);
+        for (at, parameter) in parameters.iter().enumerate() {
+            let share = 0.2 * at as f64 / parameters.len() as f64;
+            progress(share, &format!("what depends on {}", parameter.key));
+            let of_systems: Vec<usize> = every
+                .iter()
+                .copied()
+                .filter(|point| parameter.concerns(&search.points[*point].cell.probe))
+                .collect();
+            let changed = parameter.changed(parameter.value * parameter.wide_step());
+            let after = search.values(&Lab::with(changed), &of_systems);
+            let moved = of_systems.into_iter().zip(after).filter(|(point, after)| {
+                let both = before[*point].zip(*after);
+                both.is_some_and(|(was, is)| (is - was).abs() > MOVED * was.abs().max(1e-9))
+            });
+            let moved = moved.map(|(point, _)| point).collect();
+            search.moves.push(moved);
+        }
+        search
+    }
+
+    /// The simulated values of some points.
+    fn values(&self, lab: &Lab, points: &[usize]) -> Vec<Option<f64>> {
+        self.learn(lab, points);
+        let value = |point: &usize| {
+            let cell = self.points[*point].cell;
+            cell.metric.of(lab.measure(&cell.probe).ok().as_ref()?)
+        };
+        points.iter().map(value).collect()
+    }
+
+    fn learn(&self, lab: &Lab, points: &[usize]) {
+        let mut probes: Vec<&Probe> = Vec::new();
+        for point in points {
+            let probe = &self.points[*point].cell.probe;
+            if !probes.contains(&probe) {
+                probes.push(probe);
+            }
+        }
+        on_all_cores(&probes, |probe| drop(lab.measure(probe)));
+    }
+
+    /// The mean absolute error of some points, with some parameters changed.
+    fn mean_error(&self, changes: &[Change], points: &[usize]) -> f64 {
+        let lab = Lab::with(changes.to_vec());
+        self.learn(&lab, points);
+        let errors = points.iter().map(|point| {
+            // A setting that cannot be simulated is worse than any that can.
+            figure::error_of(&lab, self.points[*point].cell).map_or(10.0, f64::abs)
+        });
+        errors.sum::<f64>() / points.len().max(1) as f64
+    }
+
+    fn score(&self, changes: &[Change], figure: usize) -> Option<Score> {
+        let of_figure = |point: &usize| self.points[*point].figure == figure;
+        let points: Vec<usize> = (0..self.points.len()).filter(of_figure).collect();
+        let lab = Lab::with(changes.to_vec());
+        self.learn(&lab, &points);
+        let errors = points.iter().filter_map(|point| {
+            Some((String::new(), figure::error_of(&lab, self.points[*point].cell)?))
+        });
+        Score::of(&errors.collect::<Vec<_>>())
+    }
+
+    /// Predicts a figure with the parameters that were fitted to it found without it.
+    fn predict(&self, name: String, figure: usize, fitted: &[usize]) -> Option<LeftOut> {
+        let is_kept = |point: &usize| {
+            let cell = self.points[*point].cell;
+            let mut in_figure = self.points.iter().filter(|point| point.figure == figure);
+            in_figure.all(|left| left.cell.probe != cell.probe || left.cell.metric != cell.metric)
+        };
+        let kept: Vec<Vec<usize>> = fitted
+            .iter()
+            .map(|index| self.moves[*index].iter().copied().filter(&is_kept).collect())
+            .collect();
+        let mut values: Vec<f64> = Vec::new();
+        let mut undetermined = Vec::new();
+        for (index, points) in fitted.iter().zip(&kept) {
+            let parameter = &self.parameters[*index];
+            if points.len() >= LEAST_POINTS {
+                values.push(parameter.value);
+            } else {
+                values.push(parameter.neutral());
+                undetermined.push((parameter.name(), parameter.neutral()));
+            }
+        }
+        for factor in ROUNDS {
+            for (at, points) in kept.iter().enumerate() {
+                if points.len() >= LEAST_POINTS {
+                    self.descend(fitted, &mut values, at, factor, points);
+                }
+            }
+        }
+        let refitted = (0..fitted.len()).filter(|at| kept[*at].len() >= LEAST_POINTS).map(|at| {
+            let parameter = &self.parameters[fitted[at]];
+            (parameter.name(), parameter.value, values[at])
+        });
+        Some(LeftOut {
+            name,
+            fitted: self.score(&[], figure)?,
+            predicted: self.score(&self.changes(fitted, &values), figure)?,
+            refitted: refitted.collect(),
+            undetermined,
+        })
+    }
+
+    fn changes(&self, fitted: &[usize], values: &[f64]) -> Vec<Change> {
+        let all = fitted.iter().zip(values);
+        all.flat_map(|(index, value)| self.parameters[*index].changed(*value)).collect()
+    }
+
+    /// Moves one parameter while that lowers the mean error of the points that it moves.
+    fn descend(
+        &self,
+        fitted: &[usize],
+        values: &mut [f64],
+        at: usize,
+        factor: f64,
+        points: &[usize],
+    ) {
+        let mut least = self.mean_error(&self.changes(fitted, values), points);
+        for step in [factor, 1.0 / factor] {
+            let mut moved = false;
+            for _ in 0..4 {
+                let before = values[at];
+                values[at] *= step;
+                let error = self.mean_error(&self.changes(fitted, values), points);
+                if error >= least {
+                    values[at] = before;
+                    break;
+                }
+                (least, moved) = (error, true);
+            }
+            if moved {
+                return;
+            }
+        }
+    }
+}
+
+impl Parameter {
+    fn concerns(&self, probe: &Probe) -> bool {
+        self.systems.iter().any(|system| system == probe.system())
+    }
+
+    /// A step that must show: a size is often a threshold between two sizes of requests.
+    fn wide_step(&self) -> f64 {
+        if self.unit.ends_with('B') { 0.25 } else { 1.3 }
+    }
+
+    fn changed(&self, value: f64) -> Vec<Change> {
+        let change = |system: &String| {
+            let (system, key) = (system.clone(), self.key.clone());
+            Change { system, key, value }
+        };
+        self.systems.iter().map(change).collect()
+    }
+
+    fn name(&self) -> String {
+        let systems: Vec<&str> =
+            self.systems.iter().map(|s| s.trim_start_matches("nt4-")).collect();
+        format!("{} ({})", self.key, systems.join(", "))
+    }
+}
+
+/// The predictions as text: a line for each figure, then what was fitted again and what nothing
+/// else determines.
+pub fn text(all: &[LeftOut]) -> String {
+    let share = |score: &Score| format!("{:.1}%", score.mean * 100.0);
+    let mut lines = vec![
+        "Mean absolute error of each figure, fitted and predicted without its own points"
+            .to_owned(),
+        format!("  {:10} {:>6} {:>8} {:>10}", "figure", "points", "fitted", "predicted"),
+    ];
+    for left in all {
+        let (fitted, predicted) = (share(&left.fitted), share(&left.predicted));
+        let points = left.fitted.points;
+        lines.push(format!("  {:10} {points:>6} {fitted:>8} {predicted:>10}", left.name));
+    }
+    let mean =
+        |of: fn(&LeftOut) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64 * 100.0;
+    lines.push(format!(
+        "  {:10} {:>6} {:>7.1}% {:>9.1}%",
+        "mean",
+        "",
+        mean(|left| left.fitted.mean),
+        mean(|left| left.predicted.mean)
+    ));
+    for left in all {
+        lines.push(format!("Without {}:", left.name));
+        for (name, from, to) in &left.refitted {
+            lines.push(format!("  {name}: {to:.4} by the other figures, {from} in the file"));
+        }
+        for (name, value) in &left.undetermined {
+            lines.push(format!("  {name}: undetermined, taken as {value}"));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::figures;
+    use crate::reproduce::fitted::parameters;
+    use crate::reproduce::published::Paper;
+
+    fn only(keys: &[&str]) -> Vec<Figure> {
+        let all = figures(Paper::Riedel97).into_iter();
+        all.filter(|figure| keys.contains(&figure.key.as_str())).collect()
+    }
+
+    fn of(keys: &[&str]) -> Vec<Parameter> {
+        let all = parameters(&figures(Paper::Riedel97)).into_iter();
+        all.filter(|parameter| keys.contains(&parameter.key.as_str())).collect()
+    }
+
+    #[test]
+    fn a_parameter_that_only_the_figure_left_out_determines_is_said_to_be_undetermined() {
+        let left = leave_out(&only(&["10"]), &of(&["drive.start_read"]), |_, _| ());
+        assert_eq!(left.len(), 1);
+        assert!(left[0].refitted.is_empty());
+        assert_eq!(left[0].undetermined, [("drive.start_read (ultrawide)".to_owned(), 0.0)]);
+        assert!(left[0].predicted.mean > left[0].fitted.mean, "it was fitted for a reason");
+    }
+
+    #[test]
+    fn a_wrong_value_is_found_again_from_the_other_figure() {
+        let mut parameters = of(&["drive.firmware_queued_write"]);
+        parameters.retain(|parameter| parameter.systems == ["nt4-ultrawide"]);
+        let right = parameters[0].value;
+        parameters[0].value = right * 1.6;
+        let left = leave_out(&only(&["10", "13"]), &parameters, |_, _| ());
+        let found = left.iter().find(|left| left.name == "Figure 10").unwrap().refitted[0].2;
+        assert!((found / right - 1.0).abs() < 0.35, "{found} instead of {right}");
+    }
+
+    #[test]
+    fn points_that_another_figure_repeats_are_left_out_with_it() {
+        let left = leave_out(&only(&["2", "5"]), &of(&["host.buffered_read.fixed"]), |_, _| ());
+        assert!(left.iter().all(|left| left.refitted.is_empty()), "{left:?}");
+    }
+}

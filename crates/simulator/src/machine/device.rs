@@ -1,0 +1,105 @@
+//! A device: its controller, which does one thing at a time, and the mechanism behind it.
+//!
+//! `wire` moves commands and data between the bus and these devices.
+
+use std::collections::VecDeque;
+
+use crate::disk::Disk;
+use crate::flash::Flash;
+use crate::server::ControllerTimes;
+
+/// Work for a controller.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Job {
+    /// Decode a command.
+    Process(u32),
+    /// Send the data of a read.
+    Transfer(u32),
+    /// Accept the data of a write that had to wait for buffer space.
+    Accept(u32),
+    /// Report a write that is on the media.
+    Report(u32),
+}
+
+/// The mechanism behind a controller.
+pub(crate) enum Mechanism {
+    Disk(Box<Disk>),
+    Flash(Box<Flash>),
+}
+
+impl Mechanism {
+    /// Longest delay of a completion by coalescing (ns).
+    pub(super) fn coalesce_ns(&self) -> u64 {
+        match self {
+            Mechanism::Disk(_) => 0,
+            Mechanism::Flash(flash) => flash.coalesce_ns(),
+        }
+    }
+}
+
+/// A device with its controller.
+pub(crate) struct Device {
+    pub bus: u32,
+    pub mechanism: Mechanism,
+    /// Incomplete commands.
+    pub outstanding: u32,
+    pub(super) busy: bool,
+    pub(super) working_on: u32,
+    pub(super) busy_since_ns: u64,
+    /// Its own work and its wait for the media since then (ns). The rest is for the bus.
+    pub(super) work_ns: ControllerTimes,
+    /// Busy time of the controller (ns).
+    pub controller_ns: ControllerTimes,
+    pub(super) jobs: VecDeque<Job>,
+    /// Does not answer commands before this time (ns).
+    pub(super) unresponsive_until_ns: u64,
+    /// Time that starting the arm will take once no command is left (ns).
+    pub(super) start_ns: u64,
+    /// Decodes no command before this time, because it starts the arm (ns).
+    pub(super) starting_until_ns: u64,
+    pub(super) waiting_for_room: VecDeque<u32>,
+    /// Finished commands that the host has not been told about, and since when (ns).
+    pub(super) held: Vec<u32>,
+    pub(super) held_since_ns: u64,
+}
+
+impl Device {
+    pub fn new(bus: u32, mechanism: Mechanism) -> Device {
+        Device {
+            bus,
+            mechanism,
+            outstanding: 0,
+            busy: false,
+            working_on: 0,
+            busy_since_ns: 0,
+            work_ns: ControllerTimes::default(),
+            controller_ns: ControllerTimes::default(),
+            jobs: VecDeque::new(),
+            unresponsive_until_ns: 0,
+            start_ns: 0,
+            starting_until_ns: 0,
+            waiting_for_room: VecDeque::new(),
+            held: Vec::new(),
+            held_since_ns: 0,
+        }
+    }
+
+    /// Capacity (bytes).
+    pub fn bytes(&self) -> u64 {
+        match &self.mechanism {
+            Mechanism::Disk(disk) => disk.geometry.bytes(),
+            Mechanism::Flash(flash) => flash.bytes(),
+        }
+    }
+
+    pub(super) fn has_room(&mut self, length: u64) -> bool {
+        self.disk().is_some_and(|disk| disk.has_room(length))
+    }
+
+    pub(super) fn disk(&mut self) -> Option<&mut Disk> {
+        match &mut self.mechanism {
+            Mechanism::Disk(disk) => Some(disk),
+            Mechanism::Flash(_) => None,
+        }
+    }
+}
