@@ -37,9 +37,9 @@ fn a_loop_device_whose_image_is_cached_is_said_to_be_memory() {
 
 #[test]
 fn a_loop_device_that_caches_the_file_of_a_server_is_not_taken_for_storage() {
-    let served = or_skip!(Served::of("truth:fixed=1ms mounted --size 16m"));
+    let served = or_skip!(Served::of("truth:fixed=1ms mounted --size 4m"));
     let device = or_skip!(LoopDevice::of(&served.place.path("mounted/device")));
-    let line = format!("run {} --rw randread --bs 4k --size 16m --trials 2", device.path());
+    let line = format!("run {} --rw randread --bs 4k --size 4m --trials 2", device.path());
     let reasons = reasons(&Place::new().document(&format!("{line} --no-store")));
     assert!(reasons.contains("reads and writes its image through the page cache"), "{reasons}");
 }

@@ -27,7 +27,7 @@ pub const MIB: u64 = 1 << 20;
 const NOBODY: u32 = 65_534;
 /// Time limit for a program to end and for a condition to become true; after it the program counts
 /// as hung.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 // ---- skipping
 

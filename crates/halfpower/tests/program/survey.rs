@@ -238,7 +238,7 @@ fn a_survey_of_a_file_reads_it_and_prints_its_findings() {
 fn a_survey_that_measured_the_wrong_thing_ends_with_five_and_says_so_first() {
     let place = Place::new();
     place.file_of_holes("data", 32 * MIB);
-    let ended = place.halfpower("survey data --budget 5s").with_code(5);
+    let ended = place.halfpower("survey data --budget 15s").with_code(5);
     let first = ended.stdout.lines().take(3).collect::<Vec<_>>().join("\n");
     assert!(first.contains("invalid") && first.contains("no sequential read"), "{ended}");
     let page = std::fs::read_to_string(place.path("halfpower.html")).unwrap();
@@ -246,9 +246,9 @@ fn a_survey_that_measured_the_wrong_thing_ends_with_five_and_says_so_first() {
     let place_of = |words: &str| body.find(words).unwrap_or(usize::MAX);
     assert!(place_of("do not use") < place_of("</header>"), "the page does not say so");
     assert!(place_of("holes or unwritten") < place_of("</header>"), "the page says no reason");
-    let document = place.halfpower("survey data --budget 5s --json").with_code(5).json();
+    let document = place.halfpower("survey data --budget 15s --json").with_code(5).json();
     assert_eq!(document["verdict"]["state"], "invalid");
-    let meant = place.does("survey data --budget 5s --allow-holes --json").json();
+    let meant = place.does("survey data --budget 15s --allow-holes --json").json();
     assert_ne!(meant["verdict"]["state"], "invalid", "{}", meant["verdict"]);
 }
 
