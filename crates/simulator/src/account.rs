@@ -331,6 +331,9 @@ fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let (paced, drains) = (model.requests_per_s.0 > 0.0, model.buffer.0 > 0.0);
     limit(paced, "requests per second", part, sum(|t| t.paced_ns), read + written);
     limit(drains, "drain", reserve, sum(|t| t.full_ns), written);
+    let bursts = model.sustained_requests_per_s.0 > 0.0;
+    let spent_ns = sum(|t| t.requests_spent_ns);
+    limit(bursts, "sustained requests per second", reserve, spent_ns, read + written);
     let lasts = model.sustained.0 > 0.0;
     limit(lasts, "sustained rate", reserve, sum(|t| t.spent_ns), read + written);
     all

@@ -488,7 +488,14 @@ impl<'a> Load<'a> {
         };
         let of_op = |piece: &Piece| piece.op == self.shape.op;
         let missed = if write { 1.0 } else { self.least_missed(flash) };
-        let commands = self.min_demand_of_pieces(|_| 1);
+        let commands = self.min_demand_of_pieces(|piece| flash.counts_as(piece.length));
+        if flash.sustained_requests_per_s.0 > 0.0 {
+            let each_ns = 1e9 / flash.sustained_requests_per_s.0;
+            let credit = flash.request_credit.0 + 1.0;
+            let exempt = held + request / commands * devices * credit;
+            let rate = self.rate(commands * each_ns, devices);
+            self.add(all, "sustained requests per second", rate, exempt);
+        }
         if flash.requests_per_s.0 > 0.0 {
             let each_ns = (1e9 / flash.requests_per_s.0).floor();
             let exempt = held + request / commands * devices;

@@ -15,7 +15,7 @@ use crate::system::System;
 use crate::written;
 
 /// The built-in systems, by name.
-const BUILT_IN: [(&str, &str); 15] = [
+const BUILT_IN: [(&str, &str); 20] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
     ("nt4-ultrawide", include_str!("../systems/nt4-ultrawide.toml")),
@@ -30,6 +30,11 @@ const BUILT_IN: [(&str, &str); 15] = [
     ("sata-ssd", include_str!("../systems/sata-ssd.toml")),
     ("nvme-gen4", include_str!("../systems/nvme-gen4.toml")),
     ("cloud-gp-volume", include_str!("../systems/cloud-gp-volume.toml")),
+    ("ebs-gp2-100g", include_str!("../systems/ebs-gp2-100g.toml")),
+    ("ebs-gp3", include_str!("../systems/ebs-gp3.toml")),
+    ("ebs-st1-1t", include_str!("../systems/ebs-st1-1t.toml")),
+    ("gcp-pd-balanced-500g", include_str!("../systems/gcp-pd-balanced-500g.toml")),
+    ("azure-p10", include_str!("../systems/azure-p10.toml")),
     ("rack", include_str!("../systems/rack.toml")),
 ];
 

@@ -321,6 +321,12 @@ pub struct FlashModel {
     pub write_rate: Rate,
     /// Limit on requests per second (0: none).
     pub requests_per_s: Number,
+    /// A larger request counts as several against the limits on requests (0: as one).
+    pub counted_size: Size,
+    /// Burst credit: requests that may exceed the sustained number per second.
+    pub request_credit: Number,
+    /// Sustained requests per second once that credit is spent (0: no limit).
+    pub sustained_requests_per_s: Number,
     /// Read cache.
     pub cache: Size,
     /// Latency of a read cache hit, instead of fixed latency, units and channel.
@@ -339,6 +345,16 @@ pub struct FlashModel {
     /// reported together once no command is outstanding on the device, or once the first has waited
     /// this long (0: no coalescing).
     pub coalesce: Time,
+}
+
+impl FlashModel {
+    /// As how many requests one of this length counts against the limits on requests.
+    pub(crate) fn counts_as(&self, length: u64) -> u64 {
+        match self.counted_size.bytes() {
+            0 => 1,
+            size => length.div_ceil(size).max(1),
+        }
+    }
 }
 
 /// A RAID controller with its own processor.

@@ -456,6 +456,11 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
         return Err("drive.requests_per_s is 0 (no limit), or one in an hour or more".into());
     }
+    let each_ns = 1e9 / flash.sustained_requests_per_s.0;
+    if flash.sustained_requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
+        let key = "drive.sustained_requests_per_s";
+        return Err(format!("{key} is 0 (no limit), or one in an hour or more"));
+    }
     check_factor(flash.write_amplification, "drive.write_amplification")?;
     Ok(flash.capacity.bytes())
 }

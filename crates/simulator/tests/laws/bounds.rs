@@ -89,13 +89,14 @@ const CHANGES: [(&str, &[&str]); 10] = [
     ("drive.zero_latency_write", &["on", "off"]),
 ];
 /// Further changes; each system gets one of them.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "",
     "host.cpus=2",
     "links.0.fixed=300",
     "drive.buffer=4",
     "drive.credit=3;drive.sustained=20",
     "drive.requests_per_s=3000",
+    "drive.counted_size=16;drive.request_credit=50;drive.sustained_requests_per_s=700",
     "drive.cache=16",
     "drive.unit_write=0;drive.write_amplification=3",
     "drive.schedule=look",

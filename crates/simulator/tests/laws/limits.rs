@@ -152,7 +152,10 @@ fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
         group(&["media"], &["drive.rotation", "drive.seek.", "drive.write_settle"]),
         group(&["flash units"], &["drive.unit_"]),
         group(&["flash channels"], &["drive.read_rate", "drive.write_rate"]),
-        group(&["requests per second"], &["drive.requests_per_s"]),
+        group(
+            &["requests per second", "sustained requests per second"],
+            &["drive.requests_per_s", "drive.sustained_requests_per_s"],
+        ),
         group(&["drain"], &["drive.drain"]),
         group(&["sustained rate"], &["drive.sustained"]),
     ];

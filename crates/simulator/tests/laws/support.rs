@@ -25,6 +25,9 @@ unit_write = { value = 200, unit = "us", source = "test" }
 read_rate = { value = 500, unit = "MB/s", source = "test" }
 write_rate = { value = 300, unit = "MB/s", source = "test" }
 requests_per_s = { value = 0, unit = "requests/s", source = "test" }
+counted_size = { value = 0, unit = "KiB", source = "test" }
+request_credit = { value = 0, unit = "requests", source = "test" }
+sustained_requests_per_s = { value = 0, unit = "requests/s", source = "test" }
 cache = { value = 0, unit = "MiB", source = "test" }
 cache_hit = { value = 5, unit = "us", source = "test" }
 buffer = { value = 0, unit = "MiB", source = "test" }
