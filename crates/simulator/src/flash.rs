@@ -298,8 +298,9 @@ mod tests {
 
     #[test]
     fn bursts_of_cloud_volumes_last_as_long_as_their_documentation_says() {
-        // gp2 of 100 GiB: 5.4 million credits at 3,000 requests per second, of which 300 are earned,
-        // last for 2,000 s. The arrivals are one slower, since the limit is kept to the nanosecond.
+        // gp2 of 100 GiB: 5.4 million credits at 3,000 requests per second, of which 300 are
+        // earned, last for 2,000 s. The arrivals are one slower, since the limit is kept to the
+        // nanosecond.
         let gp2_s = burst_s("ebs-gp2-100g", 2999);
         assert!((gp2_s / 2000.0 - 1.0).abs() < 1e-3, "{gp2_s}");
         // Azure: 30 minutes at the highest burst rate.
