@@ -133,7 +133,7 @@ fn flags_that_a_model_does_not_know_leave_out_their_parts_only() {
     for (name, words) in [
         ("hints", "no kernel that takes hints"),
         ("allocate", "no blocks to reserve"),
-        ("allocate", "has no holes"),
+        ("allocate", "no blocks to release"),
         ("out-of-box", "--page-cache warm"),
     ] {
         let document = place.document(&format!("study {name} {ULTRA} --quick --no-store"));
