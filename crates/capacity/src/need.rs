@@ -13,7 +13,7 @@ const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// The highest rate of a stream (requests per second); more would take minutes to simulate.
 const REQUESTS_PER_S_MAX: f64 = 1e8;
 
-/// What storage must deliver.
+/// What the storage must deliver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
     /// Streams that run at the same time; at least one.
@@ -26,12 +26,12 @@ pub struct Need {
     pub durable: bool,
 }
 
-/// Requests of one kind at one rate.
+/// Requests of one kind that arrive at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Read or write.
     pub op: Op,
-    /// Random offsets; otherwise sequential.
+    /// True for random offsets, false for sequential ones.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
@@ -168,7 +168,7 @@ fn rate_of(text: &str, request_bytes: u64) -> Result<(f64, bool), String> {
     Ok((bytes as f64 / request_bytes as f64, false))
 }
 
-/// Reads `p99<2ms`.
+/// Parses a latency limit such as `p99<2ms`.
 fn latency_limit(text: &str) -> Result<LatencyLimit, String> {
     let wrong = || format!("'{text}' is unknown; write random, sequential or a limit like p99<2ms");
     let (percentile, limit) =
