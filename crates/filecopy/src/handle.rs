@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::directory::path_of;
 
-/// An open entry other than a symbolic link.
+/// An open entry other than a symbolic link, for reading and setting attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle<'a> {
     fd: BorrowedFd<'a>,

@@ -39,17 +39,17 @@ pub enum Keep {
     Mode,
     /// Mode, owner and times.
     Basics,
-    /// Everything in the table.
+    /// Everything in the table of [`Keep`].
     All,
 }
 
 /// How symbolic links are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// As links.
+    /// Links are copied as links.
     #[default]
     Keep,
-    /// Their targets are copied.
+    /// The targets of links are copied.
     Follow,
 }
 
@@ -61,7 +61,7 @@ pub enum Existing {
     Replace,
     /// Replace it if it is older than the source and the program allows it; otherwise keep it.
     Update,
-    /// Keep it.
+    /// Keep the existing entry.
     Leave,
 }
 
@@ -70,7 +70,7 @@ pub enum Existing {
 pub enum Change {
     /// A copy replaces it.
     Replace,
-    /// It is removed, because the source does not have it.
+    /// The entry is removed, because the source does not have it.
     Remove,
 }
 
@@ -120,7 +120,7 @@ pub struct Settings {
     pub may_replace: MayReplace,
     /// Receives events.
     pub listener: Listener,
-    /// Counters.
+    /// Counters of the session.
     pub progress: Arc<Progress>,
     /// Rate limit for all threads together.
     pub limiter: Limiter,
@@ -148,7 +148,7 @@ impl Default for Settings {
             dry_run: false,
             threads: 8,
             state_folder: None,
-            may_replace: Arc::new(|_, _, _| Err("it exists".to_owned())),
+            may_replace: Arc::new(|_, _, _| Err("the destination exists".to_owned())),
             listener: Arc::new(|_| {}),
             progress: Arc::default(),
             limiter: Limiter::new(None),

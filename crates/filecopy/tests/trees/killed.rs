@@ -14,7 +14,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// The settings of the copy that a child makes.
+/// The settings with which a child process copies.
 fn sessions(folder: &Path, way: u64) -> Settings {
     let settings = replacing(folder, Keep::All);
     match way % 4 {
