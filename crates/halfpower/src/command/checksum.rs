@@ -36,7 +36,7 @@ pub struct ChecksumDocument {
 /// A file that was read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileDocument {
-    /// As it was named or found.
+    /// Path as named by the user or found in a directory.
     pub path: String,
     /// Bytes read.
     pub bytes: u64,
@@ -49,7 +49,7 @@ pub struct FileDocument {
 /// A file that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnreadDocument {
-    /// As it was named or found.
+    /// Path as named by the user or found in a directory.
     pub path: String,
     /// The reason.
     pub error: String,

@@ -575,7 +575,7 @@ fn is_stream(path: &Path) -> bool {
     })
 }
 
-/// Metadata of a source; with --archive that of a link itself.
+/// Metadata of a source; with --archive a link is not followed.
 fn metadata_of(args: &CopyArgs, path: &Path) -> Outcome<fs::Metadata> {
     let is_itself = args.archive && !args.dereference;
     let found = if is_itself { fs::symlink_metadata(path) } else { fs::metadata(path) };

@@ -24,10 +24,10 @@ use crate::cli::mount::MountArgs;
 
 /// Name of the served file.
 const FILE_NAME: &str = "device";
-/// How often it checks whether to stop.
+/// How often the server checks whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The model behind the file.
+/// What determines the times of the file's requests.
 enum Model {
     Truth(Box<Truth>),
     System(Box<System>),

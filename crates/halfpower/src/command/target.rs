@@ -43,7 +43,7 @@ struct LayerDocument {
     name: String,
     /// Number of branches (an array, a btrfs of several devices) above it.
     depth: usize,
-    /// Its properties; each name ends in its unit.
+    /// Properties of the layer; each name ends in a unit.
     facts: BTreeMap<&'static str, FactDocument>,
 }
 

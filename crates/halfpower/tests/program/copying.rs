@@ -393,7 +393,8 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     assert_eq!(place.listing(), ["copy", "tree"]);
 }
 
-/// Kills copies at moments over their whole duration: a file that has its name is complete.
+/// Kills copies at moments spread over their whole duration. A file that has its final name must be
+/// complete.
 fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     let mut finished = 0;
     let lines = |name: &str| -> Vec<String> {

@@ -12,7 +12,7 @@ use crate::volume::{LoopDevice, Volume};
 
 const SHORT: &str = "--bs 64k --size 1m --trials 1 --quiet";
 
-/// Waits until a started run is in its first trial.
+/// Waits until a run that was started is in its first trial.
 #[track_caller]
 fn measures(place: &Place, running: &mut Running) {
     running.until("it measures", || {
