@@ -25,6 +25,7 @@ pub enum BufferPages {
 
 /// Alignment of slots (bytes); no device requires more.
 pub const SLOT_ALIGNMENT: usize = 4096;
+/// Size of a huge page (bytes).
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The slots of one engine.

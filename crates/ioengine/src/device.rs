@@ -47,17 +47,17 @@ pub struct DeviceInfo {
 /// Counters of a block device since boot (Documentation/block/stat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Requests completed.
+    /// Read requests completed.
     pub reads: u64,
-    /// Requests merged into others before they were sent.
+    /// Read requests merged into others before they were sent.
     pub read_merges: u64,
-    /// Sectors of 512 bytes.
+    /// Sectors of 512 bytes read.
     pub read_sectors: u64,
-    /// Requests completed.
+    /// Write requests completed.
     pub writes: u64,
-    /// Requests merged into others before they were sent.
+    /// Write requests merged into others before they were sent.
     pub write_merges: u64,
-    /// Sectors of 512 bytes.
+    /// Sectors of 512 bytes written.
     pub write_sectors: u64,
 }
 
@@ -171,14 +171,14 @@ impl Device {
         }
     }
 
-    /// Its device number.
+    /// Device number of the device.
     pub fn number(&self) -> Option<(u32, u32)> {
         let text = read(&self.folder.join("dev"))?;
         let (major, minor) = text.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// Its sysfs directory.
+    /// Sysfs directory of the device.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -188,7 +188,7 @@ impl Device {
         file_name(&self.folder)
     }
 
-    /// The text of an attribute file below its directory.
+    /// The text of an attribute file below the device's sysfs directory.
     pub fn text(&self, path: &str) -> Option<String> {
         read(&self.folder.join(path))
     }
@@ -198,14 +198,14 @@ impl Device {
         (self.folder != self.disk).then(|| Device { folder: self.disk.clone(), ..self.clone() })
     }
 
-    /// Its partitions, by name.
+    /// The partitions of the device, by name.
     pub fn partitions(&self) -> Vec<Device> {
         let mut found = devices_in(&self.folder);
         found.retain(|device| device.folder.join("partition").exists());
         found
     }
 
-    /// The volumes built on it (device mapper, MD), by name.
+    /// The volumes built on the device (device mapper, MD), by name.
     pub fn holders(&self) -> Vec<Device> {
         devices_in(&self.folder.join("holders"))
     }
@@ -220,7 +220,7 @@ impl Device {
         &self.disk
     }
 
-    /// Its current counters.
+    /// Current counters of the device.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }

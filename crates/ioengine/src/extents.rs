@@ -17,7 +17,7 @@ const EXTENTS_MAX: usize = 1 << 20;
 /// Sector size of sysfs and of kernel events, independent of the disk's own (bytes).
 const SECTOR_BYTES: u64 = 512;
 
-/// A part of a target that is contiguous on its disk.
+/// A piece of a target that is contiguous on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskExtent {
     /// Position in the target (bytes).

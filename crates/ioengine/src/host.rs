@@ -33,12 +33,13 @@ pub use beneath::device_of;
 use beneath::{device_beneath, is_in_memory};
 use stripe::Stripe;
 
-/// linux/fiemap.h: the last extent of a file, and extents that hold no written data.
+/// Flag of the last extent of a file, from linux/fiemap.h.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
+/// Flag of an extent that holds no written data, from linux/fiemap.h.
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// How long to wait for pages under read-ahead before trying to drop them again (ns), and how many
-/// attempts without progress to make.
+/// How long to wait for pages under read-ahead before trying to drop them again (ns).
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
+/// Number of attempts to drop pages without progress, before giving up.
 const READ_AHEAD_TRIES: u32 = 10;
 /// Pages that may stay in the cache after a scrub without dropping all caches (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
@@ -63,7 +64,7 @@ pub struct HostTarget {
     in_memory: bool,
     /// The last hint, repeated for each mapping made later.
     hint: Mutex<Hint>,
-    /// The members, if it is a stripe; it then has no file of its own.
+    /// The stripe, if the target is one; it then has no file of its own.
     stripe: Option<Stripe>,
 }
 

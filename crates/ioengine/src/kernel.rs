@@ -52,11 +52,11 @@ impl Backing {
 /// A mounted btrfs with its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Btrfs {
-    /// Its uuid.
+    /// UUID of the file system.
     pub uuid: String,
-    /// Its label, where it has one.
+    /// Label of the file system, if it has one.
     pub label: Option<String>,
-    /// Kernel names of its devices.
+    /// Kernel names of the devices of the file system.
     pub members: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ pub enum Kind {
     Directory,
     /// A mounted file system.
     FileSystem,
-    /// A part of a disk.
+    /// A partition of a disk.
     Partition,
     /// A device built on others: device mapper, MD, loop.
     Volume,
@@ -66,13 +66,13 @@ pub enum Value {
 /// One layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Its kind.
+    /// Kind of the layer.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the layer.
     pub name: String,
-    /// The number of branches above it.
+    /// The number of branches above the layer.
     pub depth: usize,
-    /// Its attributes; the names carry units.
+    /// Attributes of the layer; the names carry units.
     pub facts: Vec<(&'static str, Value)>,
 }
 
@@ -97,7 +97,7 @@ impl Layer {
     }
 }
 
-/// The layers of a path, itself first.
+/// The layers of a path, beginning with the path itself.
 pub fn of(kernel: &Kernel, path: &Path) -> Vec<Layer> {
     let mut walk = Walk { kernel, mounts: kernel.mounts(), seen: Vec::new(), layers: Vec::new() };
     walk.path(path, 0);
@@ -179,7 +179,7 @@ impl Walk<'_> {
         self.seen.pop();
     }
 
-    /// Adds a device-mapper or MD volume and its members.
+    /// Adds a device-mapper or MD volume and its devices.
     fn volume(&mut self, device: &Device, depth: usize) {
         let slaves = device.slaves();
         let names: Vec<String> = slaves.iter().map(Device::name).collect();

@@ -97,11 +97,11 @@ pub trait Target {
 
     /// The name as the user gave it.
     fn name(&self) -> &str;
-    /// What it is.
+    /// Kind of the target.
     fn kind(&self) -> TargetKind;
     /// The current size (bytes).
     fn size_bytes(&self) -> u64;
-    /// The caching mode in which it was opened.
+    /// The caching mode in which the target was opened.
     fn caching(&self) -> Caching;
     /// What requests must be aligned to in this mode.
     fn alignment(&self) -> Alignment;
@@ -118,7 +118,7 @@ pub trait Target {
 
     /// Reserves blocks for the range without writing them.
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error>;
-    /// Sets the size.
+    /// Sets the size of the target.
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes everything written durable.
     fn sync(&self) -> Result<(), Error>;

@@ -57,8 +57,8 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
 }
 
 impl<E: Engine> Striped<E> {
-    /// Wraps an engine on all members, in which each group of `1 << pieces_bits` slots shares its
-    /// memory.
+    /// Wraps an engine on all files of the stripe, in which each group of `1 << pieces_bits` slots
+    /// shares its memory.
     pub fn new(inner: E, layout: Layout, pieces_bits: u32) -> Self {
         let slots = (inner.slots() >> pieces_bits) as usize;
         Striped {

@@ -47,15 +47,15 @@ impl Schedule {
     }
 }
 
-/// The part of a request that goes to one member.
+/// A piece of a request that goes to one device of the stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     member: usize,
-    /// The range on that member.
+    /// The range of bytes on that device.
     range: Range,
 }
 
-/// A range of bytes on one member.
+/// A range of bytes on one device of the stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     offset: u64,
@@ -104,7 +104,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// One member of a stripe, or the whole device.
+/// One device of a stripe, or the whole device without a stripe.
 #[derive(Clone, Debug)]
 struct Member {
     /// When each server becomes free (ns).
@@ -264,14 +264,14 @@ impl Prefetcher {
             && passed_ns.is_some_and(|passed_ns| passed_ns >= moving_ns(distance, rate))
     }
 
-    /// Notes that a request missed and used the medium until `done`.
+    /// Records that a request missed and used the medium until `done`.
     fn missed(&mut self, op: Op, range: Range, done: u64) {
         let continues = op == Op::Read && self.read_end == Some(range.offset);
         self.since_ns = continues.then_some(done);
         self.from = range.end();
     }
 
-    /// Notes a request, hit or miss.
+    /// Records a request, hit or miss.
     fn passed(&mut self, op: Op, range: Range) {
         if op == Op::Read {
             self.read_end = Some(range.end());
