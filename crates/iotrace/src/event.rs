@@ -29,7 +29,7 @@ pub struct Range {
 /// A request of io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringRequest {
-    /// Address of its ring.
+    /// Address of the ring.
     pub ring: u64,
     /// Address of the request; 0 on kernels that do not report it.
     pub request: u64,
@@ -103,7 +103,7 @@ enum Kind {
 pub struct Tracepoint {
     /// The directory under `events`.
     pub group: &'static str,
-    /// Its names on different kernels, newest first.
+    /// Names of the tracepoint on different kernels, newest first.
     pub names: &'static [&'static str],
     /// Whether a trace is useless without it.
     pub needed: bool,

@@ -11,7 +11,7 @@ use crate::format::PageLayout;
 const MISSED: u64 = 1 << 31;
 /// Mask of the length in the commit field.
 const LENGTH: u64 = (1 << 20) - 1;
-/// Bits of an absolute time; the upper bits are those of the page's time.
+/// Number of low bits in an absolute time; the upper bits are taken from the page's time.
 const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;

@@ -29,7 +29,7 @@ pub struct AppRequest {
     pub bytes: u64,
     /// Whether it is a write.
     pub write: bool,
-    /// Its `user_data` in io_uring, if the load knows it.
+    /// The request's `user_data` in io_uring, if the load knows it.
     pub user_data: Option<u64>,
 }
 
@@ -55,14 +55,14 @@ pub enum Phase {
     /// From there until the load's thread is woken or, if it did not sleep, until the completion is
     /// in its queue.
     Completion,
-    /// From there until the load reaps the completion.
+    /// From the completion until the load reaps it.
     WakeUp,
     /// Completion and wake-up together, if no event separates them.
     CompletionAndWakeUp,
 }
 
 impl Phase {
-    /// All of them, in order of time.
+    /// All phases, in order of time.
     pub const ALL: [Phase; 7] = [
         Phase::Submit,
         Phase::Queue,
@@ -96,14 +96,14 @@ impl fmt::Display for Phase {
 /// Why a request was not found in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unmatched {
-    /// At least a part of it has no known location on the disk.
+    /// At least a piece of the request has no known location on the disk.
     NoPlace,
     /// No event at its location while it was in flight: it was served from a cache, or events were
     /// lost.
     NoDeviceRequest,
-    /// Some of its events are missing.
+    /// Some events of the request are missing.
     Incomplete,
-    /// The device served it, but no request of io_uring matches.
+    /// The device served the request, but no request of io_uring matches.
     NoUringRequest,
 }
 
@@ -124,7 +124,7 @@ impl Unmatched {
 pub struct PhaseTime {
     /// The phase.
     pub phase: Phase,
-    /// Requests that passed through it, also in zero time.
+    /// Requests that passed through the phase, also in zero time.
     pub requests: u64,
     /// Mean (ns).
     pub mean_ns: f64,
@@ -155,8 +155,8 @@ pub struct Phases {
     pub times: Vec<PhaseTime>,
     /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// The part of `total_ns` that no phase explains: requests that were not found, and
-    /// contradictory timestamps (ns).
+    /// Time in `total_ns` that no phase explains: requests that were not found, and contradictory
+    /// timestamps (ns).
     pub remainder_ns: u64,
     /// Time from the first submission to the last reaping (ns).
     pub wall_ns: u64,
@@ -194,7 +194,7 @@ fn share(part: u64, whole: u64, of_nothing: f64) -> f64 {
 }
 
 /// Splits the time of a load's requests into phases. `extents`, sorted by offset, give the location
-/// of its target on the disk.
+/// of the load's target on the disk.
 pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phases {
     let lifecycles = Lifecycles::follow(&trace.events);
     let mut order: Vec<&AppRequest> = requests.iter().collect();
@@ -211,7 +211,7 @@ pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phas
     totals.finish(&order, trace.lost.total())
 }
 
-/// The path of a request: that of its part which completed last.
+/// The path of a request: the one of its last completed piece.
 #[derive(Clone, Copy, Debug)]
 struct RequestPath {
     bio: usize,
@@ -347,7 +347,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Accumulates over all requests.
+/// Sums over all requests.
 #[derive(Debug, Default)]
 struct Totals {
     phases: Phases,
