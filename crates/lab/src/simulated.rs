@@ -61,7 +61,7 @@ fn per_second(count: u64, sample: &Sample) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// The caching mode of a system.
+/// The caching mode that a simulated system stands for.
 pub fn caching_of(system: &System) -> Caching {
     match system.setup.caching {
         CachingChoice::Direct => Caching::Direct,

@@ -18,14 +18,14 @@ type Parsed = Result<(), String>;
 /// One parameter of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name: the flag without dashes, and the key in plan files. Uses fio's name if there is
-    /// one.
+    /// Name of the parameter: the flag without dashes, and the key in plan files. Uses fio's name
+    /// if there is one.
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
     /// The group under which `--help` lists it.
     pub heading: &'static str,
-    /// What `--help` shows for its value: `SIZE`.
+    /// What `--help` shows as the parameter's value, such as `SIZE`.
     pub value_name: &'static str,
     /// The default value as typed by a user; empty without a default.
     pub default: &'static str,
@@ -547,13 +547,13 @@ pub const PARAMETERS: &[Parameter] = &[
     .common(),
 ];
 
-/// Sets an optional value.
+/// Parses and sets an optional value.
 fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Parsed {
     *place = Some(value?);
     Ok(())
 }
 
-/// Replaces a default value.
+/// Parses a value and replaces the default by it.
 fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     *place = value?;
     Ok(())

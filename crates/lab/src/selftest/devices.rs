@@ -12,7 +12,7 @@ use ioengine::{Caching, EngineKind, HostTarget};
 use crate::failure::{Failure, Outcome};
 use crate::fuse_server::{self, Served};
 
-/// Where a reference device is.
+/// How a reference device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file over FUSE; every request goes through the kernel.

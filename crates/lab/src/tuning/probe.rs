@@ -36,13 +36,13 @@ pub struct Probe<'a> {
     /// Start of the next probe, and bytes moved by the longest one (bytes).
     next: u64,
     longest: u64,
-    /// Bytes that may still be written.
+    /// Bytes that the probe may still write.
     write_left: u64,
     seed: u64,
     clock: Monotonic,
 }
 
-/// The stream of a probe.
+/// What a probe reads or writes.
 enum Stream {
     Reading(Box<Reader>),
     Writing(Box<Writer>),
@@ -93,7 +93,7 @@ impl<'a> Probe<'a> {
         }))
     }
 
-    /// Bytes that may still be written.
+    /// Bytes that the probe may still write.
     pub fn write_left(&self) -> u64 {
         self.write_left
     }
