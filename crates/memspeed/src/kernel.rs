@@ -49,7 +49,7 @@ impl Kernel {
         Kernel::Triad,
     ];
 
-    /// Its name on the command line.
+    /// Name of the kernel on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Load => "load",
