@@ -9,18 +9,18 @@ use simulator::Description;
 
 use crate::reproduce::figure::Figure;
 
-/// A fitted value.
+/// A parameter of a system file that was fitted to published values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The systems that share it.
+    /// The systems that share the parameter.
     pub systems: Vec<String>,
-    /// Its path in the system file, such as `drive.firmware_read`.
+    /// Path of the parameter in the system file, such as `drive.firmware_read`.
     pub key: String,
-    /// Its value, in the unit of the file.
+    /// Value of the parameter, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// To what it was fitted.
+    /// What the value was fitted to.
     pub source: String,
 }
 

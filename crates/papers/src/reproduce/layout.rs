@@ -12,7 +12,7 @@ use crate::reproduce::{FigureResult, Reproduction};
 
 /// Width of a cell with a published value.
 const PAIR: usize = 22;
-/// Width of a cell without one.
+/// Width of a cell without a published value.
 const SINGLE: usize = 14;
 
 /// All figures, then the scores, then the claims.
@@ -102,7 +102,7 @@ fn chart_lines(result: &ChartResult) -> Vec<String> {
     lines
 }
 
-/// Why points could not be simulated, each reason once.
+/// Why values could not be simulated, each reason once.
 fn missing(result: &ChartResult) -> Vec<String> {
     let reasons = result.points.iter().flatten().flatten().filter_map(|point| point.why.clone());
     let mut reasons: Vec<String> = reasons.collect();
@@ -163,7 +163,7 @@ fn summary(figures: &[FigureResult]) -> Vec<String> {
     lines
 }
 
-/// How many parameters were fitted, and to how many scored points.
+/// How many parameters were fitted, and to how many scored values.
 fn parameter_line(reproduction: &Reproduction) -> String {
     let fitted = fitted::parameters(reproduction.figures.iter().map(|result| &result.figure)).len();
     let points = |figure: &FigureResult| -> usize {
@@ -251,7 +251,7 @@ pub fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// At least three significant digits; whole numbers from 1000 on.
+/// A number with at least three significant digits; a whole number if it is 1000 or more.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
