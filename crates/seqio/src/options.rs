@@ -76,8 +76,8 @@ impl Plan {
         Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
-    /// Makes requests end at chunk boundaries and gives each member an equal share of the bytes in
-    /// flight.
+    /// Makes requests end at chunk boundaries and gives each file of the stripe an equal share of
+    /// the bytes in flight.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -110,7 +110,7 @@ impl Options {
     /// small enough to stay in the cache of a core.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Options {
         Options::default()
     }

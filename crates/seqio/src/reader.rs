@@ -56,7 +56,7 @@ const SCARCE_BYTES: u32 = 64 << 10;
 /// # }
 /// ```
 pub struct Reader {
-    /// One file, or the members of a stripe.
+    /// One file, or the files of a stripe.
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
@@ -184,7 +184,7 @@ impl Reader {
         })
     }
 
-    /// How it reads, and why.
+    /// How the reader reads, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -194,12 +194,12 @@ impl Reader {
         self.mode.offset() + self.used as u64
     }
 
-    /// The file; for a stripe, the first member.
+    /// The file; for a stripe, its first file.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Returns the file; for a stripe, the first member. If seekable, its position is that of the
+    /// Returns the file; for a stripe, its first file. If seekable, its position is that of the
     /// next unread byte.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ use plain::Plain;
 /// ```
 pub struct Writer {
     mode: Mode,
-    /// One file, or the members of a stripe.
+    /// One file, or the files of a stripe.
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
@@ -157,7 +157,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// How it writes, and why.
+    /// How the writer writes, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -171,12 +171,12 @@ impl Writer {
         }
     }
 
-    /// The file; for a stripe, the first member.
+    /// The file; for a stripe, its first file.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Writes the rest and returns the file; for a stripe, the first member.
+    /// Writes the rest and returns the file; for a stripe, its first file.
     ///
     /// # Errors
     /// Any error of writing.

@@ -14,7 +14,7 @@ use seqio::{Cache, Options};
 
 use crate::bench::{assert_same, content, folder, harmless, made, way};
 
-/// Copies between two paths from an offset on.
+/// Copies between two paths, starting at an offset.
 fn copied(
     options: &Options,
     [from, to]: &[PathBuf; 2],
