@@ -145,7 +145,7 @@ impl Description {
         Some(self.value_at(key)?.get("source")?.as_str()?.to_owned())
     }
 
-    /// A value in its own unit, and that unit.
+    /// The number of a value in its own unit, and that unit.
     pub fn value_of(&self, key: &str) -> Option<(f64, String)> {
         let table = self.value_at(key)?;
         Some((number(table.get("value")?)?, table.get("unit")?.as_str()?.to_owned()))
@@ -242,7 +242,7 @@ fn descend<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Val
     descend(next, rest)
 }
 
-/// Replaces a value by the typed text, keeping its kind.
+/// Replaces a value by the typed text; a number stays a number, and a text a text.
 fn change(place: &mut Value, text: &str) -> Result<(), String> {
     match place {
         Value::Table(table) if table.contains_key("value") => {
