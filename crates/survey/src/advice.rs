@@ -24,7 +24,7 @@ const LARGE: u64 = grid::LARGE_BYTES as u64;
 /// Request sizes that count as small (bytes).
 const SMALL: u64 = 8 << 10;
 
-/// A rule: one row of the table.
+/// A rule of advice: one row of the table of rules.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -36,7 +36,7 @@ pub struct Rule {
     pub text: String,
     /// How to follow it.
     pub how: String,
-    /// What measures its gain: `survey`, or the name of a study.
+    /// What measures the rule's gain: `survey`, or the name of a study.
     pub experiment: String,
 }
 
@@ -50,11 +50,11 @@ pub struct Advice {
     /// The setting and its gain alone, such as "reads of 1 MiB (2.6 times)".
     #[serde(skip)]
     pub setting: String,
-    /// The measurements behind it.
+    /// The measurements that show the gain.
     pub evidence: String,
     /// Gain as a factor.
     pub gain: f64,
-    /// Gain used for ranking; for throughput, that of trials paired by time.
+    /// Gain used for ranking; for throughput, the median ratio of trials paired by time.
     #[serde(skip)]
     pub rank_gain: f64,
     /// Half width of the gain's interval (share).
@@ -219,7 +219,7 @@ fn setting_text(point: &MeasuredPoint) -> String {
     }
 }
 
-/// Larger requests at the same depth and caching mode.
+/// Advice to use larger requests at the same depth and caching mode.
 fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (depth, direct) = (from.key().depth(), from.key().is_direct());
@@ -298,7 +298,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     })
 }
 
-/// Small buffered requests instead of direct ones.
+/// Advice to buffer small requests instead of issuing them directly.
 fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (bytes, direct) = (from.key().request_bytes(), from.key().is_direct());

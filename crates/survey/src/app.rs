@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The requests of a program.
+/// The requests that the user's program issues today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
     /// Request size (bytes).
