@@ -26,9 +26,9 @@ pub struct OperationSample {
 /// One interval of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
-    /// Bytes completed in it.
+    /// Bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in it.
+    /// Requests completed in the interval.
     pub requests: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Interval {
 pub struct Series {
     /// Length of each interval (ns).
     pub interval_ns: u64,
-    /// The intervals from the start of the measured phase.
+    /// The intervals, beginning with the measured phase.
     pub intervals: Vec<Interval>,
 }
 
@@ -121,7 +121,7 @@ impl FullQueue {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Requests completed in it.
+    /// Requests completed in the window.
     pub fn requests(&self) -> f64 {
         self.requests_per_s * self.length_ns() as f64 / 1e9
     }
@@ -143,7 +143,7 @@ impl FullQueue {
 /// The first request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Read or write.
+    /// Whether the request was a read or a write.
     pub op: Op,
     /// Position (bytes).
     pub offset: u64,
@@ -156,7 +156,7 @@ pub struct Failure {
 pub struct LoggedRequest {
     /// Number of the worker, counted over all targets.
     pub worker: u32,
-    /// Read or write.
+    /// Whether the request was a read or a write.
     pub op: Op,
     /// Whether it failed.
     pub failed: bool,
@@ -181,8 +181,8 @@ pub struct Sample {
     pub accepted_ns: Option<u64>,
     /// End, including the flush (ns of the clock).
     pub end_ns: u64,
-    /// The part in which the queue was full. Only for closed loops without pauses and flushes, at a
-    /// depth above 1, that ran long enough.
+    /// The time in which the queue was full. Known only for closed loops without pauses and
+    /// flushes, at a depth above 1, that ran long enough.
     pub full_queue: Option<FullQueue>,
     /// Duration of each periodic flush (ns).
     pub flushes: Histogram,
@@ -296,14 +296,14 @@ impl Sample {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
-    /// Bytes per second while the queue was full; over the whole measured phase if there is no such
-    /// window, or if a flush at the end is included.
+    /// Bytes per second while the queue was full; or during the whole measured phase if the queue
+    /// was never full long enough, or if a flush at the end is included.
     pub fn bytes_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)
     }
 
-    /// Requests per second over the same time.
+    /// Requests per second over the time for which `bytes_per_s` is computed.
     pub fn requests_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         let whole = || per_second(self.requests(), self.elapsed_ns());

@@ -11,7 +11,7 @@
 use crate::random::{Permutation, Stream};
 use crate::spec::{Distribution, SizeShare, Zone};
 
-/// Draws blocks with repetition.
+/// Draws blocks; a block may be drawn repeatedly.
 #[derive(Clone, Debug)]
 pub struct Skew {
     stream: Stream,
@@ -156,7 +156,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Shares with a sum of 100; at most 256 of them.
+    /// Creates shares with a sum of 100; at most 256 of them.
     fn new(percents: impl Iterator<Item = u8>) -> Shares {
         let owned = percents.enumerate();
         let owner: Vec<u8> =
@@ -179,7 +179,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Draws sizes by `seed`; None if the list is empty.
+    /// Draws sizes with a seed; None if the list is empty.
     pub fn new(sizes: &[SizeShare], seed: u64) -> Option<Sizes> {
         let shares = Shares::new(sizes.iter().map(|size| size.percent));
         let bytes: Vec<u32> = sizes.iter().map(|size| size.request_bytes).collect();

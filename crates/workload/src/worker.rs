@@ -64,7 +64,7 @@ enum Phase {
     Drain,
 }
 
-/// The request in a slot.
+/// The request that is outstanding in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     stamp_ns: u64,
@@ -92,7 +92,7 @@ struct BatchSize {
     /// The size while completions arrive in later calls: 1 for sequential requests, so that none
     /// are merged; a few for random ones, which saves system calls.
     base: usize,
-    /// The depth.
+    /// Largest batch: the depth.
     most: usize,
     now: usize,
     /// Calls since the size was last reconsidered.
@@ -159,7 +159,7 @@ pub struct Worker<E, C> {
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
-    /// Records verified writes.
+    /// Marks the blocks of verified writes as written.
     marker: Option<Marker>,
     /// The blocks that verified reads expect; None: verified blocks everywhere.
     expectations: Option<Expectations>,
@@ -336,7 +336,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// Records a flush of the target from `begun_ns` until now; its duration is part of the trial.
+    /// Records a flush of the target that began at `begun_ns` and has just ended; its duration
+    /// counts in the trial.
     #[cold]
     pub fn flushed(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
