@@ -40,7 +40,7 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot send a signal")
     }
 
-    /// Its standard output so far.
+    /// Standard output of the program so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()
     }
@@ -59,12 +59,12 @@ impl Running {
         Ok(false)
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the program.
     pub fn ended(self) -> Result<Ended> {
         self.ended_within(PATIENCE_MS, |_| {})
     }
 
-    /// Waits for the end and calls `look` with the PID at every poll.
+    /// Waits for the end of the program and calls `look` with the PID at every poll.
     pub fn ended_within(mut self, patience_ms: u64, mut look: impl FnMut(u32)) -> Result<Ended> {
         let mut status = None;
         for _ in 0..patience_ms / TICK_MS {

@@ -41,7 +41,7 @@ pub fn short(text: &str) -> String {
     text[..end].to_string()
 }
 
-/// The result of a run, for messages.
+/// The rates of a run as text for messages.
 fn rates(document: &Value) -> String {
     let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
     let trials = document["trials"].as_array().map_or(0, Vec::len);
@@ -132,7 +132,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Shell command that enters the group.
+    /// Shell command that enters the control group.
     pub fn enter(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
