@@ -104,9 +104,9 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
 pub struct Break {
     /// Time since the start of the series (ns). Within an interval, it is computed from the amount.
     pub at_ns: f64,
-    /// Amount per second before it.
+    /// Amount per second before the break.
     pub before_per_s: f64,
-    /// Amount per second after it.
+    /// Amount per second after the break.
     pub after_per_s: f64,
 }
 

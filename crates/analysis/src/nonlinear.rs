@@ -94,9 +94,9 @@ impl Candidate {
 /// The 95% interval of a fitted parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// Lower end (ln).
+    /// Lower end of the interval (ln).
     pub low: f64,
-    /// Upper end (ln).
+    /// Upper end of the interval (ln).
     pub high: f64,
     /// Whether the search range ended before the objective had risen enough, above or below.
     pub open: bool,

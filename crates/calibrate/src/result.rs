@@ -24,8 +24,8 @@ pub struct ParameterDocument {
     pub high: f64,
     /// Unit of the value.
     pub unit: String,
-    /// Whether the run does not determine it: the interval spans more than a factor of three or is
-    /// open.
+    /// Whether the run does not determine the value: the interval spans more than a factor of three
+    /// or is open.
     pub unidentified: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct ParameterDocument {
 pub struct FittedPointDocument {
     /// Short description of the workload.
     pub point: String,
-    /// Whether it was held out of the fit and only scored.
+    /// Whether the point was held out of the fit and only scored.
     pub held_out: bool,
     /// Measured rate.
     pub measured_bytes_per_s: f64,

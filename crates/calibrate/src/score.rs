@@ -75,7 +75,7 @@ pub struct Scored {
     pub simulated: f64,
     /// The naive bound [bytes per second].
     pub naive: f64,
-    /// Whether it was held out of the fit.
+    /// Whether the point was held out of the fit.
     pub held_out: bool,
 }
 

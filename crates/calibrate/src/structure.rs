@@ -19,7 +19,7 @@ pub struct Parameter {
     pub key: String,
     /// Where the search starts, in the unit of the system file.
     pub start: f64,
-    /// Whether it is a count, so that only whole numbers have an effect.
+    /// Whether the parameter is a count, so that only whole numbers have an effect.
     pub is_count: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Structure {
 pub enum StatefulPart {
     /// Serves repeated reads faster.
     Cache,
-    /// Accepts writes before they are stored.
+    /// A write buffer: accepts writes before they are stored.
     Buffer,
     /// Burst credit: a token bucket of bytes.
     Credit,

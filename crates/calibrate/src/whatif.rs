@@ -76,7 +76,8 @@ pub struct SensitivityDocument {
     pub sensitivity: f64,
     /// Where the parameter's value in the system file comes from.
     pub source: String,
-    /// Whether it matters although its value is assumed or was not identified by the calibration.
+    /// Whether the parameter matters although its value is assumed or was not identified by the
+    /// calibration.
     pub doubtful: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct Candidate {
     pub write_cache: bool,
     /// The price of all parts.
     pub price: f64,
-    /// Whether a price in it is assumed.
+    /// Whether a price of the candidate is assumed.
     pub is_assumed: bool,
 }
 

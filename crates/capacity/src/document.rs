@@ -39,7 +39,7 @@ pub struct ChoiceDocument {
     pub target: String,
     /// The price of all parts.
     pub price: f64,
-    /// Whether a price in it is assumed.
+    /// Whether a price of the configuration is assumed.
     pub price_is_assumed: bool,
     /// The usable capacity.
     pub capacity_bytes: u64,
@@ -73,7 +73,7 @@ pub struct StreamDocument {
 pub struct ClosestDocument {
     /// The configuration as text.
     pub configuration: String,
-    /// Why it does not meet the need.
+    /// Why the configuration does not meet the need.
     pub why: String,
 }
 

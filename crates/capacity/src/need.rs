@@ -29,7 +29,7 @@ pub struct Need {
 /// Requests of one kind that arrive at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
-    /// Read or write.
+    /// Whether the stream reads or writes.
     pub op: Op,
     /// True for random offsets, false for sequential ones.
     pub random: bool,
@@ -46,12 +46,12 @@ pub struct Stream {
 pub struct LatencyLimit {
     /// The percentile, such as 99 or 99.9.
     pub percentile: f64,
-    /// The latency that it must stay below (ns).
+    /// The latency that the percentile must stay below (ns).
     pub limit_ns: u64,
 }
 
 impl Stream {
-    /// Bytes per second.
+    /// Rate of the stream in bytes per second.
     pub fn bytes_per_s(&self) -> f64 {
         self.requests_per_s * f64::from(self.request_bytes)
     }

@@ -30,7 +30,7 @@ pub struct SystemPrices {
     pub most: u32,
     /// The machine without devices.
     pub host: Part,
-    /// What connects devices.
+    /// The adapter that connects devices.
     pub adapter: Adapter,
     /// One device.
     pub device: Part,

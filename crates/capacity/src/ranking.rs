@@ -36,7 +36,7 @@ pub struct Question {
     pub count: usize,
 }
 
-/// The configurations found.
+/// The result of a search: the configurations found.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// How many configurations were judged, and the result.

@@ -87,7 +87,7 @@ impl LeftBehind {
 struct Stat {
     name: String,
     parent: i32,
-    /// Whether it has ended and its parent has not waited for it.
+    /// Whether the process has ended and its parent has not waited for it.
     is_zombie: bool,
     time: ProcessTime,
 }

@@ -23,7 +23,7 @@ use thiserror::Error;
 pub struct Declined {
     /// Why the way is not available.
     pub reason: String,
-    /// What to do about it.
+    /// What to do about the obstacle.
     pub remedy: String,
 }
 

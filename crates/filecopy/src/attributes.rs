@@ -161,7 +161,8 @@ pub(crate) fn creation_mode(
     bits & 0o707 | group << 3
 }
 
-/// The mode of a new directory: the same rule, minus the umask unless a default ACL applies.
+/// The mode of a new directory, by the rule for files, minus the umask unless a default ACL
+/// applies.
 pub(crate) fn directory_mode(
     source: &EntryInfo,
     source_file: Handle,

@@ -25,9 +25,9 @@ pub struct EntryInfo {
     pub mode: u32,
     /// Number of hard links.
     pub links: u64,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
     /// Device number, for a device file.
     pub rdev: u64,
@@ -75,12 +75,12 @@ impl EntryInfo {
         FileType::from_raw_mode(self.mode)
     }
 
-    /// Whether it is a directory.
+    /// Whether the entry is a directory.
     pub fn is_directory(&self) -> bool {
         self.file_type() == FileType::Directory
     }
 
-    /// Whether it is a regular file.
+    /// Whether the entry is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type() == FileType::RegularFile
     }
@@ -95,7 +95,7 @@ impl EntryInfo {
         self.mode & 0o7777
     }
 
-    /// Whether it may have holes.
+    /// Whether the file may have holes.
     pub fn is_sparse(&self) -> bool {
         self.stored_bytes < self.size && self.size > 4096
     }

@@ -15,7 +15,7 @@ pub(crate) enum Decision {
     Create,
     /// The destination exists and may be replaced.
     Replace(EntryInfo),
-    /// The content is the same; the attributes must be set.
+    /// The content is equal; the attributes must be set.
     Refresh,
     /// Content and attributes are the same.
     UpToDate,

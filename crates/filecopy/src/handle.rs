@@ -83,7 +83,7 @@ impl<'a> Handle<'a> {
         if self.by_path { removexattr(path_of(self.fd), name) } else { fremovexattr(self.fd, name) }
     }
 
-    /// Whether it has the immutable or append-only flag, if the file system tells.
+    /// Whether the entry has the immutable or append-only flag, if the file system tells.
     pub fn is_locked(&self) -> bool {
         const IMMUTABLE: u64 = 0x10;
         const APPEND: u64 = 0x20;

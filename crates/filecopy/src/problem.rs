@@ -23,7 +23,7 @@ pub enum ProblemKind {
 /// A path that could not be copied as requested, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Kind.
+    /// Kind of the problem.
     pub kind: ProblemKind,
     /// The path, in the source or in the destination.
     pub path: PathBuf,

@@ -15,16 +15,16 @@ use crate::problem::Problem;
 pub enum Event {
     /// A file, directory, link or special file was copied.
     Copied {
-        /// Source.
+        /// Path of the source.
         from: PathBuf,
-        /// Destination.
+        /// Path of the copy.
         to: PathBuf,
     },
     /// Dry run: the entry would be copied.
     WouldCopy {
-        /// Source.
+        /// Path of the source.
         from: PathBuf,
-        /// Destination.
+        /// Path of the copy.
         to: PathBuf,
         /// Whether an existing entry would be replaced.
         replaces: bool,

@@ -56,10 +56,11 @@ pub enum Links {
 /// What to do if the destination exists and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Replace it, if the program allows it.
+    /// Replace the existing entry, if the program allows it.
     #[default]
     Replace,
-    /// Replace it if it is older than the source and the program allows it; otherwise keep it.
+    /// Replace an existing entry that is older than the source, if the program allows it; keep all
+    /// others.
     Update,
     /// Keep the existing entry.
     Leave,
@@ -68,7 +69,7 @@ pub enum Existing {
 /// A change to an existing entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A copy replaces it.
+    /// The copy replaces the existing entry.
     Replace,
     /// The entry is removed, because the source does not have it.
     Remove,
@@ -101,7 +102,7 @@ pub struct Settings {
     pub force: bool,
     /// A tree appears under its name only when it is complete.
     pub all_or_nothing: bool,
-    /// Read each copy back from its storage and compare it before it gets its name.
+    /// Read each copy back from its storage and compare it, before the copy gets its name.
     pub verify: bool,
     /// Resume interrupted copies, and leave something to resume. Files of equal size and time are
     /// considered the same.

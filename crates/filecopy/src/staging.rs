@@ -256,7 +256,7 @@ impl NewFile {
         self.place.as_ref().map(|(_, name)| name.as_os_str())
     }
 
-    /// Gives it its final name; replaces an existing entry if allowed.
+    /// Gives the new file its final name; replaces an existing entry if allowed.
     pub fn publish(mut self, place: Place, name: &OsStr, replaces: bool) -> Result<(), Problem> {
         let destination = place.destination;
         let path = destination.join(name);

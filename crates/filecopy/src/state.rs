@@ -208,7 +208,7 @@ impl State {
         self.write(&State::partial_name(target), record)
     }
 
-    /// Removes it.
+    /// Removes the record of a file's progress.
     pub fn forget_partial(&self, target: &Path) {
         self.remove(&State::partial_name(target));
     }

@@ -101,11 +101,11 @@ pub struct Output {
 /// Why a transfer stopped early.
 #[derive(Debug)]
 pub enum Broken {
-    /// Reading failed.
+    /// Reading the input failed.
     Reading(Problem),
     /// The reading end of the pipe was closed.
     Gone,
-    /// Writing failed.
+    /// Writing the output failed.
     Writing(io::Error),
     /// The user stopped the transfer.
     Stopped,

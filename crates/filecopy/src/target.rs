@@ -91,7 +91,7 @@ impl TargetDirectory {
         }
     }
 
-    /// Makes it the copy of a source directory within a parent that waits for it.
+    /// Makes the directory the copy of a source directory, within a parent that waits for it.
     pub fn copy_of(
         self,
         source: (Arc<Directory>, EntryInfo),

@@ -56,7 +56,7 @@ impl Mounted {
         &self.file
     }
 
-    /// Whether it is still mounted; somebody else may have unmounted it.
+    /// Whether the file is still mounted; somebody else may have unmounted it.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }

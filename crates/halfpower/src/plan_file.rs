@@ -41,7 +41,7 @@ struct Flag {
     name: String,
     /// Values of the flag, as on the command line.
     values: Vec<String>,
-    /// Whether it is a flag without a value.
+    /// Whether the flag has no value.
     is_bare: bool,
 }
 

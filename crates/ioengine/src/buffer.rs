@@ -31,7 +31,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The slots of one engine.
 #[derive(Debug)]
 pub struct SlotBuffers {
-    /// None only while dropping.
+    /// The mapped memory; None only while the value is dropped.
     mapping: Option<Mapping>,
     /// Whether the memory returns to the pool when dropped.
     pooled: bool,

@@ -20,7 +20,7 @@ pub struct DeviceInfo {
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// Whether the kernel considers it a rotating disk.
+    /// Whether the kernel considers the device a rotating disk.
     pub rotational: Option<bool>,
     /// Rotation speed (revolutions per minute), if the device reports it (SCSI page B1h).
     pub revolutions_per_min: Option<u32>,
@@ -105,7 +105,7 @@ pub struct AdvertisedRate {
     pub component: String,
     /// Rate after line coding, before protocol overhead (bytes per second).
     pub bytes_per_s: f64,
-    /// The sysfs file that reports it.
+    /// The sysfs file that reports the rate.
     pub source: String,
 }
 
@@ -137,7 +137,7 @@ impl Device {
         read(&self.disk.join("loop/backing_file")).map(PathBuf::from)
     }
 
-    /// Whether it is a loop device that reads and writes its image through the page cache.
+    /// Whether the device is a loop device that reads and writes its image through the page cache.
     pub fn caches_image(&self) -> bool {
         self.image().is_some() && read(&self.disk.join("loop/dio")).is_some_and(|dio| dio == "0")
     }
@@ -225,8 +225,8 @@ impl Device {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
-    /// The parents of its disk, nearest first: name, subsystem ("pci", "scsi"), and the rate of the
-    /// link if it reports one.
+    /// The parents of the device's disk, nearest first: name, subsystem ("pci", "scsi"), and the
+    /// rate of the link if it reports one.
     pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
         let on_a_bus = |folder: &Path| {
             let subsystem = fs::canonicalize(folder.join("subsystem")).ok();

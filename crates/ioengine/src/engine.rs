@@ -124,9 +124,9 @@ pub enum EngineKind {
 pub struct Availability {
     /// The I/O engine.
     pub engine_kind: EngineKind,
-    /// Whether it can be used on this host.
+    /// Whether the I/O engine can be used on this host.
     pub available: bool,
-    /// The features in use, or why it is unavailable and what would help.
+    /// The features in use, or why the I/O engine is unavailable and what would help.
     pub detail: String,
 }
 
@@ -168,7 +168,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether it does I/O; `null` and `delay` touch no target.
+    /// Whether the I/O engine does I/O; `null` and `delay` touch no target.
     pub fn does_io(self) -> bool {
         !matches!(self, EngineKind::Null | EngineKind::Delay)
     }

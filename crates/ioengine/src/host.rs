@@ -225,7 +225,7 @@ impl HostTarget {
         self.devices().into_iter().find(is_unseen).map(Device::name)
     }
 
-    /// Whether its content is only in memory (tmpfs, ramfs).
+    /// Whether the target's content is only in memory (tmpfs, ramfs).
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
     }
@@ -235,7 +235,8 @@ impl HostTarget {
         self.mount.as_ref()
     }
 
-    /// Where it is stored on its disk, for tracing: kernel events name sectors of whole disks.
+    /// The extents of the target on its disk, for tracing: kernel events name sectors of whole
+    /// disks.
     ///
     /// # Errors
     /// If it is on no disk or on several, or the file system does not report extents; with a

@@ -23,7 +23,7 @@ pub struct Kernel {
 pub struct LoopDevice {
     /// The loop device itself.
     pub device: Device,
-    /// The file or device behind it, as it was named when it was attached.
+    /// The file or device behind the loop device, as it was named when it was attached.
     pub backing: PathBuf,
     /// The identity of `backing`, where known.
     pub identity: Option<Backing>,
@@ -34,7 +34,7 @@ pub struct LoopDevice {
 pub enum Backing {
     /// A regular file, by the device number of its file system and its inode.
     File(u64, u64),
-    /// A block device, by its own number.
+    /// A block device, by its device number.
     Device(u64),
 }
 

@@ -63,7 +63,7 @@ pub enum Value {
     BytesPerS(f64),
 }
 
-/// One layer.
+/// A layer of the path from a target to the hardware.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Kind of the layer.

@@ -293,7 +293,7 @@ pub fn is_writable(file: &File) -> bool {
     flags >= 0 && matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
 }
 
-/// fallocate(2).
+/// Calls fallocate(2).
 pub fn fallocate(file: &File, mode: libc::c_int, offset: u64, length: u64) -> io::Result<()> {
     let (offset, length) = (offset as libc::off64_t, length as libc::off64_t);
     // SAFETY: no memory is passed.
@@ -466,7 +466,7 @@ pub mod aio {
         pub buffer: u64,
         /// Length (bytes).
         pub length: u64,
-        /// Position (bytes).
+        /// Offset of the request in the file (bytes).
         pub offset: i64,
         /// Reserved.
         pub reserved: u64,

@@ -51,7 +51,7 @@ pub struct Truth {
 pub struct Zone {
     /// End offset (bytes); the last zone has no end.
     pub end_bytes: u64,
-    /// Rate of requests that start in it (bytes per second).
+    /// Rate of requests that start in the zone (bytes per second).
     pub bytes_per_s: f64,
 }
 
@@ -241,7 +241,7 @@ impl Truth {
 impl Truth {
     /// Time of one request that starts at the first device's chunk, on an idle device without
     /// zones, cache, prefetch, buffer, granule and credit (ns). Its pieces are complete when those
-    /// of the member with the most pieces are; then it passes the link.
+    /// of the device with the most pieces are; then it passes the link.
     pub fn alone_ns(&self, length: u32) -> u64 {
         let link_ns = moving_ns(u64::from(length), self.link_bytes_per_s);
         let Some(StripeTruth { members, chunk_bytes }) = self.stripe else {
@@ -259,7 +259,7 @@ impl Truth {
     }
 
     /// The rate of sequential requests of this length with all devices of the stripe busy, without
-    /// zones, cache, prefetch, buffer, granule and credit (bytes per second): that of all members
+    /// zones, cache, prefetch, buffer, granule and credit (bytes per second): that of all devices
     /// together, or of the link. Valid if the chunk size is a multiple of the length or the length
     /// a multiple of the chunk size.
     pub fn saturated_bytes_per_s(&self, length: u32) -> f64 {

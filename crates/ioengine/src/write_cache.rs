@@ -34,7 +34,7 @@ pub enum Means {
 }
 
 impl Means {
-    /// The control of a whole disk, by its sysfs directory; None if it has none.
+    /// The control of a whole disk, by the disk's sysfs directory; None if the disk has none.
     pub fn of(disk: &Path) -> Option<Means> {
         let name = disk.file_name()?.to_string_lossy().into_owned();
         if name.starts_with("nvme") {

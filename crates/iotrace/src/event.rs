@@ -22,7 +22,7 @@ pub struct Range {
     pub sector: u64,
     /// Number of sectors.
     pub sectors: u32,
-    /// The direction.
+    /// Whether the range is read or written.
     pub op: Op,
 }
 
@@ -105,7 +105,7 @@ pub struct Tracepoint {
     pub group: &'static str,
     /// Names of the tracepoint on different kernels, newest first.
     pub names: &'static [&'static str],
-    /// Whether a trace is useless without it.
+    /// Whether a trace is useless without this tracepoint.
     pub needed: bool,
     kind: Kind,
 }

@@ -16,11 +16,11 @@ pub struct Uring {
     pub thread: i32,
     /// The program's `user_data`.
     pub user_data: u64,
-    /// When it was taken from the submission queue (ns).
+    /// When the request was taken from the submission queue (ns).
     pub submitted_ns: u64,
-    /// When it was put into the completion queue (ns).
+    /// When the request's completion was put into the completion queue (ns).
     pub completed_ns: Option<u64>,
-    /// Whether a worker thread of io_uring executed it.
+    /// Whether a worker thread of io_uring executed the request.
     pub punted: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Uring {
 pub struct Bio {
     /// Sectors of the bio.
     pub range: Range,
-    /// When it was submitted (ns).
+    /// When the bio was submitted (ns).
     pub queued_ns: u64,
     /// The thread that submitted the bio.
     pub thread: i32,
@@ -43,11 +43,11 @@ pub struct Bio {
 #[derive(Clone, Debug)]
 pub struct Part {
     range: Range,
-    /// When it got its request or was merged (ns).
+    /// When the piece got its request or was merged (ns).
     accepted_ns: u64,
-    /// When its request was inserted into the scheduler, if it was (ns).
+    /// When the request of the piece was inserted into the scheduler, if it was (ns).
     pub inserted_ns: Option<u64>,
-    /// Index of the request that carried it.
+    /// Index of the request that carried the piece.
     pub request: Option<usize>,
 }
 
@@ -55,11 +55,11 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub struct Request {
     range: Range,
-    /// When it was last issued to the driver (ns).
+    /// When the request was last issued to the driver (ns).
     pub issued_ns: u64,
-    /// When its last sector was completed (ns).
+    /// When the last sector of the request was completed (ns).
     pub completed_ns: Option<u64>,
-    /// How often the driver requeued it.
+    /// How often the driver requeued the request.
     pub requeues: u32,
     /// The number of pieces of bios that the request carries.
     pub parts: u32,

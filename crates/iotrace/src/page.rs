@@ -23,7 +23,7 @@ const ABSOLUTE_TIME: u32 = 31;
 pub struct PageEnd {
     /// The kernel reports that records before this page were lost.
     pub missed: bool,
-    /// A record exceeded the page; it and the following ones could not be read.
+    /// A record exceeded the page; this record and the following ones could not be read.
     pub damaged: bool,
 }
 

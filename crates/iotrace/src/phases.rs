@@ -19,15 +19,15 @@ const SLACK_NS: u64 = 20_000;
 /// A request as seen by the load. Both times are of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppRequest {
-    /// When it was submitted (ns).
+    /// When the request was submitted (ns).
     pub submit_ns: u64,
-    /// When the load reaped its completion (ns).
+    /// When the load reaped the completion of the request (ns).
     pub reaped_ns: u64,
     /// Position in the file or on the device (bytes).
     pub offset: u64,
     /// Length (bytes).
     pub bytes: u64,
-    /// Whether it is a write.
+    /// Whether the request is a write.
     pub write: bool,
     /// The request's `user_data` in io_uring, if the load knows it.
     pub user_data: Option<u64>,
@@ -45,8 +45,9 @@ pub enum Phase {
     /// From the load's submission until io_uring takes the request; without io_uring until the
     /// block layer does, so that the file system is included.
     Submit,
-    /// From there until it is inserted into the scheduler or, without one, issued to the driver.
-    /// Includes throttling, waiting for a tag, plugging, and with io_uring the file system.
+    /// From the submission of the bio until its request is inserted into the scheduler or, without
+    /// one, issued to the driver. This includes throttling, waiting for a tag, plugging, and with
+    /// io_uring the file system.
     Queue,
     /// From the scheduler to the driver; zero if requests go to the driver directly.
     Scheduler,
@@ -98,8 +99,8 @@ impl fmt::Display for Phase {
 pub enum Unmatched {
     /// At least a piece of the request has no known location on the disk.
     NoPlace,
-    /// No event at its location while it was in flight: it was served from a cache, or events were
-    /// lost.
+    /// There was no event at the request's location while it was in flight: it was served from a
+    /// cache, or events were lost.
     NoDeviceRequest,
     /// Some events of the request are missing.
     Incomplete,
@@ -217,7 +218,7 @@ struct RequestPath {
     bio: usize,
     part: usize,
     uring: Option<usize>,
-    /// Number of device requests that it was split into.
+    /// Number of device requests that the request was split into.
     pieces: usize,
     merged: bool,
     requeued: bool,

@@ -79,7 +79,7 @@ impl TraceSpec {
 /// Events that occurred but are not in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Overwritten before they were read.
+    /// Events that were overwritten before they were read.
     pub overwritten: u64,
     /// Never recorded, or not read, because a buffer was full.
     pub dropped: u64,

@@ -179,7 +179,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     Ok(found)
 }
 
-/// The region of a stripe whose smallest member has `smallest_bytes` (bytes).
+/// The region of a stripe whose smallest device has `smallest_bytes` (bytes).
 fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
     let bytes = layout.bytes(smallest_bytes);
     let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));

@@ -40,7 +40,7 @@ pub struct Stated {
     pub prices: Vec<f64>,
     /// Electrical power of each target (watts).
     pub power_watts: Vec<f64>,
-    /// Capacity of each target, if it differs from what the system reports (bytes).
+    /// Capacity of each target as given by the user, in place of the reported one (bytes).
     pub capacities: Vec<u64>,
 }
 

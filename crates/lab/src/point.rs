@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// A state with its reasons.
+/// A verdict on a result with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
     /// The worst state of all reasons.
@@ -131,7 +131,7 @@ pub struct Trial {
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
-    /// Whether to trust it.
+    /// Whether the trial can be trusted.
     pub verdict: Verdict,
     /// Data that is not stored; None for a trial from the database.
     pub live: Option<Box<LiveTrial>>,

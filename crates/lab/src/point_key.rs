@@ -63,7 +63,7 @@ impl PointKey {
         self.workload.rw()
     }
 
-    /// "read", "write" or "mix".
+    /// Direction of the requests: "read", "write" or "mix".
     pub fn operation(&self) -> &'static str {
         match self.workload.read_percent {
             100 => "read",

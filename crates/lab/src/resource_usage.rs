@@ -169,7 +169,7 @@ impl BindingDocument {
 pub struct ResourceDocument {
     /// Name of the resource.
     pub name: String,
-    /// Share of the time in which it was busy, from 0 to 1.
+    /// Share of the time in which the resource was busy, from 0 to 1.
     pub utilisation: f64,
     /// Busy time, summed over all of its servers. A drain or a sustained rate is busy while its
     /// credit is used up and requests wait for it. A limit on concurrent requests is busy while
@@ -181,8 +181,8 @@ pub struct ResourceDocument {
     pub bytes: u64,
     /// Busy time by phase; empty without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Part of the busy time in which it ran at the pace of another resource, by its name. The rest
-    /// is its own work.
+    /// Busy time in which the resource ran at the pace of another one, by the name of that
+    /// resource. The rest is work of its own.
     pub paced_ns: BTreeMap<String, u64>,
 }
 

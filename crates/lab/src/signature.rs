@@ -236,7 +236,7 @@ fn ext_version(sample: &Sample) -> &'static str {
     }
 }
 
-/// Members of volumes and encrypted volumes with a header at the start.
+/// Signatures of RAID and LVM devices and of encrypted volumes, which have a header at the start.
 fn members(sample: &Sample) -> Vec<Signature> {
     let lvm = (0..4_u64).map(|sector| sector * 512);
     let lvm =

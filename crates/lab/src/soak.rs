@@ -45,7 +45,7 @@ pub struct Readings {
     pub left_behind: LeftBehind,
     /// `/proc/stat` at the start and the end; None if it cannot be read.
     pub machine: Option<(ProcStat, ProcStat)>,
-    /// The soaker's readings, or the reason why it did not run.
+    /// The soaker's readings, or the reason why the soaker did not run.
     pub soaked: Result<Soaked, Declined>,
 }
 

@@ -128,7 +128,7 @@ impl Prospect {
         Ok(Prospect { storage, bytes, existing, writable_bytes, not_written, permit })
     }
 
-    /// Whether it is a test file that does not exist yet.
+    /// Whether the target is a test file that does not exist yet.
     pub fn is_test_file(&self) -> bool {
         self.existing.is_none()
     }

@@ -64,7 +64,7 @@ pub struct Circumstances {
 pub struct Throttled {
     /// The quota of the control group in CPUs, such as 0.2.
     pub cpus: f64,
-    /// Time for which its threads were throttled (ns).
+    /// Time for which the process's threads were throttled (ns).
     pub waited_ns: u64,
 }
 
@@ -483,7 +483,8 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// An open loop that falls behind measures its backlog, not the requested rate.
+/// Checks whether an open loop fell behind. If so, it measures its backlog and not the requested
+/// rate.
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.requests_per_s() else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;

@@ -10,7 +10,7 @@ pub struct Cache {
     pub level: u32,
     /// Size of the cache (bytes).
     pub bytes: u64,
-    /// Number of CPUs that share it.
+    /// Number of CPUs that share the cache.
     pub shared_by: u32,
 }
 

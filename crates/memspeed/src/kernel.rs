@@ -73,7 +73,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it uses non-temporal stores.
+    /// Whether the kernel uses non-temporal stores.
     pub fn is_non_temporal(self) -> bool {
         matches!(self, Kernel::NtStore | Kernel::NtCopy)
     }

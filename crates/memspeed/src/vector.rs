@@ -14,7 +14,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn load(from: *const u8) -> Self;
     /// Stores to any address.
     unsafe fn store(self, to: *mut u8);
-    /// Non-temporal store.
+    /// Stores to any address that is a multiple of `BYTES`, past the caches (non-temporal).
     unsafe fn stream(self, to: *mut u8);
     /// Adds word by word, with wrap-around.
     unsafe fn add(self, other: Self) -> Self;

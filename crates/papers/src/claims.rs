@@ -12,7 +12,7 @@ const CLAIMS: &str = include_str!("../data/claims.csv");
 /// Relative tolerance of a value on the paper's own machine.
 pub const TOLERANCE: f64 = 0.10;
 
-/// A paper.
+/// One of the two papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// Riedel, van Ingen, Gray 1997.
@@ -54,7 +54,7 @@ pub enum Role {
     Input,
     /// The simulator computes the claim.
     Check,
-    /// A simulation could compute it, but no system file describes what it was measured on.
+    /// A simulation could compute the claim, but no system file describes what it was measured on.
     NotSimulated,
     /// The claim contradicts an input: another number of the same paper.
     Contradicted,
@@ -143,7 +143,7 @@ pub struct Claim {
     pub effect: Effect,
     /// How the simulator uses the claim.
     pub role: Role,
-    /// Why it is not scored, what it restates, or why the simulator misses it.
+    /// Why the claim is not scored, what it restates, or why the simulator misses it.
     pub why: String,
     /// Claims that contradict each other form a group, which counts as one claim.
     pub group: String,
@@ -213,7 +213,7 @@ impl Claim {
         }
     }
 
-    /// Whether it was measured or derived from measurements, and is no rule or definition.
+    /// Whether the claim was measured or derived from measurements, and is no rule or definition.
     pub fn is_measured(&self) -> bool {
         ["measured", "derived"].contains(&self.kind.as_str())
     }

@@ -35,7 +35,7 @@ pub struct FigureResult {
     pub charts: Vec<ChartResult>,
     /// Score of all published points.
     pub score: Option<Score>,
-    /// Score of the naive bound for the same points.
+    /// Score of the naive bound for the same values.
     pub naive: Option<Score>,
 }
 

@@ -85,7 +85,7 @@ pub struct Finding {
     pub headline: String,
     /// The numbers that support the statement; may be empty.
     pub detail: String,
-    /// Whether it is good or bad news.
+    /// Whether the finding is good or bad news.
     pub tone: Tone,
 }
 
@@ -120,9 +120,9 @@ pub struct Advice {
     pub text: String,
     /// The gain, such as `2.7x throughput`.
     pub gain: String,
-    /// How to do it: an option or a call.
+    /// How to make the change: an option or a call.
     pub how: String,
-    /// The measurement that supports it.
+    /// The measurement that shows the gain.
     pub evidence: String,
 }
 

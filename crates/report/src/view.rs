@@ -59,7 +59,7 @@ pub struct SurveyView {
 /// Access pattern of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Each request follows the one before it.
+    /// Each request starts where the one before it ended.
     Sequential,
     /// Random offsets.
     Random,
@@ -195,7 +195,7 @@ pub struct RungView {
     pub pap_bytes_per_s: Option<f64>,
     /// Delivered rate.
     pub rap_bytes_per_s: Option<f64>,
-    /// Whether it is the bottleneck.
+    /// Whether the component is the bottleneck.
     pub binding: bool,
 }
 

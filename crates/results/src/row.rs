@@ -239,7 +239,7 @@ row! {
 row! {
     /// The result of a point, from all its trials, at the end of its run.
     PointEnd {
-        /// Whether it can be trusted; `None` if nothing was measured or the run continues.
+        /// Whether the point can be trusted; `None` if nothing was measured or the run continues.
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
@@ -255,7 +255,7 @@ row! {
         finished_unix_ns: i64,
         /// The findings of the run's analysis, as JSON.
         findings_json: Option<String>,
-        /// Whether it can be trusted; `None` if nothing was measured.
+        /// Whether the run can be trusted; `None` if nothing was measured.
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
@@ -277,7 +277,7 @@ row! {
         label: Option<String>,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// End time; `None` while it runs or if its process died.
+        /// End time; `None` while the run is in progress or if its process died.
         finished_unix_ns: Option<i64>,
         /// State of the run.
         state: RunState,
@@ -299,7 +299,7 @@ row! {
         settings_json: String,
         /// The findings of the run's analysis, as JSON.
         findings_json: Option<String>,
-        /// Whether it can be trusted; `None` until it ends, or if nothing was measured.
+        /// Whether the run can be trusted; `None` until it ends, or if nothing was measured.
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
@@ -418,7 +418,7 @@ row! {
         resident_before_bytes: Option<u64>,
         /// Bytes of the target in the page cache after the trial.
         resident_after_bytes: Option<u64>,
-        /// Whether it can be trusted.
+        /// Whether the trial can be trusted.
         verdict: Verdict,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,

@@ -20,8 +20,8 @@ pub(crate) struct Stretch {
 /// The holes of one file.
 #[derive(Debug)]
 pub(crate) struct Holes {
-    /// `None` if there are no holes or the system does not tell. Seeking moves this descriptor's
-    /// position.
+    /// The file whose holes are looked up; `None` if there are no holes or the system does not
+    /// tell. Seeking moves this descriptor's position.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }

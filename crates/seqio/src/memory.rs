@@ -19,7 +19,7 @@ const REQUEST_BYTES_MIN: u32 = 256 << 10;
 
 #[derive(Debug)]
 struct Budget {
-    /// `None` until the program sets it.
+    /// The limit for the memory of requests (bytes); `None` until the program sets one.
     limit: Option<u64>,
     used: u64,
 }

@@ -71,7 +71,7 @@ impl Opened {
         Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
     }
 
-    /// Size when it was opened (bytes).
+    /// Size of the file when it was opened (bytes).
     pub fn size_at_opening(&self) -> io::Result<u64> {
         if self.is_regular { Ok(self.size_then) } else { self.size() }
     }

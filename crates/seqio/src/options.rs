@@ -65,7 +65,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether it keeps requests in flight or uses direct I/O.
+    /// Whether the plan keeps requests in flight or uses direct I/O.
     pub(crate) fn uses_requests(&self) -> bool {
         self.direct || self.engine_kind != EngineKind::Sync
     }

@@ -67,7 +67,7 @@ pub struct Reader {
     used: usize,
     /// Bytes read sequentially since the last seek; initially more than enough.
     sequential_bytes: u64,
-    /// The caller opened the file, so its position is kept up to date.
+    /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
 }
 
@@ -91,7 +91,7 @@ impl Block<'_> {
         self.offset
     }
 
-    /// Whether it is a hole, so all bytes are zero.
+    /// Whether the block is a hole, so that all bytes are zero.
     pub fn is_hole(&self) -> bool {
         self.is_hole
     }
@@ -199,8 +199,8 @@ impl Reader {
         &self.files[0].file
     }
 
-    /// Returns the file; for a stripe, its first file. If seekable, its position is that of the
-    /// next unread byte.
+    /// Returns the file; for a stripe, its first file. If the file is seekable, its position is
+    /// that of the next unread byte.
     ///
     /// # Errors
     /// Any error of setting its position.

@@ -51,9 +51,9 @@ pub struct Writer {
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
-    /// The first error; nothing is written after it.
+    /// The first error; nothing is written once it has occurred.
     failed: Option<Repeated>,
-    /// The caller opened the file, so its position is kept up to date.
+    /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
 }
 

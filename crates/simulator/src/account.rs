@@ -31,7 +31,7 @@ pub struct Resource {
     pub servers: u32,
     /// Bytes that the resource moved.
     pub bytes: u64,
-    /// Busy time by phase (ns); empty if it has no phases.
+    /// Busy time by phase (ns); empty if the resource has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
     /// Part of the busy time that runs at the pace of another resource (ns), by its name. The rest
     /// is its own work.
@@ -108,13 +108,14 @@ pub struct Held {
 }
 
 impl Resource {
-    /// Share of an interval during which it was busy, 0 to 1.
+    /// Share of an interval during which the resource was busy, 0 to 1.
     pub fn utilisation(&self, elapsed_ns: u64) -> f64 {
         let capacity = elapsed_ns as f64 * f64::from(self.servers.max(1));
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
     }
 
-    /// Share of an interval during which it was busy with what requests wait for, 0 to 1.
+    /// Share of an interval during which the resource was busy with work that requests wait for, 0
+    /// to 1.
     fn foreground(&self, elapsed_ns: u64) -> f64 {
         let background = self.background_ns as f64 / self.busy_ns.max(1) as f64;
         self.utilisation(elapsed_ns) * (1.0 - background)

@@ -371,7 +371,7 @@ impl<'a> Load<'a> {
         matches!(&self.system.drive, DriveModel::Disk(disk) if disk.answers_inline)
     }
 
-    /// Whether devices complete writes before they are on the media.
+    /// Whether the devices complete writes before the data is on the media.
     fn write_back(&self) -> bool {
         let through = self.shape.caching.is_write_through();
         !through && (self.system.setup.write_cache || is_flash(self.system))
@@ -435,7 +435,7 @@ impl<'a> Load<'a> {
         geometry.best_rate_from(self.file_start(), self.in_stretches())
     }
 
-    /// Where the file starts on its disks (bytes).
+    /// Offset at which the file starts on its disks (bytes).
     fn file_start(&self) -> u64 {
         let bytes = self.geometry().map_or(0, |geometry| geometry.bytes());
         let setup = &self.system.setup;

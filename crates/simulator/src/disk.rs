@@ -21,9 +21,9 @@ pub(crate) struct MediaRequest {
     pub length: u64,
     /// Read or write.
     pub op: Op,
-    /// When its data began to arrive, or when it was requested (ns).
+    /// When the data of the write began to arrive, or when the write was requested (ns).
     pub since_ns: u64,
-    /// Number of host requests merged into it.
+    /// Number of host requests merged into the write.
     pub requests: u32,
 }
 

@@ -233,7 +233,7 @@ pub(crate) struct File {
     pub volume: Volume,
     pub host: u32,
     pub cache: Option<FileCache>,
-    /// Writes reach the media before they complete.
+    /// Whether writes reach the media before they complete.
     pub through: bool,
     /// Offset at which a sequential request would start.
     next: u64,
@@ -629,9 +629,9 @@ impl Machine {
         }
     }
 
-    /// Rebuilds the next stretch: reads it from the remaining devices and writes it to the spare.
-    /// One stretch is in progress while a program has requests in flight. The rebuild wraps around
-    /// at the end of the device, so it never completes.
+    /// Rebuilds the next stretch of the volume: reads from the remaining devices and writes to the
+    /// spare. One stretch is in progress while a program has requests in flight. The rebuild wraps
+    /// around at the end of the device, so it never completes.
     fn rebuild(&mut self, file: u32) {
         let entry = &mut self.files[file as usize];
         entry.is_rebuilding = self.count.inside > 0;

@@ -106,7 +106,7 @@ pub struct CacheModel {
 pub struct LinkModel {
     /// Name.
     pub name: String,
-    /// Whether it exists once, once per bus or once per host.
+    /// Whether the link exists once, once per bus or once per host.
     pub per: LinkPer,
     /// Time per transfer.
     pub fixed: Time,
@@ -217,7 +217,8 @@ pub struct DiskModel {
     /// Whether a single read that is in the buffer is answered without disconnecting.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline: bool,
-    /// Whether the same holds while other commands are queued, if the data of the read are ready.
+    /// Whether the disk also answers without disconnecting while other commands are queued, if the
+    /// data of the read are ready.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
     /// A read that waits longer than this for the media is not answered without disconnecting.

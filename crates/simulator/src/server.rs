@@ -19,7 +19,8 @@ impl Server {
         (start_ns, self.free_ns)
     }
 
-    /// Marks an interval as busy, except where it already is. Unlike `serve`, it does not queue.
+    /// Marks an interval as busy, except where the server is busy already. Unlike `serve`, this
+    /// call does not queue.
     pub fn mark_busy(&mut self, from_ns: u64, until_ns: u64) {
         let start_ns = self.free_ns.max(from_ns);
         if until_ns > start_ns {
@@ -27,7 +28,7 @@ impl Server {
         }
     }
 
-    /// When it becomes free (ns).
+    /// When the server becomes free (ns).
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns

@@ -47,7 +47,7 @@ pub struct System {
     pub name: String,
     /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers that it is compared with; informative only.
+    /// Claims and figures of the papers with which the system is compared; informative only.
     pub claims: Vec<String>,
     /// The configuration: choices such as the number of disks.
     pub setup: Setup,
@@ -120,7 +120,7 @@ pub struct Setup {
 choice!(
     /// Kind of a volume.
     VolumeKind {
-        /// No volume: each device has its own file.
+        /// No volume: each device has a file of its own.
         None,
         /// RAID 0.
         Stripe,

@@ -459,7 +459,7 @@ struct ByteRange {
 }
 
 impl ByteRange {
-    /// "1 MiB", or "384 KiB to 512 KiB" if the two differ by more than 10%.
+    /// The range as text: "1 MiB", or "384 KiB to 512 KiB" if its ends differ by more than 10%.
     fn words(&self) -> String {
         let size = |bytes: f64| units::size((bytes / 4096.0).round() as u64 * 4096);
         if self.least < 0.9 * self.most {

@@ -63,7 +63,7 @@ pub const ALL: &[&Study] = &[
 pub struct Study {
     /// Name of the study.
     pub name: &'static str,
-    /// Where the papers describe it, and what they found.
+    /// Where the papers describe the experiment, and what they found.
     pub papers: &'static str,
     /// What the study needs besides a target; may be empty.
     pub needs: &'static str,

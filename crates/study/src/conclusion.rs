@@ -55,7 +55,7 @@ impl Verdict {
 pub struct ClaimResult {
     /// Name of the claim in the published data, such as R080.
     pub id: &'static str,
-    /// Whether it holds.
+    /// Whether the claim holds.
     pub verdict: Verdict,
     /// What was measured here, or why the claim is not testable.
     pub here: String,

@@ -74,7 +74,7 @@ pub enum Comparison {
     Same,
     /// The rates differ: ratio of the first to the second.
     Times(f64),
-    /// Noise hides whether they differ: the ratio is known to within this share.
+    /// Unknown: noise hides whether the rates differ; the ratio is known to within this share.
     Unclear(f64),
 }
 
@@ -99,7 +99,8 @@ impl Comparison {
         }
     }
 
-    /// "1.20 times", "the same within 10%", "no measurable difference (±30%)".
+    /// The comparison as words: "1.20 times", "the same within 10%", "no measurable difference
+    /// (±30%)".
     pub fn words(self) -> String {
         match self {
             Comparison::Same => "the same within 10%".to_owned(),

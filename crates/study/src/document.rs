@@ -39,7 +39,7 @@ pub struct StudyDocument {
     pub title: String,
     /// The question that the study answers.
     pub asks: String,
-    /// Where the papers studied it, and what they found.
+    /// Where the papers describe the experiment, and what they found.
     pub papers: String,
     /// Verdicts on the papers' claims.
     pub claims: Vec<ClaimDocument>,
@@ -57,7 +57,7 @@ pub struct StudyDocument {
     pub skipped: Option<Skipped>,
     /// Why the study ended early; null otherwise.
     pub failure: Option<String>,
-    /// Whether the user interrupted it.
+    /// Whether the user interrupted the study.
     pub interrupted: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct ClaimDocument {
     pub claim: String,
     /// The published number.
     pub published: String,
-    /// Whether it holds here.
+    /// Whether the claim holds on this machine.
     pub verdict: Verdict,
     /// What was measured here, or why the claim is not testable.
     pub here: String,

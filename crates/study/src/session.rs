@@ -71,7 +71,7 @@ pub struct StudyResult {
     pub charts: Vec<Chart>,
     /// Why the study failed; None if it did not.
     pub failure: Option<String>,
-    /// Whether the user interrupted it.
+    /// Whether the user interrupted the study.
     pub interrupted: bool,
     /// The program's exit code, if nothing could be measured.
     pub refused: Option<Exit>,

@@ -107,12 +107,12 @@ impl StudyTarget {
         matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
     }
 
-    /// Whether it is a file or device of this host.
+    /// Whether the target is a file or device of this host.
     pub fn is_real(&self) -> bool {
         matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
     }
 
-    /// Whether it is a simulated system.
+    /// Whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.kind, Kind::Simulated)
     }
@@ -127,7 +127,7 @@ impl StudyTarget {
         }
     }
 
-    /// Opens it read-only, to inspect it.
+    /// Opens the target read-only, to inspect it.
     ///
     /// # Errors
     /// I/O errors; usage for a simulated system or reference device, which cannot be opened.

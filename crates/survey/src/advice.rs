@@ -30,11 +30,11 @@ const SMALL: u64 = 8 << 10;
 pub struct Rule {
     /// Name of the rule.
     pub id: String,
-    /// Paper and section that state it.
+    /// Paper and section that state the rule.
     pub paper: String,
     /// The rule in today's terms.
     pub text: String,
-    /// How to follow it.
+    /// How to follow the rule.
     pub how: String,
     /// What measures the rule's gain: `survey`, or the name of a study.
     pub experiment: String,
@@ -62,7 +62,7 @@ pub struct Advice {
     pub half_width: f64,
     /// What improves: "throughput" or "CPU".
     pub gain_in: &'static str,
-    /// How to follow it.
+    /// How to follow the rule.
     pub how: String,
 }
 
@@ -233,8 +233,8 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// More outstanding requests of the same size, which need direct I/O; only if the gain is due to
-/// the depth and not to bypassing the page cache.
+/// Advice to have more requests of the same size outstanding, which needs direct I/O; only if the
+/// gain is due to the depth and not to bypassing the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -258,7 +258,7 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("deeper-random", &text, from, to)
 }
 
-/// Large direct requests instead of buffered ones of the same size and depth.
+/// Advice to use large direct requests in place of buffered ones of the same size and depth.
 fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     insight.today(operation).filter(|from| !from.key().is_direct())?;
     let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct App {
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Whether it bypasses the page cache.
+    /// Whether the program bypasses the page cache.
     pub direct: bool,
     /// Requests outstanding.
     pub depth: u32,

@@ -152,7 +152,7 @@ pub struct RungDocument {
     pub pap_bytes_per_s: Option<f64>,
     /// Measured rate.
     pub rap_bytes_per_s: Option<f64>,
-    /// Whether it limits the fastest reads.
+    /// Whether the component limits the fastest reads.
     pub binding: bool,
 }
 
@@ -200,7 +200,7 @@ impl From<&Finding> for FindingDocument {
 pub struct SilentDocument {
     /// Name of the rule.
     pub id: String,
-    /// Paper and section that state it.
+    /// Paper and section that state the rule.
     pub paper: String,
     /// Name of the study.
     pub experiment: String,

@@ -12,7 +12,7 @@ use crate::app::App;
 /// A grid point: one workload of the survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridPoint {
-    /// Whether it writes.
+    /// Whether the point writes.
     pub write: bool,
     /// Sequential or random.
     pub pattern: Pattern,
@@ -107,7 +107,7 @@ impl Budget {
 }
 
 impl GridPoint {
-    /// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+    /// Whether the point has the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
     pub fn is_out_of_box(&self) -> bool {
         let plain = self.pattern == Pattern::Sequential && self.depth == 1;
         plain && !self.caching.is_direct() && self.request_bytes == OUT_OF_BOX_BYTES

@@ -35,13 +35,13 @@ pub struct HalfPower {
     pub reason: Option<String>,
 }
 
-/// The path's share of the time of a request. At depth 1 the device is idle while the host
+/// The share of the I/O path in the time of a request. At depth 1 the device is idle while the host
 /// computes, so the time of a request is the sum of device time and path time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PathShare {
     /// Fixed time of a request: f of the fit (ns).
     pub fixed_ns: f64,
-    /// CPU time of the host in it (ns).
+    /// CPU time of the host in the time of a request (ns).
     pub path_ns: f64,
     /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it
     /// is the CPU time of the process, without servers and kernel threads.

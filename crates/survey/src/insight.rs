@@ -50,7 +50,7 @@ fn in_flight_bytes(point: &MeasuredPoint) -> u64 {
     if key.is_direct() { requested } else { requested.max(READ_AHEAD_BYTES) }
 }
 
-/// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+/// Whether the point has the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
 fn is_out_of_box(point: &MeasuredPoint) -> bool {
     let key = point.key();
     let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();

@@ -589,7 +589,7 @@ impl Subject {
 }
 
 /// CPU overhead of halfpower itself per request, measured on the null I/O engine with full
-/// statistics (ns); None if the measurement is not valid.
+/// statistics (ns); `None` if the measurement is not valid.
 ///
 /// # Errors
 /// When the trial fails.

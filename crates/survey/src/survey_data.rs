@@ -110,7 +110,7 @@ pub struct Facts {
     pub written_bytes: u64,
     /// Duration of the survey (ns).
     pub elapsed_ns: u64,
-    /// Whether it was interrupted.
+    /// Whether the survey was interrupted.
     pub interrupted: bool,
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     #[serde(default)]

@@ -65,7 +65,7 @@ pub enum Damage {
     NotSealed,
     /// Wrong place: a valid block that was written for another offset.
     Astray {
-        /// The offset that it was written for (bytes).
+        /// The offset that the block was written for (bytes).
         belongs_at: u64,
     },
     /// The bytes do not match the checksum.

@@ -34,11 +34,12 @@ pub struct WorkerPlan {
     pub region_offset: u64,
     /// Length of the worker's region (bytes), a multiple of the smallest request size.
     pub region_bytes: u64,
-    /// Where in its region a sequential worker starts (bytes).
+    /// Offset within its region at which a sequential worker starts (bytes).
     pub start_bytes: u64,
     /// Seed of the worker's random choices.
     pub seed: u64,
-    /// The CPU it is pinned to; set by the runner, which numbers workers across all targets.
+    /// The CPU that the worker is pinned to; set by the runner, which numbers workers across all
+    /// targets.
     pub cpu: Option<usize>,
     /// The worker stops when it has issued this many bytes.
     pub limit_bytes: Option<u64>,

@@ -45,7 +45,7 @@ pub struct Progress {
 
 /// How the caller controls a running trial.
 pub struct Control<'a> {
-    /// Set it to end the trial early; the measurements so far are kept.
+    /// A flag that ends the trial early when it is set; the measurements so far are kept.
     pub stop: &'a AtomicBool,
     /// Called about ten times a second by the thread that called [`run`].
     pub on_progress: &'a mut dyn FnMut(Progress),

@@ -158,7 +158,7 @@ pub struct LoggedRequest {
     pub worker: u32,
     /// Whether the request was a read or a write.
     pub op: Op,
-    /// Whether it failed.
+    /// Whether the request failed.
     pub failed: bool,
     /// Position (bytes).
     pub offset: u64,

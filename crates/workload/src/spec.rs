@@ -322,7 +322,7 @@ impl Workload {
 }
 
 impl fmt::Display for Distribution {
-    /// As fio writes it: `random`, `zipf:1.2`, `pareto:0.2`, `zoned:60/10:40/90`.
+    /// The distribution as fio writes it: `random`, `zipf:1.2`, `pareto:0.2`, `zoned:60/10:40/90`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Distribution::Even => f.write_str("random"),

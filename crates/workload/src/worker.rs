@@ -33,7 +33,7 @@ use crate::written::{Expectations, Expected, Marker};
 const TICK_NS: u64 = 50_000_000;
 /// A request that takes longer counts as hung, unless a time limit will end the trial (ns).
 const HANG_NS: u64 = 60_000_000_000;
-/// Maximum time after its end in which an open loop issues overdue requests (ns).
+/// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
 /// Requests never issued are counted up to this number; beyond it the rate was far out of reach.
 const OWED_MAX: u64 = 10_000_000;
@@ -73,7 +73,7 @@ struct Outstanding {
     moved: u32,
     retries: u32,
     op: Op,
-    /// Whether it is in flight.
+    /// Whether the request is in flight.
     in_flight: bool,
 }
 
@@ -89,7 +89,7 @@ struct CompletionRun {
 /// How many requests are submitted per call.
 #[derive(Clone, Copy, Debug)]
 struct BatchSize {
-    /// The size while completions arrive in later calls: 1 for sequential requests, so that none
+    /// Batch size while completions arrive in later calls: 1 for sequential requests, so that none
     /// are merged; a few for random ones, which saves system calls.
     base: usize,
     /// Largest batch: the depth.
@@ -329,7 +329,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush == 0
     }
 
-    /// Whether they are also complete, so that the flush covers all of them.
+    /// Whether the requests so far are also complete, so that the flush covers all of them.
     #[inline]
     fn may_flush(&self) -> bool {
         let idle = self.batch.is_empty() && self.engine.in_flight() == 0;

@@ -42,7 +42,7 @@ pub struct FileDocument {
     pub bytes: u64,
     /// BLAKE3 checksum, 64 hexadecimal digits.
     pub blake3: String,
-    /// Whether it matches the stored checksum; null without --check.
+    /// Whether the file matches the stored checksum; null without --check.
     pub matches: Option<bool>,
 }
 
@@ -51,7 +51,7 @@ pub struct FileDocument {
 pub struct UnreadDocument {
     /// Path as named by the user or found in a directory.
     pub path: String,
-    /// The reason.
+    /// Why the file could not be read.
     pub error: String,
 }
 

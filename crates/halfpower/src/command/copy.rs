@@ -59,7 +59,7 @@ pub struct CopyDocument {
 pub struct FailureDocument {
     /// Path of the source or of the destination.
     pub path: String,
-    /// "refused", "failed" or "differs".
+    /// Kind of the failure: "refused", "failed" or "differs".
     pub kind: String,
     /// What failed, and the remedy.
     pub message: String,

@@ -17,7 +17,7 @@ use crate::volume::{LoopDevice, Volume, make};
 
 /// Number of lines for each verb that measures.
 const LINES: usize = 400;
-/// Studies that write.
+/// Studies that write to their targets.
 const WRITING: [&str; 9] = [
     "depth",
     "allocate",

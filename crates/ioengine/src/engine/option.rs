@@ -43,9 +43,9 @@ pub enum EngineOption {
 pub struct OptionAvailability {
     /// The option.
     pub option: EngineOption,
-    /// Whether the kernel offers it; a target may still refuse it.
+    /// Whether the kernel offers the option; a target may still refuse it.
     pub available: bool,
-    /// Details, or why it is unavailable and what would help.
+    /// Details, or why the option is unavailable and what would help.
     pub detail: String,
 }
 

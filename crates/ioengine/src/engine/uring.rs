@@ -92,7 +92,7 @@ pub struct Uring {
     handle: Handle,
     owner: ThreadId,
     files: Files,
-    /// None only while dropping.
+    /// Memory of the slots; None only while the engine is dropped.
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
     options: EngineOptions,

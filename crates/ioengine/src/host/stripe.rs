@@ -23,9 +23,8 @@ impl HostTarget {
     /// Combines several targets into a stripe with chunks of `chunk_bytes`. The size of the stripe
     /// follows from the smallest target, its alignment from the strictest.
     ///
-    /// # Errors
-    /// Usage: no or too many members, members of different kinds or caching modes, or a chunk that
-    /// is not a multiple of their alignment.
+    /// # Errors Usage: no or too many targets, targets of different kinds or caching modes, or a
+    /// chunk that is not a multiple of their alignment.
     pub fn striped(members: Vec<HostTarget>, chunk_bytes: u64) -> Result<HostTarget, Error> {
         let layout = Layout::new(members.len(), chunk_bytes)?;
         let (kind, caching) = (members[0].kind, members[0].caching);

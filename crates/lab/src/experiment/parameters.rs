@@ -31,11 +31,11 @@ pub struct Parameter {
     pub default: &'static str,
     /// All valid values if there are only a few, for shell completion.
     pub choices: &'static [&'static str],
-    /// Whether it is a switch, which needs no value.
+    /// Whether the parameter is a switch, which needs no value.
     pub is_switch: bool,
-    /// Whether it is an axis of a sweep, which takes a list.
+    /// Whether the parameter is an axis of a sweep, which takes a list.
     pub is_axis: bool,
-    /// Whether all measuring commands have it, so that `CommonArgs` declares it.
+    /// Whether all measuring commands have the parameter, so that `CommonArgs` declares it.
     pub is_common: bool,
     /// The text shown by `--help`.
     pub help: &'static str,

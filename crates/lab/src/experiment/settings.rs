@@ -35,7 +35,7 @@ impl Setting {
         Setting { values: vec![value.to_owned()], ..self.clone() }
     }
 
-    /// Sets it in an experiment.
+    /// Sets the parameter in an experiment.
     ///
     /// # Errors
     /// A usage error for an invalid value.

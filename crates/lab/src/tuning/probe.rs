@@ -14,8 +14,8 @@ use workload::content;
 
 /// Length of a probe (ns).
 const PROBE_NS: u64 = 25_000_000;
-/// Maximum length of a probe including its setup (ns). If it takes longer, the storage is too slow
-/// for this setting.
+/// Maximum length of a probe including its setup (ns). If a probe takes longer, the storage is too
+/// slow for its setting.
 const PATIENCE_NS: u64 = 300_000_000;
 /// Probes start at multiples of the largest request size (bytes).
 const GRID_BYTES: u64 = 8 << 20;

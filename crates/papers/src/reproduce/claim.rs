@@ -35,7 +35,7 @@ pub struct Scored {
     pub claim: Claim,
     /// The simulated value.
     pub answer: Answer,
-    /// Whether it matches the published one.
+    /// Whether the simulated value matches the published one.
     pub pass: bool,
     /// The claim that stands for the group, if another one does; this one is then not counted.
     pub counted_as: Option<String>,

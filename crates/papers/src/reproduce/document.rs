@@ -178,7 +178,7 @@ pub struct ClaimDocument {
     pub quantity: String,
     /// Whether the simulated value matches the published one.
     pub pass: bool,
-    /// The claim of the same group that is counted instead of this one.
+    /// The claim of the same group that is counted in place of this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_as: Option<String>,
     /// Why the claim does not pass; absent if it passes.

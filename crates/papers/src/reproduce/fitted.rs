@@ -25,13 +25,15 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// The figures and tables to which it was fitted, by their names on the command line.
+    /// The figures and tables to which the parameter was fitted, by their names on the command
+    /// line.
     pub fn figures(&self) -> Vec<String> {
         cited(&self.source)
     }
 
-    /// The value that it would have if nothing were known: no time and no size, for a rate the
-    /// advertised one, and for what a drive keeps or merges what it reads ahead or gets at once.
+    /// The value of the parameter if nothing were known: no time and no size; for a rate the
+    /// advertised one; for data that a drive keeps or merges, as much as it reads ahead or gets at
+    /// once.
     pub fn neutral(&self) -> f64 {
         let of = |key: &str| {
             let description = Description::named(self.systems.first()?).ok()?;

@@ -211,7 +211,7 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
     lines
 }
 
-/// "73 of 96 (76.0%)".
+/// A count as text, such as "73 of 96 (76.0%)".
 pub fn count_text(count: Count) -> String {
     format!("{} of {} ({:.1}%)", count.passed, count.of, count.percent())
 }

@@ -23,7 +23,7 @@ const AFTER_SEEK_BYTES: usize = 8 << 10;
 /// A file that is read through the page cache.
 #[derive(Debug)]
 pub(super) struct Plain {
-    /// `None` after the file was returned to the caller.
+    /// The file; `None` after it was returned to the caller.
     file: Option<Arc<File>>,
     has_offsets: bool,
     buffer: Vec<u8>,

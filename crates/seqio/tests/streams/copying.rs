@@ -30,7 +30,7 @@ fn names(folder: &Path) -> [PathBuf; 2] {
     ["from", "to"].map(|name| folder.join(name))
 }
 
-/// Reassembles the data it observes.
+/// A watcher that reassembles the data it is shown.
 #[derive(Default)]
 struct Seen {
     all: Vec<u8>,

@@ -78,7 +78,8 @@ struct StreamResult {
     p99_ns: Option<f64>,
 }
 
-/// Measures no CPU: it is charged to the process and cannot be divided among its streams.
+/// A CPU meter that measures nothing: CPU time is charged to the process and cannot be divided
+/// among its streams.
 struct NoMeter;
 
 impl CpuMeter for NoMeter {
@@ -162,9 +163,9 @@ fn subsets(count: usize) -> Vec<Vec<usize>> {
 /// One measurement of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Turn {
-    /// A stream alone: its index.
+    /// A stream alone, by its index.
     Alone(usize),
-    /// A mix: its index.
+    /// A mix of streams, by its index.
     Together(usize),
 }
 
@@ -484,7 +485,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// " (99th percentile 1.2 ms, alone 300 us)"; nothing where it was not measured.
+/// The tail latency of a stream as text, such as " (99th percentile 1.2 ms, alone 300 us)"; empty
+/// if it was not measured.
 fn waits(one: &StreamInMix<'_>) -> String {
     let alone = one.alone.latency_ns(0.99).map(|ns| format!(", alone {}", units::time(ns)));
     let alone = alone.unwrap_or_default();

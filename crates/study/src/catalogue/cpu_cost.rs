@@ -192,7 +192,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// "1.2 us to 3 us": lower and upper bound, or one value if they differ by 1% or less.
+/// Both bounds as text, such as "1.2 us to 3 us", or one value if they differ by 1% or less.
 fn bounds(lower: f64, upper: Option<f64>) -> String {
     match upper.filter(|upper| *upper > lower * 1.01) {
         Some(upper) => format!("{} to {}", units::time(lower), units::time(upper)),

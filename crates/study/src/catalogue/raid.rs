@@ -229,7 +229,7 @@ struct State {
     action: Option<String>,
     /// Progress of the background operation (share).
     done: f64,
-    /// Errors of its devices that the volume has counted.
+    /// Errors of the volume's devices that the volume has counted.
     errors: u64,
 }
 

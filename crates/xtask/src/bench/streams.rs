@@ -134,7 +134,7 @@ impl Tool {
         command
     }
 
-    /// Runs it once.
+    /// Runs the tool once.
     pub fn run(&self, places: &Places) -> Result<Run> {
         let mut command = self.command(places);
         let hears = if self.timer == Timer::Process { Stdio::null() } else { Stdio::piped() };
@@ -157,7 +157,7 @@ impl Tool {
         Ok(Run { seconds, cpu_seconds: cpu_ns as f64 / 1e9 })
     }
 
-    /// Runs it and returns its output.
+    /// Runs the tool and returns its output.
     pub fn output(&self, places: &Places) -> Result<String> {
         let output = self.command(places).output().context("cannot start it")?;
         if !output.status.success() {

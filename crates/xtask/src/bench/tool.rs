@@ -38,12 +38,12 @@ pub struct Contestant {
     pub name: &'static str,
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Parser of its standard output.
+    /// Parser of the tool's standard output.
     pub parse: Parser,
 }
 
 impl Contestant {
-    /// Runs it on one core, in `folder`, and waits for its end.
+    /// Runs the tool on one core, in `folder`, and waits for its end.
     pub fn run(&self, core: usize, folder: &Path) -> Result<Measurement> {
         let mut command = Command::new("taskset");
         command.arg("--cpu-list").arg(core.to_string()).args(&self.command).current_dir(folder);

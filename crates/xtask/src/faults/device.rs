@@ -149,7 +149,7 @@ impl Volume {
         Ok(filler.sync_all()?)
     }
 
-    /// Unmounts it lazily: open files stay usable, but no path leads to them.
+    /// Unmounts the file system lazily: open files stay usable, but no path leads to them.
     pub fn unmount_lazily(&self) -> Result<String> {
         system(&["umount", "--lazy", &self.folder().display().to_string()])
     }

@@ -57,7 +57,7 @@ impl Context {
         self.random.borrow_mut().u64(..limit)
     }
 
-    /// All of a list, or its first two with --quick.
+    /// All items of a list, or the first two with --quick.
     pub fn some<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         if self.quick { &all[..all.len().min(2)] } else { all }
     }

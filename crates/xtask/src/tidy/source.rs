@@ -19,7 +19,7 @@ pub struct Token {
     pub text: String,
     /// Line on which the token starts, counted from 1.
     pub line: usize,
-    /// Whether it belongs to test code.
+    /// Whether the token belongs to test code.
     pub in_test: bool,
 }
 

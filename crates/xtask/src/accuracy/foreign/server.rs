@@ -155,7 +155,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it serves; if it ends before, the error has its output.
+    /// Waits until the server serves; if it ends before, the error has its output.
     fn wait_until(&mut self, log: &Path, is_ready: impl Fn(&Server) -> bool) -> Result<()> {
         let mut ended = false;
         let is_over = soon(|| {

@@ -28,7 +28,7 @@ pub struct Situation {
     pub must: &'static str,
     /// Texts of which the report must contain at least one.
     pub says: &'static [&'static str],
-    /// Runs it once and checks the report.
+    /// Runs the situation once and checks the report.
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 
