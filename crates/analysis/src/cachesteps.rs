@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sizes at four per octave.
+    /// The working-set size at an index (bytes), with four sizes per octave.
     fn size(index: usize) -> u64 {
         (4096.0 * 2_f64.powf(index as f64 / 4.0)) as u64
     }

@@ -60,7 +60,7 @@ pub struct MeasuredTrial {
     pub start_ns: u64,
     /// The workload to replay, with the seed and end of this trial.
     pub workload: Workload,
-    /// Bytes moved.
+    /// Bytes moved by the trial.
     pub bytes: f64,
     /// The figures that are compared with a simulation.
     pub summary: TrialSummary,

@@ -35,7 +35,7 @@ pub struct Stream {
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Rate (requests per second).
+    /// Rate of the stream (requests per second).
     pub requests_per_s: f64,
     /// Limit on the latency, if stated.
     pub latency: Option<LatencyLimit>,

@@ -42,7 +42,7 @@ pub struct SystemPrices {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// The price.
+    /// The price of the part, in the currency of the list.
     pub price: f64,
     /// Where the price comes from.
     pub source: String,
@@ -52,7 +52,7 @@ pub struct Part {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
-    /// The price.
+    /// The price of the adapter, in the currency of the list.
     pub price: f64,
     /// The largest number of devices on one adapter.
     pub devices: u32,

@@ -26,7 +26,7 @@ const BISECTIONS: u32 = 5;
 /// The need and the limits of the search.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The need.
+    /// What the storage must deliver.
     pub need: Need,
     /// Limits on the configurations.
     pub limits: Limits,

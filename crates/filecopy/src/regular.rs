@@ -136,7 +136,7 @@ pub(crate) fn link(
 struct UnnamedCopy {
     new: NewFile,
     resumable: Option<Resumable>,
-    /// Size (bytes).
+    /// Size of the copy (bytes).
     bytes: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Piece {
     pub member: u16,
     /// Offset on the device (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the piece (bytes).
     pub length: u32,
 }
 

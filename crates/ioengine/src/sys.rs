@@ -412,7 +412,7 @@ pub struct Extent {
     pub logical: u64,
     /// Position on the device of the file system (bytes).
     pub physical: u64,
-    /// Length (bytes).
+    /// Length of the extent (bytes).
     pub length: u64,
     /// `FIEMAP_EXTENT_*` flags.
     pub flags: u32,
@@ -464,7 +464,7 @@ pub mod aio {
         pub fd: u32,
         /// Buffer address.
         pub buffer: u64,
-        /// Length (bytes).
+        /// Length of the request (bytes).
         pub length: u64,
         /// Offset of the request in the file (bytes).
         pub offset: i64,

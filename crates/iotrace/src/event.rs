@@ -67,7 +67,7 @@ pub enum What {
 /// An event with time and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time (ns of `CLOCK_MONOTONIC`).
+    /// Time of the event (ns of `CLOCK_MONOTONIC`).
     pub at_ns: u64,
     /// The CPU on which it occurred.
     pub cpu: u32,

@@ -9,7 +9,7 @@ pub const SECTOR_BYTES: u64 = 512;
 pub struct Extent {
     /// Position in the file (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the piece (bytes).
     pub bytes: u64,
     /// First sector (512 bytes each) on the whole disk; the start of the partition is included.
     pub sector: u64,

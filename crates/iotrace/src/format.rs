@@ -6,7 +6,7 @@
 pub struct Field {
     /// Offset in the record (bytes).
     pub offset: usize,
-    /// Length (bytes).
+    /// Length of the field (bytes).
     pub bytes: usize,
 }
 

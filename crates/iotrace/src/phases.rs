@@ -25,7 +25,7 @@ pub struct AppRequest {
     pub reaped_ns: u64,
     /// Position in the file or on the device (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the request (bytes).
     pub bytes: u64,
     /// Whether the request is a write.
     pub write: bool,

@@ -126,13 +126,13 @@ pub struct DeviceDocument {
     pub reads: u64,
     /// Read requests merged into others.
     pub read_merges: u64,
-    /// Bytes read.
+    /// Bytes read from the device.
     pub read_bytes: u64,
     /// Write requests completed.
     pub writes: u64,
     /// Write requests merged into others.
     pub write_merges: u64,
-    /// Bytes written.
+    /// Bytes written to the device.
     pub write_bytes: u64,
 }
 
@@ -169,7 +169,7 @@ pub struct TrialDocument {
     pub started_unix_ns: i64,
     /// Whether a soaker ran during the trial.
     pub soaked: bool,
-    /// Bytes moved.
+    /// Bytes moved by the trial.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
@@ -301,7 +301,7 @@ pub struct ByOperationDocument {
 /// Results of the reads, or of the writes, of a mix.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
-    /// Bytes moved.
+    /// Bytes moved by these requests.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,

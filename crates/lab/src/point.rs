@@ -75,7 +75,7 @@ impl Verdict {
 /// Counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
-    /// Bytes moved.
+    /// Bytes moved by these requests.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,

@@ -155,7 +155,7 @@ pub fn together(
 pub struct BoundDocument {
     /// The resource that sets the bound.
     pub name: String,
-    /// The bound.
+    /// The highest possible rate (bytes per second).
     pub bytes_per_s: f64,
 }
 

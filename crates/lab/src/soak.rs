@@ -154,7 +154,7 @@ pub struct PerCpuDocument {
 /// Why there is no upper bound.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeclinedDocument {
-    /// The reason.
+    /// Why there is no upper bound.
     pub reason: String,
     /// How to get an upper bound.
     pub remedy: String,

@@ -122,7 +122,7 @@ pub struct Claim {
     pub id: String,
     /// The section, or the figure with the caption.
     pub section: String,
-    /// The statement.
+    /// The statement of the paper.
     pub text: String,
     /// How the quantity is measured, where the statement leaves that open, and the reason for this
     /// choice.

@@ -31,7 +31,7 @@ pub struct Page {
 /// Whether a result can be trusted, and why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The state.
+    /// Whether the result can be trusted.
     pub state: State,
     /// One sentence per doubt; empty for a clean result.
     pub reasons: Vec<String>,
@@ -131,7 +131,7 @@ pub struct Advice {
 pub struct Section {
     /// Anchor, unique in the page: letters, digits and hyphens.
     pub id: String,
-    /// The heading.
+    /// Heading of the section.
     pub title: String,
     /// One or two sentences on how to read the section; may be empty.
     pub lead: String,
@@ -157,7 +157,7 @@ pub enum Block {
 pub struct Chart {
     /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
     pub id: String,
-    /// The heading.
+    /// Heading of the chart.
     pub title: String,
     /// One sentence that describes the chart; also the text for screen readers.
     pub summary: String,
@@ -165,7 +165,7 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis; the bar length for [`Kind::Bars`].
     pub y: Axis,
-    /// The data.
+    /// The data of the chart.
     pub series: Vec<Series>,
     /// Labelled lines across the chart.
     pub guides: Vec<Guide>,
@@ -263,7 +263,7 @@ pub enum Direction {
 pub struct Table {
     /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
     pub id: String,
-    /// The caption.
+    /// Caption of the table.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
@@ -274,7 +274,7 @@ pub struct Table {
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// The heading.
+    /// Heading of the column.
     pub label: String,
     /// The base unit of the column's numbers; `None` for text.
     pub unit: Option<Unit>,

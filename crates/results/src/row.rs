@@ -349,7 +349,7 @@ row! {
         started_unix_ns: i64,
         /// Whether the soaker ran at the same time.
         soaked: bool,
-        /// Bytes transferred.
+        /// Bytes transferred in the trial.
         bytes: u64,
         /// Requests completed.
         requests: u64,
@@ -357,11 +357,11 @@ row! {
         errors: u64,
         /// Requests that transferred fewer bytes than requested.
         short_transfers: u64,
-        /// Bytes read.
+        /// Bytes read in the trial.
         read_bytes: u64,
         /// Read requests.
         read_requests: u64,
-        /// Bytes written.
+        /// Bytes written in the trial.
         write_bytes: u64,
         /// Write requests.
         write_requests: u64,
@@ -457,7 +457,7 @@ row! {
         start_ns: u64,
         /// Length of the interval.
         length_ns: u64,
-        /// Bytes transferred.
+        /// Bytes transferred in the interval.
         bytes: u64,
         /// Requests completed.
         requests: u64,

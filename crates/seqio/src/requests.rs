@@ -45,7 +45,7 @@ pub(crate) struct Transfer {
     pub offset: u64,
     /// Offset in the slot (bytes); 0 for reads.
     pub within: u32,
-    /// Length (bytes).
+    /// Length of the transfer (bytes).
     pub length: u32,
 }
 

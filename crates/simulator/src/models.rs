@@ -104,7 +104,7 @@ pub struct CacheModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkModel {
-    /// Name.
+    /// Name of the link.
     pub name: String,
     /// Whether the link exists once, once per bus or once per host.
     pub per: LinkPer,
@@ -134,7 +134,7 @@ choice!(
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusModel {
-    /// Name.
+    /// Name of the bus.
     pub name: String,
     /// Arbitration.
     pub arbitrate: Time,
@@ -346,7 +346,7 @@ pub struct FlashModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerModel {
-    /// Name.
+    /// Name of the controller.
     pub name: String,
     /// Processor time per request.
     pub fixed: Time,
@@ -368,7 +368,7 @@ pub struct ControllerModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkModel {
-    /// Name.
+    /// Name of the network.
     pub name: String,
     /// One-way latency between the hosts.
     pub latency: Time,

@@ -16,7 +16,7 @@ pub(crate) struct Piece {
     pub device: u32,
     /// Offset on the device (bytes).
     pub at: u64,
-    /// Length (bytes).
+    /// Length of the transfer (bytes).
     pub length: u64,
     /// Read or write.
     pub op: Op,

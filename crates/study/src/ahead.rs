@@ -159,7 +159,7 @@ struct Burst {
     unpaused_ns: f64,
     /// Median of the first reads after a pause (ns).
     paused_ns: f64,
-    /// Share of a burst that fits "fast reads first, slow reads after".
+    /// Share of a burst that is in the order "first fast reads, then slow ones".
     order: f64,
     /// Fast reads at the start of a burst after a pause, and their total time (ns).
     quick: usize,

@@ -66,7 +66,7 @@ pub struct StudyDocument {
 pub struct ClaimDocument {
     /// Name of the claim in the published data, such as R080.
     pub id: String,
-    /// The statement.
+    /// The statement of the paper.
     pub claim: String,
     /// The published number.
     pub published: String,

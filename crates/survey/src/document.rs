@@ -25,7 +25,7 @@ pub struct SurveyDocument {
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
-    /// The target.
+    /// The target of the survey.
     pub target: TargetFacts,
     /// Every point with its trials.
     pub points: Vec<PointDocument>,
@@ -114,7 +114,7 @@ pub struct HalfPowerDocument {
 /// A fitted value with its 95% interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ValueDocument {
-    /// The value.
+    /// The fitted value.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -174,7 +174,7 @@ pub struct SettingDocument {
     pub request_bytes: u64,
     /// Requests outstanding.
     pub depth: u32,
-    /// Rate.
+    /// Measured rate with this setting.
     pub throughput_bytes_per_s: ValueDocument,
     /// CPU time of the process per request.
     pub cpu_ns_per_request: Option<f64>,

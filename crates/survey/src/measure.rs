@@ -74,7 +74,7 @@ pub enum Modes {
 /// The target of a survey, opened, with its limits.
 #[derive(Debug)]
 pub struct Subject {
-    /// The target.
+    /// The opened target in both caching modes.
     pub modes: Modes,
     /// Size of the measured region, from offset 0 (bytes).
     pub region_bytes: u64,

@@ -78,7 +78,7 @@ impl SurveyData {
         self.evidence.points.iter_mut().map(|measured| &mut measured.point).collect()
     }
 
-    /// The target.
+    /// The target of the survey.
     pub fn target(&self) -> &TargetFacts {
         &self.evidence.targets[0]
     }

@@ -15,7 +15,7 @@ pub const INTERVALS_MAX: usize = 1024;
 /// The counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
 pub struct OperationSample {
-    /// Bytes transferred.
+    /// Bytes transferred by these requests.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
@@ -101,9 +101,9 @@ impl Series {
 /// complete requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FullQueue {
-    /// Start (ns of the clock).
+    /// Start of the window (ns of the clock).
     pub start_ns: u64,
-    /// End (ns of the clock).
+    /// End of the window (ns of the clock).
     pub end_ns: u64,
     /// Rate in the window (bytes per second).
     pub bytes_per_s: f64,
@@ -116,7 +116,7 @@ pub struct FullQueue {
 const COMMON_SHARE: f64 = 0.98;
 
 impl FullQueue {
-    /// Length (ns).
+    /// Length of the window (ns).
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
@@ -145,7 +145,7 @@ impl FullQueue {
 pub struct Failure {
     /// Whether the request was a read or a write.
     pub op: Op,
-    /// Position (bytes).
+    /// Offset of the request (bytes).
     pub offset: u64,
     /// The error number (errno); 0 for an unexpected end of file.
     pub errno: i32,
@@ -160,7 +160,7 @@ pub struct LoggedRequest {
     pub op: Op,
     /// Whether the request failed.
     pub failed: bool,
-    /// Position (bytes).
+    /// Offset of the request (bytes).
     pub offset: u64,
     /// Requested length (bytes).
     pub length: u32,

@@ -28,7 +28,7 @@ enum Kind {
 /// A range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First block.
+    /// First block of the range.
     pub from: u64,
     /// Number of blocks.
     pub count: u64,

@@ -38,7 +38,7 @@ pub struct ChecksumDocument {
 pub struct FileDocument {
     /// Path as named by the user or found in a directory.
     pub path: String,
-    /// Bytes read.
+    /// Bytes read from the file.
     pub bytes: u64,
     /// BLAKE3 checksum, 64 hexadecimal digits.
     pub blake3: String,

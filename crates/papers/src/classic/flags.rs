@@ -71,7 +71,7 @@ const REFUSED: [(&str, &str, &str); 7] = [
     ("m", "each request has one buffer here", "drop it"),
     ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop it"),
     ("6", "memory is always copied with the fastest instructions of this CPU", "drop it"),
-    ("D", "there are no debugging levels here", "drop it"),
+    ("D", "halfpower has no debugging levels", "drop it"),
     ("?", "help has another flag", "use halfpower classic sqlio --help"),
 ];
 

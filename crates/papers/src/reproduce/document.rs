@@ -61,7 +61,7 @@ pub struct ChartDocument {
     pub rows_are: String,
     /// The labels of the rows.
     pub rows: Vec<String>,
-    /// The series.
+    /// The series of the chart, one for each column.
     pub columns: Vec<ColumnDocument>,
     /// How far the simulated values of the chart are from the published ones.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,7 +163,7 @@ pub struct ClaimDocument {
     pub id: String,
     /// Section of the paper that states the claim.
     pub section: String,
-    /// The statement.
+    /// The statement of the paper.
     pub claim: String,
     /// The published value or range, unit and qualifier.
     pub published: String,
@@ -202,7 +202,7 @@ pub struct ContradictedDocument {
 pub struct OutDocument {
     /// Name of the claim: R or C and a number.
     pub id: String,
-    /// The statement.
+    /// The statement of the paper.
     pub claim: String,
     /// Why the claim is not checked.
     pub why: String,

@@ -162,7 +162,7 @@ pub struct Chart {
     pub rows_are: &'static str,
     /// The labels of the rows.
     pub rows: Vec<String>,
-    /// The series.
+    /// The series of the chart, one for each column.
     pub columns: Vec<Column>,
 }
 
@@ -227,7 +227,7 @@ pub struct Point {
 /// A published chart, with what the simulation and the naive bound give for each of its values.
 #[derive(Clone, Debug)]
 pub struct ChartResult {
-    /// The chart.
+    /// The chart with its published values.
     pub chart: Chart,
     /// The values by column and row.
     pub points: Vec<Vec<Option<Point>>>,
@@ -244,7 +244,7 @@ pub struct ChartResult {
 pub struct Residual {
     /// Names of the series and of the row.
     pub name: String,
-    /// The error.
+    /// The error of the value, as a share.
     pub error: f64,
     /// The reason, if known.
     pub explanation: Option<&'static str>,

@@ -65,7 +65,7 @@ pub struct Tool {
 /// Duration and CPU time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// Duration (s).
+    /// Duration of the run (s).
     pub seconds: f64,
     /// User and system time of the whole process (s).
     pub cpu_seconds: f64,
