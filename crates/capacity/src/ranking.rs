@@ -106,7 +106,7 @@ pub fn find(
     let mut best = f64::INFINITY;
     let mut rest = all.as_slice();
     while let Some(first) = rest.first().filter(|_| kinds(&met) < question.count) {
-        // Those of one price are judged together, so that the best of them can be chosen.
+        // Configurations of equal price are judged together, so that the best can be chosen.
         let equal = rest.iter().take_while(|one| one.price <= first.price).count();
         let (batch, later) = rest.split_at(equal.max(BATCH).min(rest.len()));
         rest = later;

@@ -81,7 +81,7 @@ pub(crate) fn copy(
             if link(context, &first, &job.info, target, name)? {
                 Ok(())
             } else {
-                // It cannot be linked there, so it becomes a separate file.
+                // The copy cannot be linked there, so this name becomes a separate file.
                 job.run(buffer).map(drop)
             }
         }

@@ -293,7 +293,7 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
                     inode,
                     record: path,
                 }),
-                // It is just being written. If it was never finished, its directory is unused.
+                // The record is incomplete. If its writer is gone, the directory is unused.
                 None if !in_use && is_old(&path) => drop(fs::remove_file(&path)),
                 None => {}
             }

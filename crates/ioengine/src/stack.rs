@@ -156,7 +156,7 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // `seen` is the current path only: a disk that holds two members of an array is listed
+        // `seen` is the current path only: a disk with two partitions in an array is listed
         // twice, but a cycle ends.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;

@@ -397,7 +397,7 @@ impl Disk {
         self.times.seek_ns += seek_ns;
         let ready_ns = now_ns + seek_ns;
         if op == Op::Write && self.model.zero_latency_write && !contiguous {
-            // It starts with whichever sector comes first, as soon as data arrive.
+            // The write starts with whichever sector comes first, as soon as data arrive.
             let since_ns = self.operation.first().map_or(now_ns, |request| request.since_ns);
             let ready_ns = since_ns.max(self.rest_ns) + seek_ns;
             let revolution_ns = geometry.revolution_ns();

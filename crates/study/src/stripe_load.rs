@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn busy_members_are_averaged_over_time_and_not_over_requests() {
         let layout = Layout::new(2, 8192).unwrap();
-        // Two requests on the first member, then one on each, then one on a single member.
+        // Two requests on the first device, then one on each, then one on a single device.
         let log = [(0, 0, 10), (0, 0, 20), (1, 10, 40), (0, 30, 35)];
         let log = log.map(|(member, from, to)| request(member, from, to));
         let stripe_load = StripeLoad::of(&log, &layout).unwrap();

@@ -608,7 +608,7 @@ pub(crate) mod tests {
         let data = data();
         let insight = Insight::of(&data);
         let best = insight.best("read").unwrap();
-        // At depth 8 the device delivers 1 GB/s from 16 KiB on.
+        // At depth 8 the device delivers 1 GB/s with requests of 16 KiB or more.
         assert_eq!((best.key().request_bytes(), best.key().depth()), (16 << 10, 8));
     }
 

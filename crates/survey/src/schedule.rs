@@ -248,7 +248,7 @@ mod tests {
         let quoted = quoted(&measured, peak);
         let sizes: Vec<u32> =
             quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
-        // Advice compares 64 KiB and 1 MiB; from 1 MiB on, rates are near the highest.
+        // Advice compares 64 KiB and 1 MiB; at 1 MiB and above, rates are near the highest.
         assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
     }
 

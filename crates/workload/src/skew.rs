@@ -221,7 +221,7 @@ mod tests {
         fn ranks_follow_zipfs_law_at_any_exponent(
             count in 1_u64..3000, theta in 0.01_f64..4.0, near_one: bool, seed: u64,
         ) {
-            // So near to 1 that the usual formula loses all precision.
+            // The exponent is so near to 1 that the usual formula loses all precision.
             let theta = if near_one { 1.0 + (theta - 2.0) * 1e-14 } else { theta };
             let mut sums = vec![0.0];
             for rank in 1..=count {

@@ -480,7 +480,7 @@ fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
         place.does("clean");
         assert_eq!(there.listing(), ["lost+found"]);
     }
-    // The same if the available space is not known beforehand.
+    // A full disk is also reported if the size of the copy is not known beforehand.
     let line = format!("copy - {}", target.display());
     let mut command = place.command(&line);
     command.stdin(File::open(place.path("big")).unwrap());

@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn members_work_at_the_same_time() {
-        // Each of the 4 members serves 4 of the 16 chunks, one after another.
+        // Each of the 4 files of the stripe serves 4 of the 16 chunks, one after another.
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {

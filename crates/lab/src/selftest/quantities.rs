@@ -59,7 +59,7 @@ fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let value = |name, measured| Quantity::value(name, "us", (2000.0, measured), TOLERANCE);
     Ok(vec![
         value("latency of a request", measured).with_path(path / 1000.0),
-        // The same from the number of requests alone, without timestamps. This detects wrong
+        // The latency from the number of requests alone, without timestamps. It detects wrong
         // timestamps, which the subtraction of the path would hide.
         value("latency by counting", counted).with_path(counted_path / 1000.0),
     ])

@@ -232,7 +232,7 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C177", |lab| reads(lab, atlas())),
     ("C178", |lab| Ok(percent_more(2.5 * reads(lab, fireball())?, reads(lab, atlas())?))),
     ("C182", |lab| {
-        // The position (GB of 40) from which on the disk is faster than at its start.
+        // The first position (GB of 40) at which the disk is faster than at its start.
         let at = |gb: f64| {
             let place = format!("{:?}", gb / 40.0);
             lab.mib(&Probe::of(DIAMONDMAX).with("file_at", place).over(Extent::Bytes(32 << 20)))

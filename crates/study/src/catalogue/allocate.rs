@@ -98,7 +98,7 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     };
     if base.rate() > grown.rate() && curve::differ(base, grown) {
         let text = format!(
-            "{}: {} to blocks written before, {} to a growing file",
+            "{}: writes reach {} on blocks written before, {} in a growing file",
             place(evidence),
             units::rate(base.rate()),
             units::rate(grown.rate())

@@ -207,7 +207,7 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         direct.rate() > buffered.rate() && curve::differ(buffered, direct)
     };
     let pairs = both(evidence, rw);
-    // The smallest size from which on direct requests are always faster.
+    // The smallest size at and above which direct requests are always faster.
     let from = pairs.iter().rev().take_while(faster).last();
     if let (Some((buffered, direct)), false) = (from, pairs.is_empty()) {
         let (size, times) = (units::size(direct.bytes()), direct.rate() / buffered.rate());

@@ -77,7 +77,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
-        // Separate simulations cannot run together, so one member stands for each of them.
+        // Separate simulations cannot run together, so one device stands for all of them.
         together.iter_mut().for_each(|group| group.disks = None);
         runner.measure_groups_on(&together, &members[..1])?;
     } else {
@@ -376,7 +376,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             continue;
         };
         let share = 100.0 * volume.rate() / members.max(1.0);
-        // Only a cache or read-ahead can exceed the rate of all members together.
+        // Only a cache or read-ahead can exceed the rate of all devices together.
         if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
             let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
             let text = format!("{share:.0}% of the rate of all members together");

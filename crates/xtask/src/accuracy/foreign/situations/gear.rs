@@ -140,7 +140,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel removes ended members with a delay.
+        // The kernel removes ended processes from the group with a delay.
         if !soon(|| fs::remove_dir(&self.0).is_ok() || !self.0.exists()) {
             eprintln!("{} is still there", self.0.display());
         }
