@@ -229,10 +229,10 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
         return Some("the point has no trial");
     }
     if key.requests_per_s().is_some() {
-        return Some("its rate was set by the load (open loop), not by the device");
+        return Some("the load (open loop) set the rate, not the device");
     }
     if key.has_pauses() {
-        return Some("its rate was set by think time, not by the device");
+        return Some("think time set the rate, not the device");
     }
     if key.is_skewed() || !key.workload.request_sizes.is_empty() {
         return Some("mixed request sizes and skewed access are not modelled");

@@ -339,7 +339,7 @@ pub fn unwritable(path: &Path) -> Option<String> {
     let number = (libc::major(metadata.st_dev()), libc::minor(metadata.st_dev()));
     let mount = mount::of(&full, number).filter(|_| !metadata.file_type().is_block_device());
     if mount.as_ref().is_some_and(|mount| mount.options.split(',').any(|option| option == "ro")) {
-        return Some("its file system is mounted read-only".to_owned());
+        return Some("the file system is mounted read-only".to_owned());
     }
     let virtual_kinds = ["proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "debugfs"];
     if let Some(kind) =

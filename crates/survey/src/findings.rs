@@ -312,7 +312,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let (headline, detail) = match insight.cpu_quota {
         Some(cpus) => (
             "The limit of all rates here is the CPU quota of the control group".to_owned(),
-            format!("it allows {cpus:.2} CPUs and throttled the survey; raise cpu.max"),
+            format!("the quota allows {cpus:.2} CPUs and throttled the survey; raise cpu.max"),
         ),
         None => (headline, detail),
     };

@@ -41,7 +41,7 @@ impl HostTarget {
         if members.iter().any(|member| member.kind != kind || member.caching != caching) {
             return usage(
                 format!(
-                    "the members of the stripe (first: {}) differ in kind or caching mode",
+                    "the targets of the stripe (first: {}) differ in kind or caching mode",
                     members[0].name
                 ),
                 "stripe files, or devices, in one caching mode",

@@ -438,8 +438,8 @@ mod tests {
         let truth = Truth { bytes_per_s: Some(200e6), buffer, ..Truth::default() };
         let length = 65536_u32;
         let done = closed_loop(&truth, Op::Write, length, 4, 4000);
-        // With size B, input rate I and drain rate D, the buffer is full at the time B / (I - D). It
-        // has then accepted B I / (I - D) bytes.
+        // With size B, input rate I and drain rate D, the buffer is full at the time B / (I - D).
+        // It has then accepted B I / (I - D) bytes.
         let full_s = (64 * MIB) as f64 / 150e6;
         let before = done.iter().filter(|at| (**at as f64) < full_s * 1e9).count() as f64;
         assert!((before * f64::from(length) / (full_s * 200e6) - 1.0).abs() < 0.01, "{before}");

@@ -50,7 +50,7 @@ fn line(number: usize, text: &str) -> Outcome<ParamLine> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let (file, threads, rest) = match fields.as_slice() {
         [file, threads, rest @ ..] if rest.len() <= 2 => (file, threads, rest),
-        fields => return Err(wrong(format!("it has {} fields", fields.len()))),
+        fields => return Err(wrong(format!("the line has {} fields", fields.len()))),
     };
     let threads = threads.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads));
     let threads = threads
