@@ -43,7 +43,7 @@ pub struct Answer {
     pub counts: Counts,
     /// The cheapest of each kind that meets the need, the cheapest first.
     pub choices: Vec<Choice>,
-    /// Without any: the one that came closest, and why it does not meet the need.
+    /// If no configuration meets the need: the one that came closest, and why it does not.
     pub closest: Option<(Candidate, String)>,
 }
 

@@ -61,9 +61,9 @@ pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8
 
 /// The next item in the data.
 enum Next<'a> {
-    /// A record, and the data after it.
+    /// A record, and the data that follow it.
     Record(&'a [u8], &'a [u8]),
-    /// A time only, or a discarded record; the data after it.
+    /// An item without a record: a time, or a discarded record. Contains the data after the item.
     Skip(&'a [u8]),
     /// The rest of the page is empty.
     End,

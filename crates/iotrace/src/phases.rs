@@ -53,8 +53,8 @@ pub enum Phase {
     Scheduler,
     /// From the driver until the driver reports the request as complete.
     Device,
-    /// From there until the load's thread is woken or, if it did not sleep, until the completion is
-    /// in its queue.
+    /// From the driver's report until the load's thread is woken or, if the thread did not sleep,
+    /// until the completion is in its queue.
     Completion,
     /// From the completion until the load reaps it.
     WakeUp,

@@ -40,7 +40,7 @@ pub(crate) struct FlashTimes {
     pub paced_ns: u64,
     /// Time for which the write buffer was full.
     pub full_ns: u64,
-    /// Time for which the burst credit was exhausted.
+    /// Burst credit exhausted.
     pub spent_ns: u64,
 }
 

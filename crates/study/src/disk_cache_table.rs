@@ -19,8 +19,7 @@ const TWO_DEEP: &str = "two-deep";
 /// Bytes per MB as in the papers.
 const MB: f64 = 1048576.0;
 
-/// The plan of the sequential reads: one part of the plan per size, and one at depth 2 within 512
-/// KiB.
+/// The plan of the sequential reads. It has one part per size, and one at depth 2 within 512 KiB.
 pub fn plan(quick: bool) -> String {
     let runtime = if quick { 0.1 } else { 0.5 };
     let mut text = format!(

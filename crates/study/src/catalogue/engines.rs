@@ -289,7 +289,7 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// The polling mode of a point; `None` with none or both.
+/// The polling mode of a point; `None` if it uses none or both.
 fn polls(point: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
     let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
