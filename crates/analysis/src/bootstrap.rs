@@ -47,8 +47,8 @@ pub fn median_interval(samples: &[f64], confidence: f64, seed: u64) -> Option<In
 /// The median of the ratios `a[i] / b[i]` of paired measurements, with an interval as in
 /// [`median_interval`].
 ///
-/// Pairing removes effects that both members share, such as a slow episode of the host. `None` if
-/// the lengths differ, a ratio is not finite (for example if `b[i]` is zero), or
+/// Pairing removes effects that both values of a pair share, such as a slow episode of the host.
+/// `None` if the lengths differ, a ratio is not finite (for example if `b[i]` is zero), or
 /// [`median_interval`] returns `None`.
 pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Option<Interval> {
     if a.len() != b.len() {
@@ -65,8 +65,8 @@ pub type Timed = (i64, f64);
 /// [`median_interval`]. Each value of the shorter list is paired with the nearest in time of the
 /// longer one.
 ///
-/// Like [`paired_ratio_interval`], this removes effects that both members of a pair share. `None`
-/// if a list is empty, or under the conditions of [`paired_ratio_interval`].
+/// Like [`paired_ratio_interval`], this removes effects that both values of a pair share. `None` if
+/// a list is empty, or under the conditions of [`paired_ratio_interval`].
 pub fn nearest_ratio_interval(
     a: &[Timed],
     b: &[Timed],

@@ -16,7 +16,7 @@ use crate::quantile::median;
 
 /// Smallest ratio of two rates that counts as a step.
 pub const LEAST_STEP: f64 = 1.15;
-/// Fewest points of a plateau: just over an octave at four sizes per octave.
+/// Fewest sizes in a plateau: just over an octave at four sizes per octave.
 pub const SHORTEST: usize = 5;
 /// Lower limit of the noise, as a share of the rate.
 const NOISE_MIN: f64 = 0.02;
@@ -24,9 +24,9 @@ const NOISE_MIN: f64 = 0.02;
 const NOISE_MAX: f64 = 0.1;
 /// Converts the median absolute difference of neighbours to the standard deviation of normal noise.
 const MEDIAN_TO_DEVIATION: f64 = 1.0 / (0.6745 * std::f64::consts::SQRT_2);
-/// Highest cost of a point: three standard deviations, squared.
+/// Highest cost of one size of the curve: three standard deviations, squared.
 const POINT_COST_MAX: f64 = 9.0;
-/// Penalty per plateau: the cost of 4.5 points that fit no plateau.
+/// Penalty per plateau: the cost of 4.5 sizes that fit no plateau.
 const PLATEAU_PENALTY: f64 = 4.5 * POINT_COST_MAX;
 
 /// A range of working-set sizes with about the same rate.
@@ -104,7 +104,7 @@ fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     (differences[least] < LEAST_STEP.ln()).then_some(least + 1)
 }
 
-/// The plateau of a segment, from the first to the last point that lies on it.
+/// The plateau of a segment, from the first to the last size whose rate lies on it.
 fn plateau(curve: &[(u64, f64)], logs: &[f64], noise: f64, start: usize, end: usize) -> Plateau {
     let level = median(&logs[start..end]).unwrap_or(0.0);
     // Points of merged plateaus may deviate by half of the smallest step.
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sizes at four per octave.
+    /// The working-set size at an index (bytes), with four sizes per octave.
     fn size(index: usize) -> u64 {
         (4096.0 * 2_f64.powf(index as f64 / 4.0)) as u64
     }
@@ -129,7 +129,7 @@ mod tests {
     /// ramp to the next cache, and the ratio of the rates.
     type Caches = Vec<(usize, usize, f64)>;
 
-    /// Its curve and the true plateaus.
+    /// The measured curve for these caches, and the true plateaus.
     fn curve(caches: &Caches, noise: &[f64]) -> (Vec<(u64, f64)>, Vec<Plateau>) {
         let (mut rates, mut truth, mut rate) = (Vec::new(), Vec::new(), 1e11);
         for (index, (long, ramp, ratio)) in caches.iter().enumerate() {

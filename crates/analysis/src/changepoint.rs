@@ -24,11 +24,11 @@ use statrs::function::factorial::ln_binomial;
 const SERIES_MAX: usize = 1024;
 /// Shortest interval searched. In a shorter one, no order of the values is significant.
 const SHORTEST: usize = 15;
-/// Fewest values on each side of a split.
+/// Fewest values before and after a split.
 const SIDE_MIN: usize = 3;
 /// False-alarm probability for a series, or a segment, without a step.
 const P_MAX: f64 = 0.01;
-/// Neighbours on each side with which an outlier is compared.
+/// Number of neighbours before and after a value with which it is compared.
 const NEIGHBOURS: usize = 2;
 /// Largest share of outliers. If there are more, they are normal behaviour of the series.
 const OUTLIER_SHARE_MAX: f64 = 0.1;
@@ -104,9 +104,9 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
 pub struct Break {
     /// Time since the start of the series (ns). Within an interval, it is computed from the amount.
     pub at_ns: f64,
-    /// Amount per second before it.
+    /// Amount per second before the break.
     pub before_per_s: f64,
-    /// Amount per second after it.
+    /// Amount per second after the break.
     pub after_per_s: f64,
 }
 
@@ -250,7 +250,7 @@ struct Sums {
     yy: Vec<f64>,
 }
 
-/// A split of an interval.
+/// A place at which an interval is cut in two, with the fit of both halves.
 #[derive(Clone, Copy)]
 struct Split {
     index: usize,
@@ -272,7 +272,7 @@ impl Sums {
         Sums { y: running(&|_, y| y), iy: running(&|i, y| i * y), yy: running(&|_, y| y * y) }
     }
 
-    /// The split of an interval with the best fit of two levels and a slope, and its p-value as a
+    /// The cut of an interval with the best fit of two levels and a slope, and its p-value as a
     /// single split.
     fn best(&self, start: usize, end: usize) -> Option<Split> {
         let n = (end - start) as f64;
@@ -326,7 +326,7 @@ fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Finds the most significant step of a segment, then those on each side of it.
+/// Finds the most significant step of a segment, then those before and after it.
 fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     if end - start < SHORTEST {
         return;
@@ -352,7 +352,7 @@ fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     }
 }
 
-/// The values on each side of a split, up to the neighbouring splits.
+/// The values before and after a split, up to the neighbouring splits.
 fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], &'a [f64]) {
     let from = if number == 0 { 0 } else { splits[number - 1].index };
     let to = splits.get(number + 1).map_or(series.len(), |next| next.index);

@@ -17,7 +17,7 @@ pub struct CostPoint {
     pub request_bytes: u64,
     /// CPU time of one request in nanoseconds.
     pub cpu_ns: f64,
-    /// Error of `cpu_ns` as a share of it (0.03 for 3%).
+    /// Relative error of `cpu_ns` (0.03 for 3%).
     pub relative_error: f64,
 }
 

@@ -9,14 +9,14 @@
 use crate::quantile::{median, median_in_place};
 use statrs::function::erf::erfc;
 
-/// Fewest points; three can never be significant.
+/// Fewest values in a series; a trend of three values can never be significant.
 const FEWEST: usize = 4;
 
 /// Longer series are reduced to means of equal blocks, because work and memory grow with the
 /// square of the length (4 MB at this length).
 const SERIES_MAX: usize = 1000;
 
-/// The trend of a series.
+/// The trend of a series: its slope, and whether it is significant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// Change from the first to the last value by the Theil-Sen slope, as a share of the median;
@@ -47,7 +47,7 @@ pub fn drift(series: &[f64]) -> Option<Drift> {
     Some(Drift { slope_relative, p_value: mann_kendall(&means) })
 }
 
-/// The median slope over all pairs, per step.
+/// The median slope over all pairs of values, per step of the series.
 fn theil_sen(series: &[f64]) -> Option<f64> {
     let mut slopes = Vec::with_capacity(series.len() * (series.len() - 1) / 2);
     for (i, first) in series.iter().enumerate() {

@@ -71,7 +71,7 @@ pub fn measured_between(points: &[(u64, Interval)], pap: f64) -> Option<(u64, u6
     Some((perhaps.min(surely), surely))
 }
 
-/// The time of requests of one size.
+/// The time that requests of one size take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizePoint {
     /// Request size in bytes.
@@ -79,7 +79,7 @@ pub struct SizePoint {
     /// Time per request (ns): elapsed time divided by completed requests. At depth 1 this is the
     /// latency.
     pub time_ns: f64,
-    /// Error of `time_ns` as a share of it (0.03 for 3%).
+    /// Relative error of `time_ns` (0.03 for 3%).
     pub relative_error: f64,
 }
 

@@ -87,7 +87,7 @@ pub enum BucketError {
          so export them with the version that wrote them"
     )]
     UnknownBucket {
-        /// The invalid bound.
+        /// The bound that starts no bucket (ns).
         low_ns: u64,
     },
     /// Minimum, maximum, sum or overflow contradict the buckets.

@@ -14,9 +14,9 @@ pub const CONFIDENCE: f64 = 0.95;
 pub struct Interval {
     /// The estimate.
     pub value: f64,
-    /// Lower bound.
+    /// Lower bound of the interval.
     pub low: f64,
-    /// Upper bound.
+    /// Upper bound of the interval.
     pub high: f64,
 }
 

@@ -8,15 +8,16 @@
 
 use std::fmt;
 
-/// How close the delivered rate must be to a component's own rate, as a share of it. More than the
-/// repeatability of separate measurements, less than the usual distance between two components.
+/// How close the delivered rate must be to a component's own rate, as a share of the component's
+/// rate. The limit is above the repeatability of separate measurements and below the usual distance
+/// between two components.
 pub const TOLERANCE: f64 = 0.15;
 
-/// One component. The order is that of the pipeline (memory, CPU, interconnect, controller, device,
-/// file system).
+/// One component of the pipeline. The order is memory, CPU, interconnect, controller, device, file
+/// system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rung {
-    /// Its name.
+    /// Name of the component.
     pub component: String,
     /// Advertised rate in bytes per second, if known.
     pub pap_bytes_per_s: Option<f64>,
@@ -30,12 +31,12 @@ pub struct Rung {
 pub enum Reason {
     /// The delivered rate is close to the measured rate of the component alone.
     NearMeasured {
-        /// Delivered over measured rate, 0.85 to 1.15.
+        /// Delivered rate divided by the measured rate, 0.85 to 1.15.
         share: f64,
     },
     /// The component was not measured alone; the delivered rate is close to its advertised rate.
     NearAdvertised {
-        /// Delivered over advertised rate, 0.85 to 1.15.
+        /// Delivered rate divided by the advertised rate, 0.85 to 1.15.
         share: f64,
     },
 }
@@ -50,12 +51,12 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The bottleneck.
+/// The component that limits the delivered rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Binding {
     /// Index of the component in the input.
     pub index: usize,
-    /// The evidence.
+    /// How the bottleneck was recognised.
     pub reason: Reason,
 }
 

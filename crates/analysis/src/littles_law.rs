@@ -13,8 +13,8 @@ const NS_PER_S: f64 = 1e9;
 pub struct Check {
     /// Mean number of requests in flight.
     pub mean_in_flight: f64,
-    /// The same as a share of the depth. Near 1 if the depth was reached. Well above 1 if rate and
-    /// latency do not belong to the same requests.
+    /// Mean number of requests in flight divided by the depth. Near 1 if the depth was reached.
+    /// Well above 1 if rate and latency do not belong to the same requests.
     pub share_of_depth: f64,
 }
 

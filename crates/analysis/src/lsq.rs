@@ -9,7 +9,7 @@ use crate::interval::{CONFIDENCE, Interval};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-/// Fewest points of a fit. A line through two points is exact, so its error is unknown.
+/// Fewest data points of a fit. A line through two points is exact, so its error is unknown.
 pub const FEWEST_POINTS: usize = 3;
 
 /// Lower limit of a relative error. A few trials may agree by luck; without a limit such a point
@@ -49,7 +49,7 @@ pub enum FitError {
     },
 }
 
-/// One point of a fit.
+/// One data point of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The independent variable.

@@ -18,17 +18,18 @@ const MIN_GAIN: f64 = 0.002;
 const DAMPINGS: [f64; 4] = [1e-3, 0.1, 1.0, 10.0];
 /// Largest change (ln) of a parameter in one step.
 const STEP_MAX_LN: f64 = 1.5;
-/// The profile follows a parameter at most this factor to either side.
+/// The profile varies a parameter by at most this factor, up and down.
 const PROFILE_FACTOR: f64 = 20.0;
 /// The 95% quantile of chi-squared with one degree of freedom.
 const CHI2: f64 = 3.841;
 
-/// How derivatives are taken.
+/// Which differences approximate the derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differences {
-    /// One evaluation per parameter; accurate enough for a descent direction.
+    /// One-sided differences: one evaluation per parameter, accurate enough for a descent
+    /// direction.
     Forward,
-    /// Two evaluations per parameter, one on either side.
+    /// Central differences: two evaluations per parameter, one above and one below.
     Central,
 }
 
@@ -70,7 +71,7 @@ pub struct Problem<'a, P: Parallel> {
     pub centre: Vec<f64>,
     /// Smallest change of each parameter that has an effect (ln); 0 for continuous ones.
     pub grain: Vec<f64>,
-    /// How evaluations are run.
+    /// Runs the evaluations, possibly at the same time.
     pub parallel: &'a P,
 }
 
@@ -79,7 +80,7 @@ pub struct Problem<'a, P: Parallel> {
 pub struct Candidate {
     /// Logarithms of the parameters.
     pub at: Vec<f64>,
-    /// Residuals of the data, then those of the priors.
+    /// Residuals of the data, followed by the residuals of the priors.
     pub residuals: Vec<f64>,
 }
 
@@ -93,15 +94,15 @@ impl Candidate {
 /// The 95% interval of a fitted parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// Lower end (ln).
+    /// Lower end of the interval (ln).
     pub low: f64,
-    /// Upper end (ln).
+    /// Upper end of the interval (ln).
     pub high: f64,
-    /// Whether the search range ended before the objective had risen enough, on either side.
+    /// Whether the search range ended before the objective had risen enough, above or below.
     pub open: bool,
 }
 
-/// One end of a profile.
+/// The lower or upper end of a profile.
 struct Edge {
     /// Distance from the best value (ln).
     distance: f64,
@@ -135,7 +136,7 @@ impl<P: Parallel> Problem<'_, P> {
         ranked
     }
 
-    /// Derivatives of the residuals: one row per parameter.
+    /// Derivatives of the residuals, as a matrix with one row per parameter.
     fn jacobian(&self, here: &Candidate, differences: Differences) -> Vec<Vec<f64>> {
         let parameters: Vec<usize> = (0..here.at.len()).collect();
         self.parallel.map(&parameters, |j| {
@@ -247,7 +248,8 @@ impl<P: Parallel> Problem<'_, P> {
         })
     }
 
-    /// How far parameter `j` moves towards `sign` until the objective exceeds `limit`.
+    /// How far parameter `j` must change in the direction of `sign` until the objective exceeds
+    /// `limit`.
     fn edge(&self, best: &Candidate, j: usize, direction: &[f64], sign: f64, limit: f64) -> Edge {
         let most = PROFILE_FACTOR.ln();
         let is_above = |by: f64| {

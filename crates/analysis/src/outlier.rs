@@ -6,13 +6,13 @@
 
 use crate::quantile::{median, median_absolute_deviation};
 
-/// Modified z-score above which a sample is marked, and the factor from the median absolute
-/// deviation to the standard deviation of a normal sample: Iglewicz and Hoaglin, How to Detect and
-/// Handle Outliers, ASQC, 1993.
+/// Modified z-score above which a sample is marked (Iglewicz and Hoaglin, How to Detect and Handle
+/// Outliers, ASQC, 1993).
 const LIMIT: f64 = 3.5;
+/// Converts the median absolute deviation to the standard deviation of a normal sample.
 const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
 
-/// The same factor for the mean absolute deviation: the square root of pi / 2.
+/// Converts the mean absolute deviation to the standard deviation: the square root of pi / 2.
 const MEAN_DEVIATION_TO_SIGMA: f64 = 1.253_314;
 
 /// Indices, in ascending order, of the samples whose modified z-score, |x - median| / (1.4826 MAD),

@@ -17,7 +17,7 @@ use workload::spec::Content;
 /// A wider distribution mixes several causes, such as cache hits and misses.
 const NARROW_LATENCY: f64 = 2.0;
 
-/// The usable part of a stored run.
+/// The part of a stored run that can be used for a fit.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Usable points, sorted by direction, pattern, region, request size and depth.
@@ -28,12 +28,12 @@ pub struct History {
     pub left_out: Vec<String>,
 }
 
-/// A measured point.
+/// One workload of the stored run, with its measured figures.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
-    /// Identity of the point: workload, caching and target.
+    /// Identity of the measured point: workload, caching and target.
     pub key: PointKey,
-    /// The workload of its first trial.
+    /// The workload of the point's first trial.
     pub workload: Workload,
     /// Median over the trials [bytes per second].
     pub bytes_per_s: f64,
@@ -60,9 +60,9 @@ pub struct MeasuredTrial {
     pub start_ns: u64,
     /// The workload to replay, with the seed and end of this trial.
     pub workload: Workload,
-    /// Bytes moved.
+    /// Bytes moved by the trial.
     pub bytes: f64,
-    /// What is compared with a simulation.
+    /// The figures that are compared with a simulation.
     pub summary: TrialSummary,
     /// Time series: length (ns) and bytes of each interval.
     pub series: Vec<(u64, f64)>,
@@ -226,22 +226,22 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
     let key = &point.key;
     let plain = point.trials.iter().filter(|trial| !trial.soaked);
     if plain.clone().all(|trial| trial.bytes() == 0 || trial.elapsed_ns == 0) {
-        return Some("it has no trial");
+        return Some("the point has no trial");
     }
     if key.requests_per_s().is_some() {
-        return Some("its rate was set by the load (open loop), not by the device");
+        return Some("the load (open loop) set the rate, not the device");
     }
     if key.has_pauses() {
-        return Some("its rate was set by think time, not by the device");
+        return Some("think time set the rate, not the device");
     }
     if key.is_skewed() || !key.workload.request_sizes.is_empty() {
         return Some("mixed request sizes and skewed access are not modelled");
     }
     if !key.is_direct() && !key.is_issued_by(EngineKind::Delay) {
-        return Some("it went through the page cache");
+        return Some("the requests went through the page cache");
     }
     if key.workload.may_extend {
-        return Some("it extended a file");
+        return Some("the writes extended a file");
     }
     None
 }
@@ -259,7 +259,7 @@ fn sort_key(key: &PointKey) -> (u32, String, u64, u64, u32) {
 }
 
 /// Which points are held out: evenly spread over the sorted points. The depths of every other group
-/// are reversed, so that neither part has only shallow points.
+/// are reversed, so that neither the held-out nor the fitted points are all shallow.
 fn choose_held_out(points: &[&Point], share: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..points.len()).collect();
     let without_depth = |index: usize| {
@@ -404,7 +404,7 @@ pub(crate) mod tests {
         history
     }
 
-    /// The same history with other measurements at every held-out point.
+    /// The given history with other measurements at every held-out point.
     pub fn with_other_held_out_points(history: &History) -> History {
         let mut other = history.clone();
         for point in other.points.iter_mut().filter(|point| point.held_out) {

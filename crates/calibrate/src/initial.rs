@@ -12,18 +12,18 @@ pub struct Direction {
     pub fixed_ns: f64,
     /// Transfer rate of a single request [bytes per second]: the inverse slope of the line.
     pub single_bytes_per_s: f64,
-    /// Highest rate of all points [bytes per second].
+    /// Highest rate measured in this direction at any point [bytes per second].
     pub most_bytes_per_s: f64,
-    /// Highest request rate of all points.
+    /// Highest request rate measured in this direction at any point.
     pub most_requests_per_s: f64,
 }
 
-/// Starting values.
+/// Values at which the search starts, estimated from the measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitialGuess {
-    /// Of reads; `None` where none were measured.
+    /// Estimates for reads; `None` if no reads were measured.
     pub read: Option<Direction>,
-    /// Of writes; `None` where none were measured.
+    /// Estimates for writes; `None` if no writes were measured.
     pub write: Option<Direction>,
     /// Lowest 10th percentile of the latency of reads (ns): what a cache hit may take.
     pub cache_hit_ns: f64,
@@ -125,8 +125,8 @@ fn direction_of(points: &[&MeasuredPoint], source: Source) -> Option<Direction> 
     })
 }
 
-/// Intercept and slope of the line through the smallest and the largest request, for points that
-/// are too few for a fit.
+/// Intercept and slope of the line through the smallest and the largest request, used if there are
+/// too few sizes for a fit.
 fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     let first = samples.iter().min_by(|a, b| a.x.total_cmp(&b.x))?;
     let last = samples.iter().max_by(|a, b| a.x.total_cmp(&b.x))?;

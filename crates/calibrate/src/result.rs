@@ -14,35 +14,36 @@ use crate::score::{self, Errors, Fit, Scored};
 /// A fitted parameter of the system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ParameterDocument {
-    /// Its path in the system file.
+    /// Path of the parameter in the system file.
     pub key: String,
-    /// Its value.
+    /// Fitted value, in `unit`.
     pub value: f64,
-    /// Lower end of its 95% interval.
+    /// Lower end of the value's 95% interval.
     pub low: f64,
-    /// Upper end of its 95% interval.
+    /// Upper end of the value's 95% interval.
     pub high: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// Whether the run does not determine it: the interval spans more than a factor of three or is
-    /// open.
+    /// Whether the run does not determine the value: the interval spans more than a factor of three
+    /// or is open.
     pub unidentified: bool,
 }
 
-/// A point of the run, measured and simulated.
+/// One workload of the run, measured and simulated.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FittedPointDocument {
-    /// Short description.
+    /// Short description of the workload.
     pub point: String,
-    /// Whether it was held out of the fit and only scored.
+    /// Whether the point was held out of the fit and only scored.
     pub held_out: bool,
     /// Measured rate.
     pub measured_bytes_per_s: f64,
     /// Simulated rate.
     pub simulated_bytes_per_s: f64,
-    /// Naive bound: outstanding requests over the time of a single one.
+    /// Naive bound: outstanding requests divided by the time of a single request (bytes per
+    /// second).
     pub naive_bytes_per_s: f64,
-    /// Simulated over measured, less 1.
+    /// Simulated rate divided by measured rate, less 1.
     pub error: f64,
 }
 
@@ -66,15 +67,15 @@ impl From<Errors> for ErrorsDocument {
     }
 }
 
-/// How accurate the system is.
+/// How accurately the fitted system predicts the measurements.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScoreDocument {
-    /// On the points that were fitted.
+    /// Errors on the points that were fitted.
     pub fitted: ErrorsDocument,
-    /// On the points that were held out.
+    /// Errors on the points that were held out.
     pub held_out: ErrorsDocument,
-    /// Of the naive bound on the held-out points: outstanding requests over the time of a single
-    /// one, at most the highest measured rate.
+    /// Errors of the naive bound on the held-out points. The bound is the outstanding requests
+    /// divided by the time of a single request, at most the highest measured rate.
     pub naive_held_out: ErrorsDocument,
     /// Mean deviation of trials from the median of their point, as a share; no model can be more
     /// accurate.
@@ -86,13 +87,13 @@ pub struct ScoreDocument {
 pub struct Calibrated {
     /// Name of the selected structure.
     pub structure: String,
-    /// Its fitted parameters.
+    /// The fitted parameters of that structure.
     pub parameters: Vec<ParameterDocument>,
-    /// All points.
+    /// All usable points of the run, measured and simulated.
     pub points: Vec<FittedPointDocument>,
-    /// How accurate it is.
+    /// How accurately the system predicts the measurements.
     pub score: ScoreDocument,
-    /// Why stateful parts were not searched for, if they were not.
+    /// Why no cache, buffer or credit was searched for; `None` if a search was made.
     pub not_sought: Option<String>,
     /// The system file.
     pub system: Description,

@@ -8,10 +8,11 @@ use lab::machine::TargetFacts;
 
 use crate::history::{History, MeasuredPoint};
 
-/// Median latency of single small random reads (ns) from which on an arm must have moved. Half a
-/// revolution of the fastest disks, 15,000 per minute, takes as long; flash is faster by ten times.
+/// Median latency (ns) of single small random reads above which the device must have moved an arm.
+/// Half a revolution of the fastest disks (15,000 per minute) takes this long; flash is ten times
+/// faster.
 const ARM_NS: f64 = 2e6;
-/// The largest random request (bytes) whose latency is mostly that of the arm.
+/// The largest random request (bytes) whose latency is mostly arm movement and rotation.
 const SMALL_BYTES: u64 = 16 << 10;
 /// Without a word of the host, sequential reads of the same size must be this many times as fast.
 /// Slow volumes of flash take as long for both.

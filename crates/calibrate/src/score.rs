@@ -29,7 +29,7 @@ const LATE_WEIGHT: f64 = 0.5;
 pub const UNIDENTIFIED: f64 = 3.0;
 /// Descent steps of each promising structure.
 const FIRST_STEPS: usize = 2;
-/// Descent steps of the best of them.
+/// Descent steps of the best structures.
 const BEST_STEPS: usize = 6;
 /// The simulation of a structure stops early once its sum of squares exceeds that of the last
 /// promising one by this factor: fewer parameters cannot compensate for that.
@@ -37,25 +37,25 @@ const GIVE_UP_FACTOR: f64 = 3.0;
 /// Below this mean square of the residuals (squared standard errors) the fit is good enough to try
 /// no other starting values.
 const GOOD_MEAN_SQUARE: f64 = 1.5;
-/// Most requests of a run in which stateful parts are searched for: they take about a second to
-/// replay, and the search replays them many times.
+/// Most requests of a run in which a cache, buffer or credit is searched for. They take about a
+/// second to replay, and the search replays them many times.
 const MAX_REPLAYED: f64 = 2e6;
-/// A stateful part is kept only if it lowers the information criterion by this much.
+/// A cache, buffer or credit is kept only if it lowers the information criterion by this much.
 const MIN_IMPROVEMENT: f64 = 6.0;
 
-/// A fitted structure.
+/// A structure with fitted parameters.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The fitted structure.
     pub structure: Structure,
-    /// Its parameters and residuals.
+    /// Parameters and residuals of the fit.
     pub solution: Candidate,
     /// Bayesian information criterion (BIC); lower is better.
     pub criterion: f64,
 }
 
 impl Fit {
-    /// Number of residuals, without those of the priors.
+    /// Number of residuals of the measured points, without those of the priors.
     fn points(&self) -> f64 {
         (self.solution.residuals.len() - self.structure.parameters.len()).max(1) as f64
     }
@@ -66,7 +66,7 @@ impl Fit {
     }
 }
 
-/// A point, measured and simulated.
+/// The measured and simulated rates of one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scored {
     /// Measured rate: median over trials [bytes per second].
@@ -75,7 +75,7 @@ pub struct Scored {
     pub simulated: f64,
     /// The naive bound [bytes per second].
     pub naive: f64,
-    /// Whether it was held out of the fit.
+    /// Whether the point was held out of the fit.
     pub held_out: bool,
 }
 
@@ -310,9 +310,9 @@ pub fn not_sought(history: &History) -> Option<String> {
     })
 }
 
-/// Adds stateful parts to the structure, in each round the one that helps most, until all are in,
-/// and returns the best fit found. A part that does not help alone stays in for the next round, so
-/// that two parts that explain the data only together are found.
+/// Adds a cache, buffer or credit to the structure, in each round the one that helps most, until
+/// all are added, and returns the best fit found. A part that does not help alone stays in for the
+/// next round, so that two parts that explain the data only together are found.
 fn add_parts(
     fitting: &Fitting<'_>,
     guess: &InitialGuess,
@@ -390,10 +390,10 @@ pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
         .collect())
 }
 
-/// The prediction without a model, from the fitted points: outstanding requests over the time of a
-/// single request, at most the highest measured rate.
+/// The prediction without a model, computed from the fitted points: outstanding requests divided by
+/// the time of a single request, at most the highest measured rate.
 struct NaiveBound {
-    /// Of reads, writes and mixes.
+    /// Estimates for reads, writes and mixes.
     directions: [Option<Direction>; 3],
 }
 

@@ -15,15 +15,15 @@ const MANY_UNITS: f64 = 64.0;
 /// A parameter to be fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its path in the system file.
+    /// Path of the parameter in the system file.
     pub key: String,
     /// Where the search starts, in the unit of the system file.
     pub start: f64,
-    /// Whether it is a count, so that only whole numbers have an effect.
+    /// Whether the parameter is a count, so that only whole numbers have an effect.
     pub is_count: bool,
 }
 
-/// A model of a device.
+/// A set of parameters that describes a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Structure {
     /// Short description for users.
@@ -34,19 +34,19 @@ pub struct Structure {
     pub fixed: Vec<(String, f64)>,
 }
 
-/// A stateful part that can be added to any structure.
+/// Device state that can be added to any structure: a cache, a buffer or a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatefulPart {
     /// Serves repeated reads faster.
     Cache,
-    /// Accepts writes before they are stored.
+    /// A write buffer: accepts writes before they are stored.
     Buffer,
     /// Burst credit: a token bucket of bytes.
     Credit,
 }
 
 impl StatefulPart {
-    /// All parts.
+    /// All kinds of device state.
     pub const ALL: [StatefulPart; 3] =
         [StatefulPart::Cache, StatefulPart::Buffer, StatefulPart::Credit];
 }
@@ -73,7 +73,7 @@ impl Structure {
         all
     }
 
-    /// The same device with a stateful part, from several starting values.
+    /// The structure with a cache, buffer or credit added, from several starting values.
     pub fn with(&self, part: StatefulPart, guess: &InitialGuess) -> Vec<Structure> {
         let extended = |name: &str, keys: [&str; 2], starts: [f64; 2]| {
             let mut structure = self.clone();
@@ -185,7 +185,7 @@ fn serial(guess: &InitialGuess, share: f64) -> Structure {
     Structure { name: "serial path".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// The same device with coalesced completions, as of paravirtual disks.
+/// The structure with coalesced completions, as of paravirtual disks.
 fn coalesced(structure: &Structure) -> Structure {
     let name = format!("{}, coalesced completions", structure.name);
     let fixed = vec![("drive.coalesce".to_owned(), 1e6)];

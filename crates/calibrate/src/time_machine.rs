@@ -31,7 +31,7 @@ const IDLE_INTERVAL_NS: u64 = 100_000_000;
 const PROBE_NS: u64 = 300_000;
 /// Measured requests, of which the median counts.
 const PROBES: usize = 100;
-/// Requests before them, not counted.
+/// Requests issued before the measured ones and not counted.
 const WARM_UP_PROBES: usize = 10;
 /// Sizes of the probe requests (bytes).
 const PROBE_BYTES: [u32; 2] = [4096, 262_144];
@@ -47,7 +47,7 @@ pub struct PathCost {
 }
 
 impl PathCost {
-    /// The same overhead for every request (ns).
+    /// The same overhead `ns` for reads and writes of every size.
     pub fn of(ns: u64) -> PathCost {
         PathCost { fixed_ns: [ns as f64; 2], each_byte_ns: [0.0; 2] }
     }
@@ -91,7 +91,7 @@ fn probe_all(path: &Path) -> io::Result<PathCost> {
     Ok(cost)
 }
 
-/// Median latency of requests beyond that of the device (ns).
+/// Median latency of requests, less the latency of the device (ns).
 fn probe(file: &File, op: Op, length: u32) -> io::Result<f64> {
     let (clock, mut buffer) = (Monotonic::new(), vec![0; length as usize]);
     let mut times_ns = Vec::new();

@@ -12,7 +12,7 @@ use crate::score::Errors;
 const NEAR_FACTOR: f64 = 4.0;
 /// Mixes are comparable if their shares of reads differ by at most this (percent).
 const MIX_TOLERANCE: u8 = 20;
-/// Largest error of a good prediction.
+/// Largest error of a prediction that counts as good.
 const GOOD_ERROR: f64 = 0.1;
 
 /// Which points the error estimate comes from.
@@ -23,7 +23,7 @@ pub enum Basis {
     HeldOut,
     /// Fitted points near the load; none near it was held out.
     Fitted,
-    /// None: the load is outside the calibrated range.
+    /// No points: the load is outside the calibrated range.
     Outside,
 }
 
@@ -39,9 +39,9 @@ pub struct TrustDocument {
     pub outside: Vec<String>,
     /// Number of points near the load.
     pub points: usize,
-    /// Mean of their absolute errors, as a share; null if outside.
+    /// Mean absolute error of these points, as a share; null if outside.
     pub mean_error: Option<f64>,
-    /// Largest of their absolute errors, as a share; null if outside.
+    /// Largest absolute error of these points, as a share; null if outside.
     pub worst_error: Option<f64>,
     /// The throughput divided by the largest factor by which one of these points is wrong (bytes
     /// per second).

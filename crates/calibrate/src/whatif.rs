@@ -14,19 +14,19 @@ use workload::{Pattern, Workload, plan};
 
 use crate::trust::{TrustDocument, trust};
 
-/// Relative change of each parameter, to either side, for its sensitivity.
+/// Relative change of each parameter, up and down, for its sensitivity.
 const STEP: f64 = 0.05;
-/// If the slopes to either side differ by more than this, the throughput has a step there.
+/// If the slopes above and below differ by more than this, the throughput has a step there.
 const STEP_DIFFERENCE: f64 = 0.3;
 /// A parameter matters if its absolute sensitivity is above this.
 const MIN_SENSITIVITY: f64 = 0.1;
 /// Request size of the unit KAPS: a thousand random accesses of 8 KiB per second.
 const ACCESS_BYTES: u32 = 8192;
 
-/// Results of a load on a system, before or after the change.
+/// Results of a load on a system, either before or after the change.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SideDocument {
-    /// The load.
+    /// The load, as text.
     pub workload: String,
     /// Simulated throughput.
     pub bytes_per_s: f64,
@@ -55,7 +55,7 @@ pub struct SideDocument {
     pub trust: Option<TrustDocument>,
 }
 
-/// Price per performance.
+/// Price per performance of a load on a system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PriceDocument {
     /// The price given with --price or --price-to.
@@ -69,14 +69,15 @@ pub struct PriceDocument {
 /// Sensitivity of the throughput to a parameter.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SensitivityDocument {
-    /// Its path in the system file.
+    /// Path of the parameter in the system file.
     pub key: String,
     /// d ln(throughput) / d ln(parameter): 1 means proportional, -1 inversely proportional, 0 no
     /// effect.
     pub sensitivity: f64,
-    /// Origin of its value.
+    /// Where the parameter's value in the system file comes from.
     pub source: String,
-    /// Whether it matters although its value is assumed or was not identified by the calibration.
+    /// Whether the parameter matters although its value is assumed or was not identified by the
+    /// calibration.
     pub doubtful: bool,
 }
 
@@ -111,7 +112,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The doubtful parameters of either side, without duplicates.
+    /// The parameters from doubtful sources before and after the change, without duplicates.
     pub fn doubts(&self) -> Vec<&SensitivityDocument> {
         let mut doubts: Vec<&SensitivityDocument> = Vec::new();
         for found in self.sensitivities.iter().chain(&self.sensitivities_after) {
@@ -184,7 +185,7 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     Ok(Answer { before, after, sensitivities: of(0), sensitivities_after: of(1) })
 }
 
-/// One side of the change: before or after.
+/// The load and system of one half of a comparison: before or after the change.
 struct Side<'a> {
     description: &'a Description,
     load: &'a Workload,

@@ -35,7 +35,7 @@ pub struct Candidate {
     pub write_cache: bool,
     /// The price of all parts.
     pub price: f64,
-    /// Whether a price in it is assumed.
+    /// Whether a price of the candidate is assumed.
     pub is_assumed: bool,
 }
 
@@ -143,7 +143,7 @@ fn of_size(prices: &SystemPrices, system: &System, disks: u32, need: &Need) -> V
     all
 }
 
-/// What can assemble a volume of so many devices: one adapter only that of its own devices.
+/// What can assemble a volume of this many devices. One adapter can assemble only its own devices.
 fn makers(prices: &SystemPrices, system: &System, volume: VolumeKind, disks: u32) -> Vec<RaidIn> {
     let is_volume = volume != VolumeKind::None;
     let adapter = system.adapter.is_some() && disks <= prices.adapter.devices;
@@ -181,7 +181,7 @@ fn maker_name(maker: RaidIn) -> &'static str {
 }
 
 impl Candidate {
-    /// What differs from the system file, as keys and values of `set`.
+    /// Differences from the system file, as keys and values of `set`.
     fn changes(&self) -> Vec<(&'static str, String)> {
         let mut changes = vec![("disks", self.disks.to_string())];
         changes.push(("buses", self.buses.to_string()));

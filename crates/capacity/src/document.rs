@@ -18,15 +18,15 @@ pub struct CapacityDocument {
     pub streams: Vec<String>,
     /// The stated capacity; null if none.
     pub capacity_bytes: Option<u64>,
-    /// The load holds at this multiple of its rates.
+    /// The configurations must serve the load with all rates multiplied by this factor.
     pub margin: f64,
     /// The currency of the prices.
     pub currency: String,
-    /// How many configurations were judged, and how.
+    /// How many configurations were judged, and the result.
     pub counts: Counts,
     /// The cheapest of each kind (system, volume, what assembles it) that meets the need.
     pub choices: Vec<ChoiceDocument>,
-    /// Without any: the configuration that came closest.
+    /// The configuration that came closest; only if no configuration meets the need.
     pub closest: Option<ClosestDocument>,
 }
 
@@ -39,13 +39,13 @@ pub struct ChoiceDocument {
     pub target: String,
     /// The price of all parts.
     pub price: f64,
-    /// Whether a price in it is assumed.
+    /// Whether a price of the configuration is assumed.
     pub price_is_assumed: bool,
     /// The usable capacity.
     pub capacity_bytes: u64,
     /// The largest multiple of the stated load that it was found to sustain.
     pub headroom: f64,
-    /// The busiest part at that load, or the bottleneck.
+    /// The busiest component at that load, or the bottleneck.
     pub binds: String,
     /// Price of a request per second at that load.
     pub price_per_request_per_s: f64,
@@ -68,12 +68,12 @@ pub struct StreamDocument {
     pub latency_p99_ns: u64,
 }
 
-/// The configuration that came closest.
+/// The configuration that came closest to the need, if none meets it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClosestDocument {
     /// The configuration as text.
     pub configuration: String,
-    /// Why it does not meet the need.
+    /// Why the configuration does not meet the need.
     pub why: String,
 }
 
@@ -207,6 +207,9 @@ mod tests {
     #[test]
     fn an_impossible_need_names_the_closest_configuration() {
         let text = text(&document("reads 8k 50/s; capacity 900TB", None)).join("\n");
-        assert!(text.contains("No configuration") && text.contains("it holds only"), "{text}");
+        assert!(
+            text.contains("No configuration") && text.contains("the volume holds only"),
+            "{text}"
+        );
     }
 }

@@ -37,40 +37,40 @@ const BACKLOG: (f64, f64) = (0.05, 1e7);
 /// Alignment of the parts of the file that sequential streams use (bytes).
 const ALIGNMENT: u64 = 1 << 20;
 
-/// The judgement of a configuration.
+/// How a configuration was judged against the need.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// The volume is smaller than the stated capacity; its size (bytes).
     TooSmall(u64),
-    /// A part would have to be busy for more than all the time.
+    /// Impossible: a component would have to be busy for more than all the time.
     Excluded(Excluded),
-    /// The simulation misses a rate or latency.
+    /// The simulation falls short of a rate or exceeds a latency limit.
     Misses(Outlook),
-    /// It meets the need.
+    /// The simulation meets the need.
     Meets(Outlook),
 }
 
-/// The part that excludes a configuration.
+/// A component that makes a configuration impossible.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excluded {
-    /// Its name.
+    /// Name of the component.
     pub part: String,
-    /// The share of its time that the need takes at least; above 1.
+    /// Least utilisation that the need causes; above 1.
     pub utilisation: f64,
 }
 
-/// The simulated results.
+/// The simulated results of a configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
-    /// Of each stream of the need.
+    /// Results of each stream of the need.
     pub streams: Vec<StreamOutlook>,
-    /// The busiest part, or the bottleneck.
+    /// The busiest component, or the bottleneck.
     pub busiest: String,
-    /// Its utilisation, 0 to 1.
+    /// Utilisation of the busiest component, 0 to 1.
     pub utilisation: f64,
     /// The usable capacity (bytes).
     pub capacity_bytes: u64,
-    /// What is missed; empty if the need is met.
+    /// The rates and latencies that are missed; empty if the need is met.
     pub missed: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ fn capacity_of(system: &System) -> u64 {
     SimWorld::new(system, 0).files(Caching::Direct)[0].size_bytes()
 }
 
-/// The part that would be busy for more than all the time, if any: of several, the busiest.
+/// The busiest component that would be busy for more than all the time, if any.
 fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     let caching = simulated::caching_of(system);
     let mut shares: BTreeMap<(String, Option<bool>), f64> = BTreeMap::new();
@@ -202,7 +202,7 @@ fn outlook(stream: &Stream, sample: &Sample) -> StreamOutlook {
     }
 }
 
-/// What a stream misses: its rate, or its latency.
+/// What a stream misses: its rate or its latency limit.
 fn missed(stream: &Stream, sample: &Sample, run_ns: u64) -> Option<String> {
     let took_ns = sample.end_ns.saturating_sub(sample.start_ns) as f64;
     let latency = &sample.operations[usize::from(stream.op == Op::Write)].latency;
@@ -271,7 +271,7 @@ mod tests {
         assert!(matches!(found, Judgement::Meets(_)), "{found:?}");
     }
 
-    /// What the bounds exclude, no simulation can meet.
+    /// A need that the closed-form bounds exclude is met by no simulation.
     #[test]
     fn the_bounds_exclude_nothing_that_a_simulation_meets() {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();

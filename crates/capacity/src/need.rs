@@ -13,7 +13,7 @@ const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// The highest rate of a stream (requests per second); more would take minutes to simulate.
 const REQUESTS_PER_S_MAX: f64 = 1e8;
 
-/// What storage must deliver.
+/// What the storage must deliver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
     /// Streams that run at the same time; at least one.
@@ -26,16 +26,16 @@ pub struct Need {
     pub durable: bool,
 }
 
-/// Requests of one kind at one rate.
+/// Requests of one kind that arrive at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
-    /// Read or write.
+    /// Whether the stream reads or writes.
     pub op: Op,
-    /// Random offsets; otherwise sequential.
+    /// True for random offsets, false for sequential ones.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Rate (requests per second).
+    /// Rate of the stream (requests per second).
     pub requests_per_s: f64,
     /// Limit on the latency, if stated.
     pub latency: Option<LatencyLimit>,
@@ -46,12 +46,12 @@ pub struct Stream {
 pub struct LatencyLimit {
     /// The percentile, such as 99 or 99.9.
     pub percentile: f64,
-    /// The latency that it must stay below (ns).
+    /// The latency that the percentile must stay below (ns).
     pub limit_ns: u64,
 }
 
 impl Stream {
-    /// Bytes per second.
+    /// Rate of the stream in bytes per second.
     pub fn bytes_per_s(&self) -> f64 {
         self.requests_per_s * f64::from(self.request_bytes)
     }
@@ -168,7 +168,7 @@ fn rate_of(text: &str, request_bytes: u64) -> Result<(f64, bool), String> {
     Ok((bytes as f64 / request_bytes as f64, false))
 }
 
-/// Reads `p99<2ms`.
+/// Parses a latency limit such as `p99<2ms`.
 fn latency_limit(text: &str) -> Result<LatencyLimit, String> {
     let wrong = || format!("'{text}' is unknown; write random, sequential or a limit like p99<2ms");
     let (percentile, limit) =

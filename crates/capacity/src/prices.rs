@@ -6,7 +6,7 @@ use serde::Deserialize;
 /// current systems.
 pub const BUILT_IN: &str = include_str!("prices.toml");
 
-/// What a source of an invented price begins with.
+/// Prefix of the `source` text of an assumed price.
 const ASSUMED: &str = "assumed";
 
 /// A price list.
@@ -15,7 +15,7 @@ const ASSUMED: &str = "assumed";
 pub struct Prices {
     /// The currency, such as USD.
     pub currency: String,
-    /// The systems, each once.
+    /// The systems; each occurs once.
     #[serde(rename = "system")]
     pub systems: Vec<SystemPrices>,
 }
@@ -24,13 +24,13 @@ pub struct Prices {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SystemPrices {
-    /// A built-in system, or the path of a system file.
+    /// Name of a built-in system, or the path of a system file.
     pub name: String,
     /// The largest number of devices in one machine.
     pub most: u32,
     /// The machine without devices.
     pub host: Part,
-    /// What connects devices.
+    /// The adapter that connects devices.
     pub adapter: Adapter,
     /// One device.
     pub device: Part,
@@ -42,7 +42,7 @@ pub struct SystemPrices {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// The price.
+    /// The price of the part, in the currency of the list.
     pub price: f64,
     /// Where the price comes from.
     pub source: String,
@@ -52,11 +52,11 @@ pub struct Part {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
-    /// The price.
+    /// The price of the adapter, in the currency of the list.
     pub price: f64,
     /// The largest number of devices on one adapter.
     pub devices: u32,
-    /// Buses of one adapter; 0: one for each device.
+    /// Buses of one adapter; 0 if each device has its own.
     pub buses: u32,
     /// Where the price comes from.
     pub source: String,
@@ -102,7 +102,7 @@ impl SystemPrices {
             + controller.map_or(0.0, |part| part.price)
     }
 
-    /// The number of buses for so many devices, as a value of `buses` in a system file.
+    /// The number of buses for this many devices, as a value of `buses` in a system file.
     pub fn buses(&self, devices: u32) -> u32 {
         let adapters = devices.div_ceil(self.adapter.devices);
         (adapters * self.adapter.buses).min(devices)

@@ -18,15 +18,15 @@ use crate::need::Need;
 
 /// Configurations judged between two looks at whether enough are found.
 const BATCH: usize = 32;
-/// How often the load is doubled to find one that does not hold.
+/// How often the load is doubled in the search for a load that is too high.
 const DOUBLINGS: u32 = 4;
 /// Bisections between the largest load that holds and the smallest that does not.
 const BISECTIONS: u32 = 5;
 
-/// What to look for.
+/// The need and the limits of the search.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The need.
+    /// What the storage must deliver.
     pub need: Need,
     /// Limits on the configurations.
     pub limits: Limits,
@@ -36,29 +36,29 @@ pub struct Question {
     pub count: usize,
 }
 
-/// The answer.
+/// The result of a search: the configurations found.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// How many configurations there were, and what became of them.
+    /// How many configurations were judged, and the result.
     pub counts: Counts,
     /// The cheapest of each kind that meets the need, the cheapest first.
     pub choices: Vec<Choice>,
-    /// Without any: the one that came closest, and why it does not meet the need.
+    /// If no configuration meets the need: the one that came closest, and why it does not.
     pub closest: Option<(Candidate, String)>,
 }
 
-/// How many configurations were judged, and how.
+/// How many configurations were judged, and the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
     /// Configurations within the limits.
     pub candidates: usize,
-    /// Too small for the stated capacity.
+    /// Configurations too small for the stated capacity.
     pub too_small: usize,
-    /// Excluded by a closed-form bound.
+    /// Configurations excluded by a closed-form bound.
     pub excluded_by_bounds: usize,
-    /// Simulated, and missed a rate or latency.
+    /// Configurations that missed a rate or latency in the simulation.
     pub missed: usize,
-    /// Simulated, and met the need with the margin.
+    /// Configurations that met the need with the margin in the simulation.
     pub met: usize,
     /// Not judged, since a cheaper one of their kind met the need, or enough kinds were found.
     pub not_cheaper: usize,
@@ -69,11 +69,11 @@ pub struct Counts {
 pub struct Choice {
     /// The configuration.
     pub candidate: Candidate,
-    /// Its results at the stated load.
+    /// Simulated results at the stated load.
     pub outlook: Outlook,
     /// The largest multiple of the stated load that it was found to sustain.
     pub headroom: f64,
-    /// The busiest part at that load, or the bottleneck.
+    /// The busiest component at that load, or the bottleneck.
     pub binds: String,
 }
 
@@ -106,7 +106,7 @@ pub fn find(
     let mut best = f64::INFINITY;
     let mut rest = all.as_slice();
     while let Some(first) = rest.first().filter(|_| kinds(&met) < question.count) {
-        // Those of one price are judged together, so that the best of them can be chosen.
+        // Configurations of equal price are judged together, so that the best can be chosen.
         let equal = rest.iter().take_while(|one| one.price <= first.price).count();
         let (batch, later) = rest.split_at(equal.max(BATCH).min(rest.len()));
         rest = later;
@@ -141,7 +141,7 @@ pub fn find(
     Ok(Answer { counts, choices: choices.into_iter().take(question.count).collect(), closest })
 }
 
-/// The number of different kinds.
+/// The number of different kinds of configurations.
 fn kinds(met: &[Candidate]) -> usize {
     met.iter().map(Candidate::kind).collect::<BTreeSet<_>>().len()
 }
@@ -171,8 +171,8 @@ impl Counts {
     }
 }
 
-/// How far a configuration is from meeting the need, for the one that came closest: simulated ones
-/// before excluded ones, those before ones that are too small. With the reason.
+/// How far the configuration that came closest is from meeting the need, with the reason. Simulated
+/// configurations rank before excluded ones, and these before ones that are too small.
 fn distance(judgement: &Judgement) -> (f64, String) {
     match judgement {
         Judgement::Meets(_) => (0.0, String::new()),
@@ -186,7 +186,7 @@ fn distance(judgement: &Judgement) -> (f64, String) {
         }
         Judgement::TooSmall(bytes) => {
             let size = units::decimal_size(*bytes);
-            (1e9 / (*bytes).max(1) as f64 + 1e9, format!("it holds only {size}"))
+            (1e9 / (*bytes).max(1) as f64 + 1e9, format!("the volume holds only {size}"))
         }
     }
 }

@@ -12,27 +12,27 @@ use std::{fs, io};
 use crate::rusage::ProcessTime;
 use crate::sys;
 
-/// A process that was left behind and is still running.
+/// A process that a command left running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Its process id.
+    /// Process id.
     pub pid: i32,
-    /// Its name, from /proc/PID/comm.
+    /// Process name, from /proc/PID/comm.
     pub name: String,
-    /// CPU time of it and of the children it waited for; resolution 10 ms.
+    /// CPU time of the process and of the children it waited for; resolution 10 ms.
     pub time: ProcessTime,
 }
 
 /// The processes that a command left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// CPU time of those that have ended and that nobody waited for.
+    /// CPU time of the processes that have ended and that nobody waited for.
     pub ended: ProcessTime,
-    /// Those that are still running.
+    /// The processes that are still running.
     pub running: Vec<Running>,
 }
 
-/// The descendants of this process that are created from now on.
+/// The descendants that this process gets after `adopt`.
 #[derive(Debug)]
 pub struct Descendants {
     /// Descendants that existed before.
@@ -40,7 +40,7 @@ pub struct Descendants {
 }
 
 impl Descendants {
-    /// Becomes the parent of orphaned descendants from now on, and notes the descendants that
+    /// Makes this process the parent of orphaned descendants, and notes the descendants that
     /// already exist.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Descendants {
 }
 
 impl LeftBehind {
-    /// CPU time of all of them.
+    /// CPU time of all processes left behind.
     pub fn time(&self) -> ProcessTime {
         let mut all = self.ended;
         self.running.iter().for_each(|one| all.add(one.time.user_ns, one.time.system_ns));
@@ -87,7 +87,7 @@ impl LeftBehind {
 struct Stat {
     name: String,
     parent: i32,
-    /// Whether it has ended and its parent has not waited for it.
+    /// Whether the process has ended and its parent has not waited for it.
     is_zombie: bool,
     time: ProcessTime,
 }

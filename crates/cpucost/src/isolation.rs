@@ -21,9 +21,9 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no soaker: {reason}; {remedy}")]
 pub struct Declined {
-    /// The obstacle.
+    /// Why the way is not available.
     pub reason: String,
-    /// What to do about it.
+    /// What to do about the obstacle.
     pub remedy: String,
 }
 
@@ -72,7 +72,7 @@ impl Isolation {
         }
     }
 
-    /// Moves the spinners there. `pids[0]` is their session leader.
+    /// Moves the spinners to the lowest rank. `pids[0]` is their session leader.
     pub(crate) fn admit(&self, pids: &[i32]) -> Result<(), Declined> {
         match self {
             Isolation::IdleGroup(group) => pids.iter().try_for_each(|pid| {

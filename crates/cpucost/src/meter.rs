@@ -20,9 +20,9 @@ pub struct CpuSample {
     pub at_ns: u64,
     /// CPU time charged to this process, all threads, user and system.
     pub process_ns: u64,
-    /// The part of `process_ns` spent in user mode.
+    /// User time, included in `process_ns`.
     pub process_user_ns: u64,
-    /// The part of `process_ns` spent in the kernel.
+    /// System time, included in `process_ns`.
     pub process_system_ns: u64,
     /// Idle time of the machine's CPUs, including I/O wait, summed over CPUs.
     pub machine_idle_ns: Option<u64>,
@@ -34,7 +34,7 @@ pub struct CpuSample {
     pub machine_user_ns: Option<u64>,
     /// Steal time: time taken by the hypervisor, summed over CPUs.
     pub stolen_ns: Option<u64>,
-    /// How long live threads of this process were runnable but waiting for a CPU, summed over
+    /// How long live threads of this process were ready to run but waiting for a CPU, summed over
     /// threads.
     pub run_delay_ns: Option<u64>,
     /// Instructions retired by this process, user and kernel, where the host can count them.
@@ -51,9 +51,9 @@ pub struct CpuUsage {
     /// CPU time charged to the process: a lower bound of the cost, because kernel threads and
     /// interrupts that worked for it are charged elsewhere.
     pub process_ns: u64,
-    /// The part of `process_ns` in user mode; `user_ns + system_ns == process_ns`.
+    /// User time, included in `process_ns`; `user_ns + system_ns == process_ns`.
     pub user_ns: u64,
-    /// The part of `process_ns` in the kernel.
+    /// System time, included in `process_ns`.
     pub system_ns: u64,
     /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, at least 0. It includes
     /// everything else that ran; a soaked trial gives a tighter bound.
@@ -68,7 +68,7 @@ pub struct CpuUsage {
     /// How long threads of the process were runnable but waiting for a CPU, summed over threads
     /// that existed for the whole interval.
     pub run_delay_ns: Option<u64>,
-    /// Elapsed time x CPUs.
+    /// Elapsed time x number of CPUs.
     pub available_ns: u64,
     /// Instructions retired by the process.
     pub instructions: Option<u64>,

@@ -16,9 +16,9 @@ use crate::sys;
 pub struct ProcessTime {
     /// The total; equals `user_ns + system_ns`.
     pub total_ns: u64,
-    /// In user mode.
+    /// Time in user mode.
     pub user_ns: u64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system_ns: u64,
 }
 

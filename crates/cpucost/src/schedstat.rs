@@ -4,7 +4,8 @@
 
 use std::fs;
 
-/// Maximum number of threads, because a file is read for each.
+/// Maximum number of threads whose times are read. There is one file per thread, so more would take
+/// too long.
 const THREADS_MAX: usize = 256;
 
 /// The sum over all live threads; None if the kernel keeps no such statistics, or there are too

@@ -36,6 +36,7 @@ const WINDOWS: usize = 6;
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
 /// How many of the cheapest windows must agree, to within [`MAX_SPREAD`] of the minimum.
 const AGREEING_WINDOWS: usize = 3;
+/// Largest spread of the agreeing windows, as a share of the minimum.
 const MAX_SPREAD: f64 = 0.10;
 /// Windows with fewer units than this (about 4 ms of work) are ignored as too short.
 const MIN_UNITS: u64 = 4_000;
@@ -81,7 +82,7 @@ struct IntervalStart {
     machine: Option<ProcStat>,
 }
 
-/// The result for the spinner of one CPU.
+/// The result of the spinner on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SoakedCpu {
     /// The kernel's number of the CPU.
@@ -99,7 +100,7 @@ pub struct SoakedCpu {
 pub struct SoakerReading {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
-    /// Each soaked CPU.
+    /// Results of each soaked CPU.
     pub per_cpu: Vec<SoakedCpu>,
     /// CPU time used by others, summed over CPUs: from 0 to `elapsed_ns` × CPUs. Subtract the rate
     /// of a [`Soaker::background`] reading to get the cost of the work.
@@ -151,7 +152,7 @@ impl Soaker {
         })
     }
 
-    /// The CPUs it soaks.
+    /// The CPUs on which the soaker runs.
     pub fn cpus(&self) -> &[usize] {
         self.spinners.cpus()
     }
@@ -193,7 +194,7 @@ impl Soaker {
     /// If the soaker is not calibrated, or a spinner has died.
     pub fn begin(&mut self, now_ns: u64) -> Result<(), Declined> {
         if self.calibration.is_none() {
-            return Err(Declined::new("it is not calibrated", "calibrate it first"));
+            return Err(Declined::new("the soaker is not calibrated", "calibrate it first"));
         }
         self.started = Some(IntervalStart {
             at_ns: now_ns,
@@ -328,10 +329,10 @@ fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
     Some((costs_ns[0], (worst_of_best - costs_ns[0]) / costs_ns[0]))
 }
 
-/// The readings of one CPU's spinner in an interval.
+/// The readings of one CPU's spinner over an interval.
 struct SpinnerInterval {
     cpu: usize,
-    /// Units × unit cost.
+    /// Work done x cost of a unit of work (ns).
     worked_ns: f64,
     /// CPU time charged to the spinner.
     charged_ns: f64,

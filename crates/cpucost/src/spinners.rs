@@ -21,7 +21,7 @@ pub(crate) struct Spinners {
 pub(crate) struct Progress {
     /// Units of work.
     pub(crate) units: u64,
-    /// CPU time charged to it.
+    /// CPU time charged to the spinner.
     pub(crate) cpu_ns: u64,
 }
 

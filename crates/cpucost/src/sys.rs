@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Number of CPUs in an affinity mask; the kernel's own limit is 8192.
 const MASK_CPUS: usize = 8192;
+/// Bits in one word of an affinity mask.
 const WORD_BITS: usize = u64::BITS as usize;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -176,7 +177,7 @@ pub(crate) struct SpinnerState {
     pub(crate) running: AtomicU32,
     /// 0 until the spinner runs or has failed to start. The parent's futex.
     ready: AtomicU32,
-    /// Its process id, or minus the errno of the failed clone.
+    /// Process id, or minus the errno of the failed clone.
     pid: AtomicI32,
     /// Units of work done since it started.
     pub(crate) units: AtomicU64,

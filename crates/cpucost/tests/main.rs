@@ -81,20 +81,21 @@ impl Helper {
         Helper::with_duty(cpu, 1.0)
     }
 
-    /// A loop that takes this share of a CPU.
+    /// A process that loops for this share of a CPU's time.
     fn with_duty(cpu: usize, duty: f64) -> Helper {
         let role = format!("busy {cpu} {duty}");
         Helper::start(Command::new(env::current_exe().unwrap()), &role).unwrap()
     }
 
-    /// The same in its own session, and so its own autogroup; `None` without setsid(1).
+    /// A process as [`Helper::with_duty`] in its own session, and so its own autogroup; `None`
+    /// without setsid(1).
     fn in_another_session(cpu: usize, duty: f64) -> Option<Helper> {
         let mut command = Command::new("setsid");
         command.arg(env::current_exe().unwrap());
         Helper::start(command, &format!("busy {cpu} {duty}"))
     }
 
-    /// CPU time charged to its threads, at most a tick old.
+    /// CPU time charged to the helper's threads, at most a tick old.
     fn charged_ns(&self) -> u64 {
         let threads = fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
         let charged_ns = |thread: fs::DirEntry| {
@@ -229,7 +230,7 @@ fn assert_that_a_busy_cpu_reads_busy(cpu: usize) {
     });
 }
 
-/// Whether other programs took so much CPU time that the spinners cannot be judged.
+/// Whether other programs took more CPU time than the test allows.
 fn is_crowded(reading: &SoakerReading) -> bool {
     let crowded = reading.per_cpu.iter().any(|soaked| soaked.charged_share < 0.05);
     if crowded {
@@ -329,6 +330,7 @@ impl Drop for TestGroup {
 const DUTY: f64 = 0.7;
 /// Maximum error of the idle share.
 const MOST_ERROR: f64 = 0.03;
+/// Number of good rounds whose median error is judged.
 const ROUNDS: usize = 5;
 /// Maximum number of rounds; rounds in which other programs used much CPU are discarded.
 const MOST_ROUNDS: usize = 10;
@@ -348,7 +350,7 @@ impl Account {
         Account { at_ns: clock::now_ns(), idle_ns, load_ns: load.charged_ns() }
     }
 
-    /// Shares of idle time and of the load since an earlier moment.
+    /// Shares of idle time and of the load since an earlier reading.
     fn shares_since(&self, earlier: &Account) -> (f64, f64) {
         let elapsed = (self.at_ns - earlier.at_ns) as f64;
         let share = |now: u64, then: u64| (now - then) as f64 / elapsed;
@@ -359,7 +361,7 @@ impl Account {
 /// The idle share of one soaked round from three sources.
 struct Compared {
     soaker: f64,
-    /// What the load and other programs left.
+    /// Idle share according to the load: what it and other programs left.
     by_load: f64,
     /// Idle share from `/proc/stat` in the previous round, which ran without the soaker, minus the
     /// additional CPU use of other programs in the soaked round. `None` if other programs used much

@@ -21,10 +21,12 @@ use crate::handle::Handle;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::{Keep, Settings};
 
-/// Longest value of an extended attribute, and longest list of names (bytes): XATTR_SIZE_MAX and
-/// XATTR_LIST_MAX in limits.h.
+/// Longest value of an extended attribute, and longest list of their names (bytes): XATTR_SIZE_MAX
+/// and XATTR_LIST_MAX in limits.h.
 const VALUE_BYTES: usize = 64 << 10;
+/// Name of the extended attribute with the access ACL.
 const ACCESS_ACL: &CStr = c"system.posix_acl_access";
+/// Name of the extended attribute with the default ACL of a directory.
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 const CAPABILITY: &CStr = c"security.capability";
 const SET_USER_ID: u32 = 0o4000;
@@ -159,7 +161,8 @@ pub(crate) fn creation_mode(
     bits & 0o707 | group << 3
 }
 
-/// The mode of a new directory: the same rule, minus the umask unless a default ACL applies.
+/// The mode of a new directory, by the rule for files, minus the umask unless a default ACL
+/// applies.
 pub(crate) fn directory_mode(
     source: &EntryInfo,
     source_file: Handle,
@@ -190,7 +193,7 @@ pub(crate) fn are_same_times(source: &EntryInfo, target: &EntryInfo) -> bool {
     seconds == other && (ns == other_ns || other_ns == 0 || is_cut)
 }
 
-/// A copy and the source of its attributes.
+/// An open copy and the source whose attributes it gets.
 pub(crate) struct AttributeCopy<'a> {
     pub settings: &'a Settings,
     pub left_out: &'a LeftOut,
@@ -205,7 +208,7 @@ pub(crate) struct AttributeCopy<'a> {
 }
 
 impl AttributeCopy<'_> {
-    /// Sets everything that is kept of the source, times last.
+    /// Sets all attributes that are kept of the source, times last.
     pub fn all(&self) -> Result<(), Problem> {
         let keep = self.settings.keep;
         if keep == Keep::Mode {

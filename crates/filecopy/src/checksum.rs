@@ -18,9 +18,9 @@ use rayon::slice::ParallelSlice;
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// Size of a part (bytes); a power of two, as the hash tree requires.
+/// Size of a piece that is hashed at once (bytes); a power of two, as the hash tree requires.
 const PART_BYTES: usize = 512 << 10;
-/// Number of parts hashed from the page cache between two calls of the caller's watcher.
+/// Number of pieces hashed from the page cache between two calls of the caller's watcher.
 const PARTS_AT_ONCE: u64 = 256;
 /// If at least this share is in the page cache, missing pages are read by page faults. That is
 /// still faster than reading everything.
@@ -58,7 +58,7 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
     Ok((tree.finish(), bytes))
 }
 
-/// The next parts, if nearly all of them are in the page cache and all can be read.
+/// The next pieces of the file, if nearly all of them are in the page cache and all can be read.
 fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part>> {
     let last = (mapped.length() / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
     let (at, length) = (first * PART_BYTES as u64, (last - first) * PART_BYTES as u64);
@@ -75,10 +75,10 @@ fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part
     numbers.into_par_iter().with_max_len(1).map(hash).collect()
 }
 
-/// A hashed part.
+/// A hashed piece of a file.
 struct Part {
     value: ChainingValue,
-    /// For the first part: the final hash if no other part follows.
+    /// The final hash, if this first piece is also the last.
     alone: Option<Hash>,
 }
 
@@ -97,7 +97,7 @@ struct Tree {
     subtrees: Vec<ChainingValue>,
     parts: u64,
     alone: Option<Hash>,
-    /// An incomplete part.
+    /// Bytes of an incomplete piece.
     partial: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ impl Tree {
         parts.into_iter().for_each(|part| self.push(&part));
     }
 
-    /// Adds the next part.
+    /// Adds the next hashed piece.
     fn push(&mut self, part: &Part) {
         self.join_complete();
         self.subtrees.push(part.value);

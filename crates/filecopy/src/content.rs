@@ -7,8 +7,9 @@
 
 /// Block size (bytes).
 const BLOCK_BYTES: usize = 64 << 10;
-/// Prefixes hashed before a data block and before a count of zero blocks.
+/// Prefix hashed before a data block.
 const DATA: [u8; 1] = [1];
+/// Prefix hashed before a count of zero blocks.
 const ZEROS: [u8; 1] = [0];
 
 /// The checksum of content that is fed in order.

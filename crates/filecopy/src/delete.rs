@@ -13,8 +13,8 @@ use crate::settings::Change;
 use crate::state::PRIVATE_PREFIX;
 use crate::target::TargetDirectory;
 
-/// Removes the entries of a directory that its source does not have. Entries excluded by a filter
-/// stay.
+/// Removes the entries of a directory that the source directory does not have. Entries excluded by
+/// a filter stay.
 pub(crate) fn extras(
     context: &Context,
     target: &TargetDirectory,

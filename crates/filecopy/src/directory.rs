@@ -17,7 +17,7 @@ use rustix::io::Errno;
 /// Metadata of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryInfo {
-    /// Device number of its file system.
+    /// Device number of the entry's file system.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
@@ -25,13 +25,13 @@ pub struct EntryInfo {
     pub mode: u32,
     /// Number of hard links.
     pub links: u64,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
     /// Device number, for a device file.
     pub rdev: u64,
-    /// Its size (bytes).
+    /// Size of the entry (bytes).
     pub size: u64,
     /// Allocated storage (bytes).
     pub stored_bytes: u64,
@@ -70,17 +70,17 @@ impl EntryInfo {
         }
     }
 
-    /// Its type.
+    /// Type of the entry.
     pub fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.mode)
     }
 
-    /// Whether it is a directory.
+    /// Whether the entry is a directory.
     pub fn is_directory(&self) -> bool {
         self.file_type() == FileType::Directory
     }
 
-    /// Whether it is a regular file.
+    /// Whether the entry is a regular file.
     pub fn is_file(&self) -> bool {
         self.file_type() == FileType::RegularFile
     }
@@ -95,7 +95,7 @@ impl EntryInfo {
         self.mode & 0o7777
     }
 
-    /// Whether it may have holes.
+    /// Whether the file may have holes.
     pub fn is_sparse(&self) -> bool {
         self.stored_bytes < self.size && self.size > 4096
     }
@@ -118,7 +118,7 @@ pub(crate) fn type_name(kind: FileType) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Directory {
     fd: OwnedFd,
-    /// For messages.
+    /// Path of the directory, for messages.
     pub path: PathBuf,
 }
 
@@ -256,7 +256,7 @@ impl Directory {
         }
     }
 
-    /// The entries, except `.` and `..`.
+    /// The entries of the directory, except `.` and `..`.
     pub fn entries(&self) -> Result<Entries, Errno> {
         Ok(Entries { inner: Dir::read_from(&self.fd)? })
     }
@@ -287,7 +287,7 @@ pub(crate) fn path_of(file: impl AsFd) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub name: OsString,
-    /// Unknown if the file system does not tell.
+    /// File type; unknown if the file system does not tell.
     pub kind: FileType,
 }
 

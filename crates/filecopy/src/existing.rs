@@ -8,18 +8,18 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::{Change, Existing, Settings};
 use crate::target::TargetDirectory;
 
-/// What to do with an entry.
+/// What to do with an entry of the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The destination does not exist.
     Create,
     /// The destination exists and may be replaced.
     Replace(EntryInfo),
-    /// The content is the same; the attributes must be set.
+    /// The content is equal; the attributes must be set.
     Refresh,
     /// Content and attributes are the same.
     UpToDate,
-    /// It stays, because the settings say so.
+    /// The existing entry stays, because the settings say so.
     Leave,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Same,
-    /// Same content, but attributes that are kept differ.
+    /// Equal content, but attributes that are kept differ.
     OtherAttributes,
     Different,
 }

@@ -11,12 +11,12 @@ use std::path::Path;
 
 use glob::{MatchOptions, Pattern};
 
-/// One rule.
+/// A rule of a filter: a pattern, and whether it includes.
 #[derive(Clone, Debug)]
 pub struct FilterRule {
     includes: bool,
     pattern: Pattern,
-    /// The same pattern at any depth below the source.
+    /// The pattern at any depth below the source.
     anywhere: Option<Pattern>,
     is_path: bool,
     only_directories: bool,

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::directory::path_of;
 
-/// An open entry other than a symbolic link.
+/// An open entry other than a symbolic link, for reading and setting attributes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle<'a> {
     fd: BorrowedFd<'a>,
@@ -83,7 +83,7 @@ impl<'a> Handle<'a> {
         if self.by_path { removexattr(path_of(self.fd), name) } else { fremovexattr(self.fd, name) }
     }
 
-    /// Whether it has the immutable or append-only flag, if the file system tells.
+    /// Whether the entry has the immutable or append-only flag, if the file system tells.
     pub fn is_locked(&self) -> bool {
         const IMMUTABLE: u64 = 0x10;
         const APPEND: u64 = 0x20;

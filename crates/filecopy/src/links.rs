@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::directory::{Directory, EntryInfo};
 
-/// Location of the copy of the first name.
+/// Where the first name of a file with several names was copied to.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCopy {
     root: Arc<Directory>,
@@ -30,7 +30,7 @@ impl FirstCopy {
         EntryInfo::of(&file).is_ok_and(|info| info.identity() == self.identity).then_some(file)
     }
 
-    /// Device and inode number.
+    /// Device and inode number of the file.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -38,12 +38,12 @@ impl FirstCopy {
 
 #[derive(Debug)]
 enum State {
-    /// A thread is copying it.
+    /// A thread is copying the file.
     Begun,
     Done(FirstCopy),
 }
 
-/// Files with several names that were seen.
+/// The files with several names that were seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct HardLinks {
     met: Mutex<HashMap<(u64, u64), State>>,
@@ -90,7 +90,7 @@ impl HardLinks {
 }
 
 impl Claim<'_> {
-    /// Records the copy of the first name.
+    /// Records where the first name was copied to.
     pub fn settle(mut self, first: FirstCopy) {
         self.is_settled = true;
         self.links.set(self.source, Some(State::Done(first)));
@@ -98,7 +98,7 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// Not copied: the next thread that claims the file tries again.
+    /// The file was not copied: the next thread that claims it tries again.
     fn drop(&mut self) {
         if !self.is_settled {
             self.links.set(self.source, None);

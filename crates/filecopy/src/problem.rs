@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// Kind of problem; determines the exit code of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemKind {
-    /// The destination exists and may not be replaced.
+    /// The destination exists and must not be replaced.
     Refused,
     /// A system call failed, or the source changed.
     Failed,
@@ -23,7 +23,7 @@ pub enum ProblemKind {
 /// A path that could not be copied as requested, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Kind.
+    /// Kind of the problem.
     pub kind: ProblemKind,
     /// The path, in the source or in the destination.
     pub path: PathBuf,
@@ -70,7 +70,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The remedy for an error, if known.
+/// The remedy for an error of a system call, if known.
 fn remedy(error: &io::Error) -> Option<&'static str> {
     let errno = Errno::from_io_error(error)?;
     Some(match errno {
@@ -92,7 +92,7 @@ pub(crate) fn on(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Prob
     move |error| Problem::io(doing, &path, &error)
 }
 
-/// The same for system calls of `rustix`.
+/// Converts an error of a `rustix` call on a path.
 pub(crate) fn on_errno(doing: &'static str, path: &Path) -> impl Fn(Errno) -> Problem {
     let path = path.to_path_buf();
     move |errno| Problem::io(doing, &path, &errno.into())

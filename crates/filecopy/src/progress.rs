@@ -15,29 +15,29 @@ use crate::problem::Problem;
 pub enum Event {
     /// A file, directory, link or special file was copied.
     Copied {
-        /// Source.
+        /// Path of the source.
         from: PathBuf,
-        /// Destination.
+        /// Path of the copy.
         to: PathBuf,
     },
-    /// Dry run: it would be copied.
+    /// Dry run: the entry would be copied.
     WouldCopy {
-        /// Source.
+        /// Path of the source.
         from: PathBuf,
-        /// Destination.
+        /// Path of the copy.
         to: PathBuf,
         /// Whether an existing entry would be replaced.
         replaces: bool,
     },
-    /// The same entry exists already.
+    /// The destination has the same entry already.
     UpToDate(PathBuf),
-    /// It exists and stays, as requested.
+    /// The existing entry stays, as requested.
     Skipped(PathBuf),
-    /// It was removed because the source does not have it.
+    /// The entry was removed because the source does not have it.
     Deleted(PathBuf),
-    /// Dry run: it would be removed.
+    /// Dry run: the entry would be removed.
     WouldDelete(PathBuf),
-    /// It could not be copied.
+    /// The entry could not be copied.
     Problem(Problem),
     /// A message for the user.
     Note(String),
@@ -119,7 +119,7 @@ impl Progress {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The share that is done, if the total is known.
+    /// The share of the bytes that is copied, if the total is known.
     pub fn share(&self) -> Option<f64> {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let done = || of(&self.files) + of(&self.up_to_date) + of(&self.skipped);

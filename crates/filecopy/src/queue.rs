@@ -21,7 +21,7 @@ const REFILL_LENGTH: usize = CAPACITY / 2;
 /// A file to copy under its own name.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Number of its directory.
+    /// Number of the file's directory.
     pub number: usize,
     pub source: Arc<Directory>,
     pub target: Arc<TargetDirectory>,
@@ -42,11 +42,11 @@ struct State<T> {
     /// Current directory of each thread.
     directories: Vec<Option<usize>>,
     is_closed: bool,
-    /// The walking thread waits for an empty queue.
+    /// Set while the walking thread waits for an empty queue.
     drains: bool,
 }
 
-/// An item that belongs to a directory.
+/// An item of the queue that belongs to a directory.
 pub(crate) trait InDirectory {
     /// Number of the directory.
     fn directory(&self) -> usize;

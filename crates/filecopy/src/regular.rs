@@ -39,7 +39,7 @@ const RETRY_SIZE_MAX: u64 = 256 << 20;
 pub(crate) struct SourceEntry<'a> {
     pub directory: &'a Directory,
     pub name: &'a OsStr,
-    /// Follow a symbolic link.
+    /// Whether a symbolic link is followed.
     pub follows: bool,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn copy(
             if link(context, &first, &job.info, target, name)? {
                 Ok(())
             } else {
-                // It cannot be linked there, so it becomes a separate file.
+                // The copy cannot be linked there, so this name becomes a separate file.
                 job.run(buffer).map(drop)
             }
         }
@@ -132,11 +132,11 @@ pub(crate) fn link(
     }
 }
 
-/// A copy without a name.
+/// A copy that has no name yet.
 struct UnnamedCopy {
     new: NewFile,
     resumable: Option<Resumable>,
-    /// Size (bytes).
+    /// Size of the copy (bytes).
     bytes: u64,
 }
 
@@ -156,12 +156,12 @@ impl Job<'_> {
         &self.context.settings
     }
 
-    /// What is kept. A device's own attributes are not kept if it is copied to a file.
+    /// The attributes to keep. A device's own attributes are not kept if it is copied to a file.
     fn keep(&self) -> Keep {
         if self.info.is_file() { self.settings().keep } else { Keep::Mode }
     }
 
-    /// Decides and copies; returns the metadata of the copy if known.
+    /// Decides whether to copy and copies; returns the metadata of the copy if known.
     fn run(&self, buffer: &mut Buffer) -> Result<Option<EntryInfo>, Problem> {
         let settings = self.settings();
         let decided = decide(settings, &self.info, self.target, self.name, |existing_info| {
@@ -362,7 +362,7 @@ impl Job<'_> {
         progress.note_how(&copied.how);
     }
 
-    /// The problem for a failed read or write: the file of that side, and the offset.
+    /// The problem for a failed read of the source or write of the copy, with the offset.
     fn failed(&self, side: Side, offset: Option<u64>, error: &io::Error) -> Problem {
         if self.settings().stops() {
             return Problem::stopped(&self.from);
@@ -372,7 +372,7 @@ impl Job<'_> {
         problem_at(doing, path, offset, error)
     }
 
-    /// Handles a failed copy; a resumable part is kept.
+    /// Handles a failed copy; keeps the data that a later run can resume from.
     fn abandon(
         &self,
         new: NewFile,
@@ -461,7 +461,7 @@ impl Job<'_> {
         }
     }
 
-    /// Sets the attributes kept from the replaced file.
+    /// Sets the attributes that the copy keeps of the replaced file.
     fn keep_of_replaced(
         &self,
         new: &File,

@@ -20,11 +20,13 @@ use crate::state::{Identity, PRIVATE_PREFIX, PartialRecord, State, inode_and_bir
 
 /// Smaller files are copied from the start (bytes).
 pub(crate) const LEAST_BYTES: u64 = 8 << 20;
-/// Interval between two records, in bytes and in time (ns).
+/// Bytes copied between two records of the progress.
 const NOTE_BYTES: u64 = 256 << 20;
+/// Longest time between two records of the progress (ns).
 const NOTE_NS: u64 = 2_000_000_000;
-/// How long to wait for requests of a killed copy (ns), and the polling interval.
+/// How long to wait until the last requests of a killed copy have ended (ns).
 const DYING_NS: u64 = 2_000_000_000;
+/// Pause between two checks during this wait.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The copy of a file that can be resumed.
@@ -170,7 +172,8 @@ impl Resumable {
         }
     }
 
-    /// Makes the copy durable and records its length. If recording fails, the part is copied again.
+    /// Makes the copied data durable and records its length. If recording fails, a resumed copy
+    /// repeats the data since the last record.
     pub fn note(&mut self, file: &std::fs::File, up_to: u64) {
         self.noted_ns = self.clock.now_ns();
         if file.sync_data().is_ok() {

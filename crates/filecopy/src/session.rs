@@ -22,7 +22,7 @@ use crate::tree;
 /// The destination of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Path of the copy itself; its directory exists.
+    /// Path of the copy; the directory that contains it exists.
     pub path: PathBuf,
 }
 
@@ -85,7 +85,9 @@ impl Session {
         let found = found.map_err(on_errno("looking at", from))?;
         let Some(info) = found else {
             let why = match directory.look_up(&source_name) {
-                Ok(Some(_)) => "it is a dangling symbolic link; --archive copies it as a link",
+                Ok(Some(_)) => {
+                    "the source is a dangling symbolic link; --archive copies it as a link"
+                }
                 _ => "no such file or directory",
             };
             let what = format!("{}: {why}", from.display());

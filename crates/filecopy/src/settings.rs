@@ -39,38 +39,39 @@ pub enum Keep {
     Mode,
     /// Mode, owner and times.
     Basics,
-    /// Everything in the table.
+    /// Everything in the table of [`Keep`].
     All,
 }
 
 /// How symbolic links are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// As links.
+    /// Links are copied as links.
     #[default]
     Keep,
-    /// Their targets are copied.
+    /// The targets of links are copied.
     Follow,
 }
 
 /// What to do if the destination exists and differs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Replace it, if the program allows it.
+    /// Replace the existing entry, if the program allows it.
     #[default]
     Replace,
-    /// Replace it if it is older than the source and the program allows it; otherwise keep it.
+    /// Replace an existing entry that is older than the source, if the program allows it; keep all
+    /// others.
     Update,
-    /// Keep it.
+    /// Keep the existing entry.
     Leave,
 }
 
 /// A change to an existing entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A copy replaces it.
+    /// The copy replaces the existing entry.
     Replace,
-    /// It is removed, because the source does not have it.
+    /// The entry is removed, because the source does not have it.
     Remove,
 }
 
@@ -101,7 +102,7 @@ pub struct Settings {
     pub force: bool,
     /// A tree appears under its name only when it is complete.
     pub all_or_nothing: bool,
-    /// Read each copy back from its storage and compare it before it gets its name.
+    /// Read each copy back from its storage and compare it, before the copy gets its name.
     pub verify: bool,
     /// Resume interrupted copies, and leave something to resume. Files of equal size and time are
     /// considered the same.
@@ -120,7 +121,7 @@ pub struct Settings {
     pub may_replace: MayReplace,
     /// Receives events.
     pub listener: Listener,
-    /// Counters.
+    /// Counters of the session.
     pub progress: Arc<Progress>,
     /// Rate limit for all threads together.
     pub limiter: Limiter,
@@ -148,7 +149,7 @@ impl Default for Settings {
             dry_run: false,
             threads: 8,
             state_folder: None,
-            may_replace: Arc::new(|_, _, _| Err("it exists".to_owned())),
+            may_replace: Arc::new(|_, _, _| Err("the destination exists".to_owned())),
             listener: Arc::new(|_| {}),
             progress: Arc::default(),
             limiter: Limiter::new(None),

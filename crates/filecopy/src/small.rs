@@ -46,7 +46,8 @@ impl Buffer {
         info.is_file() && info.size <= SMALL_BYTES && !info.is_sparse()
     }
 
-    /// Copies a file to a new one, also if it has grown.
+    /// Copies the content of a file to a new one. If the file grew after it was listed, the new
+    /// data are copied too.
     pub fn copy(
         &mut self,
         source: &File,

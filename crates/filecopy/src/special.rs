@@ -46,7 +46,7 @@ pub(crate) fn copy(
     }
 }
 
-/// Creates it; returns its metadata if known.
+/// Creates the special file; returns its metadata if known.
 fn make(
     context: &Context,
     source: SourceEntry,

@@ -20,17 +20,17 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
 use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
 
-/// A mount. Files can be renamed only within a mount.
+/// Identifies a mount. Files can be renamed only within a mount.
 pub(crate) type Mount = (u64, u64);
 
-/// The mount of a directory.
+/// The mount that contains a directory.
 pub(crate) fn mount_of(directory: &Directory) -> Result<Mount, Errno> {
     let found = statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::MNT_ID)?;
     let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
     Ok((device, found.stx_mnt_id))
 }
 
-/// A private directory, removed with its last user.
+/// A private directory; removed when its last user is dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory {
     parent: Directory,
@@ -38,7 +38,7 @@ pub(crate) struct PrivateDirectory {
     inside: Directory,
     inode: u64,
     next: AtomicU64,
-    /// Not removed, because it contains a resumable file.
+    /// Set if the directory stays because it contains a resumable file.
     pub kept: AtomicBool,
     session: Arc<Mutex<Option<SessionNotes>>>,
 }
@@ -76,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
-    /// Mounts without support for O_TMPFILE.
+    /// Mounts that do not support O_TMPFILE.
     without_tmpfile: Mutex<HashSet<Mount>>,
     session: Arc<Mutex<Option<SessionNotes>>>,
 }
@@ -210,11 +210,11 @@ impl Staging {
 pub(crate) struct NewFile {
     /// Open for reading and writing.
     pub file: File,
-    /// Its private directory and name there; `None` if it is unnamed.
+    /// The private directory of the file and the file's name there; `None` if it is unnamed.
     place: Option<(Arc<PrivateDirectory>, OsString)>,
 }
 
-/// Where new files are created.
+/// The directory in which new files are created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub settings: &'a Settings,
@@ -251,12 +251,12 @@ impl NewFile {
         Ok(NewFile { file, place: Some((Arc::clone(private), name)) })
     }
 
-    /// Its name in its private directory.
+    /// Name of the file in its private directory.
     pub fn name(&self) -> Option<&OsStr> {
         self.place.as_ref().map(|(_, name)| name.as_os_str())
     }
 
-    /// Gives it its final name; replaces an existing entry if allowed.
+    /// Gives the new file its final name; replaces an existing entry if allowed.
     pub fn publish(mut self, place: Place, name: &OsStr, replaces: bool) -> Result<(), Problem> {
         let destination = place.destination;
         let path = destination.join(name);
@@ -285,7 +285,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// Keeps it in its private directory, to be resumed.
+    /// Keeps the file in its private directory, so that the copy can be resumed.
     pub fn keep(mut self) {
         if let Some((private, _)) = self.place.take() {
             private.kept.store(true, Ordering::Relaxed);

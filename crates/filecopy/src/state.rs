@@ -93,20 +93,20 @@ pub(crate) struct PartialRecord {
     pub name: String,
     pub inode: u64,
     pub born: Option<(i64, u32)>,
-    /// Length of the complete and durable part from the start (bytes).
+    /// Length of the complete and durable data from the start (bytes).
     pub done_bytes: u64,
 }
 
 /// A private directory made by a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
-    /// Its path.
+    /// Path of the private directory.
     pub directory: PathBuf,
-    /// Its inode number.
+    /// Inode number of the private directory.
     pub inode: u64,
 }
 
-/// The folder with the records.
+/// The folder with the records of copies.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     folder: PathBuf,
@@ -165,7 +165,7 @@ impl State {
         let _ = fs::remove_file(self.folder.join(name));
     }
 
-    /// The record of the tree in a directory, whatever its source.
+    /// The record of the tree that was copied to a directory, from any source.
     pub fn tree(&self, target: &Identity) -> Option<TreeRecord> {
         let record: TreeRecord = self.read(&format!("tree-{}.json", target.key()))?;
         (record.target == *target).then_some(record)
@@ -208,7 +208,7 @@ impl State {
         self.write(&State::partial_name(target), record)
     }
 
-    /// Removes it.
+    /// Removes the record of a file's progress.
     pub fn forget_partial(&self, target: &Path) {
         self.remove(&State::partial_name(target));
     }
@@ -265,7 +265,7 @@ impl SessionNotes {
 pub struct Leftover {
     /// The private directory with unfinished files.
     pub path: PathBuf,
-    /// A running session uses it.
+    /// Whether a running session uses the directory.
     pub in_use: bool,
     /// Length of a resumable file (bytes).
     pub resumable_bytes: Option<u64>,
@@ -273,7 +273,7 @@ pub struct Leftover {
     record: PathBuf,
 }
 
-/// Everything that sessions of this user left behind.
+/// All private directories that sessions of this user left behind.
 pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
     let Some(state) = State::existing(state_folder) else { return Vec::new() };
     let mut found = Vec::new();
@@ -293,7 +293,7 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
                     inode,
                     record: path,
                 }),
-                // It is just being written. If it was never finished, its directory is unused.
+                // The record is incomplete. If its writer is gone, the directory is unused.
                 None if !in_use && is_old(&path) => drop(fs::remove_file(&path)),
                 None => {}
             }

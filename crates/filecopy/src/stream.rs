@@ -58,7 +58,7 @@ impl Input {
         Ok(Input { reader: reader.map_err(on("reading", &name))?, name })
     }
 
-    /// How it is read.
+    /// How the input is read.
     pub fn plan(&self) -> &seqio::Plan {
         self.reader.plan()
     }
@@ -98,16 +98,16 @@ pub struct Output {
     pipe_bytes: Option<usize>,
 }
 
-/// Why the transfer stopped early.
+/// Why a transfer stopped early.
 #[derive(Debug)]
 pub enum Broken {
-    /// Reading failed.
+    /// Reading the input failed.
     Reading(Problem),
-    /// The reader of the pipe is gone.
+    /// The reading end of the pipe was closed.
     Gone,
-    /// Writing failed.
+    /// Writing the output failed.
     Writing(io::Error),
-    /// The user stopped it.
+    /// The user stopped the transfer.
     Stopped,
 }
 
@@ -133,8 +133,7 @@ impl Output {
     /// Sends the rest of an input; returns its length (bytes). Pages in the page cache go into a
     /// pipe without being copied.
     ///
-    /// # Errors
-    /// The side that failed, and why.
+    /// # Errors Whether reading or writing failed, and why.
     pub fn send(&mut self, input: &mut Input, settings: &Settings) -> Result<u64, Broken> {
         let mut sent = 0;
         if let Some(pipe_bytes) = self.pipe_bytes

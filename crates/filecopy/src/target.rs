@@ -16,18 +16,18 @@ use crate::staging::{Mount, Place, Staging, mount_of};
 /// A directory of the destination.
 #[derive(Debug)]
 pub(crate) struct TargetDirectory {
-    /// `None` in a dry run that would create it.
+    /// The open directory; `None` in a dry run that would create it.
     directory: Option<Directory>,
-    /// For messages.
+    /// Path of the directory, for messages.
     pub path: PathBuf,
     /// The directory that contains the destination, and the path from there.
     pub root: Arc<Directory>,
     pub relative: PathBuf,
-    /// Created by this copy, so it had no entries before.
+    /// Whether this copy created the directory, so that it had no entries before.
     pub is_new: bool,
-    /// Its source; `None` if it is not a copy.
+    /// The directory's source; `None` if the directory is not a copy.
     pub source: Option<(Arc<Directory>, EntryInfo)>,
-    /// It gets the attributes of its source.
+    /// Whether the directory gets the attributes of its source.
     pub gets_attributes: bool,
     mount: Mount,
     inherited: Inherited,
@@ -37,7 +37,7 @@ pub(crate) struct TargetDirectory {
 }
 
 impl TargetDirectory {
-    /// An existing directory that is not a copy.
+    /// A directory that existed before and is not the copy of a source directory.
     pub fn new(
         directory: Directory,
         root: Arc<Directory>,
@@ -50,7 +50,7 @@ impl TargetDirectory {
         Ok(TargetDirectory { directory, mount, inherited, is_new: false, ..absent })
     }
 
-    /// A directory that a dry run does not create.
+    /// A directory that would be created, in a dry run.
     pub fn absent(path: PathBuf, root: Arc<Directory>, relative: PathBuf) -> TargetDirectory {
         TargetDirectory {
             directory: None,
@@ -72,13 +72,13 @@ impl TargetDirectory {
         self.directory.as_ref()
     }
 
-    /// Where its new files are created.
+    /// The place at which new files of the directory are created.
     pub fn place<'a>(&'a self, settings: &'a Settings, staging: &'a Staging) -> Option<Place<'a>> {
         let (destination, anchor, mount) = (self.directory.as_ref()?, &*self.root, self.mount);
         Some(Place { settings, staging, anchor, destination, mount })
     }
 
-    /// What new entries inherit from it.
+    /// What new entries inherit from the directory.
     pub fn inherited(&self) -> Inherited {
         self.inherited
     }
@@ -91,7 +91,7 @@ impl TargetDirectory {
         }
     }
 
-    /// Makes it the copy of a source directory within a parent that waits for it.
+    /// Makes the directory the copy of a source directory, within a parent that waits for it.
     pub fn copy_of(
         self,
         source: (Arc<Directory>, EntryInfo),

@@ -28,7 +28,7 @@ use crate::special;
 use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 
-/// Share of the open-file limit (one in ...) for directories with queued files.
+/// One part in this many of the open-file limit is used for directories with queued files.
 const DIRECTORY_SHARE: u64 = 8;
 
 /// A directory on the path of the walk.
@@ -42,17 +42,17 @@ struct Level {
     number: usize,
     /// Names in the source, if other entries are to be removed.
     names: HashSet<OsString>,
-    /// The source directory was read completely.
+    /// Whether the source directory was read completely.
     is_whole: bool,
 }
 
 struct Walk<'a> {
     context: &'a Context,
     queue: &'a Queue,
-    /// Used if no thread could be started.
+    /// Buffer of the walking thread; used if no copying thread could be started.
     own: Option<Buffer>,
     device: u64,
-    /// Existing directories get the attributes of their sources.
+    /// Whether existing directories get the attributes of their sources.
     owns: bool,
     number: usize,
     open_most: u64,

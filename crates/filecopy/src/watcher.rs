@@ -24,7 +24,7 @@ pub(crate) struct Watcher<'a> {
     pub hasher: Option<ContentHasher>,
     /// Records the progress of the file.
     pub resumable: Option<(Resumable, &'a File)>,
-    /// Bytes written.
+    /// Bytes written to the copy so far.
     pub written: u64,
 }
 

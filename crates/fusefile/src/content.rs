@@ -20,7 +20,7 @@ impl Content {
         self.bytes.len() as u64
     }
 
-    /// The part of a range inside the file.
+    /// The bytes of a range that lie inside the file.
     fn clip(&self, offset: u64, length: usize) -> std::ops::Range<usize> {
         let start = (offset.min(self.size())) as usize;
         start..(start + length).min(self.bytes.len())

@@ -19,9 +19,9 @@ use crate::timing::Timing;
 
 /// How long the kernel may cache names and attributes; they never change.
 const CACHE_TTL: Duration = Duration::from_secs(86_400);
-/// The file's inode; the folder's is 1.
+/// Inode number of the file; the folder has inode 1.
 const FILE: INodeNo = INodeNo(2);
-/// Requests that the kernel may have in flight.
+/// Maximum number of requests that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 4096;
 /// Largest request (bytes); the kernel's default limit is 256 pages.
 const REQUEST_BYTES: u32 = 1 << 20;
@@ -30,7 +30,7 @@ const REQUEST_BYTES: u32 = 1 << 20;
 pub struct Spec {
     /// Name of the file.
     pub name: String,
-    /// Its constant size (bytes).
+    /// Constant size of the file (bytes).
     pub size_bytes: u64,
     /// Alignment of direct I/O reported to programs (bytes, a power of two); unaligned requests are
     /// served too.
@@ -54,7 +54,7 @@ pub(crate) struct Files {
     clock: Monotonic,
 }
 
-/// State of the device besides time.
+/// State of the device without its times: content, and faults.
 struct DeviceState {
     faults: FaultCounter,
     content: Content,

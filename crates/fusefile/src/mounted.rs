@@ -11,8 +11,9 @@ use ioengine::{Monotonic, mount};
 
 use crate::files::{Files, Spec};
 
-/// How often, and at which interval, to check whether the last user of the file is gone.
+/// How often to check whether the last user of the file is gone.
 const TRIES: u32 = 100;
+/// Pause between two of these checks.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Source of the mount in the system's mount table.
@@ -55,7 +56,7 @@ impl Mounted {
         &self.file
     }
 
-    /// Whether it is still mounted; somebody else may have unmounted it.
+    /// Whether the file is still mounted; somebody else may have unmounted it.
     pub fn is_there(&self) -> bool {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }

@@ -142,7 +142,7 @@ fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, Strin
     }
 }
 
-/// A digit in front of the text never makes the number smaller.
+/// Checks that a digit in front of the text never makes the number smaller.
 fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(larger) = parse(&format!("9{}", text.trim_start())) {
         assert!(larger >= value, "{text}: {value}, with a 9 before it: {larger}");
@@ -232,7 +232,7 @@ fn plan_file(data: &[u8]) {
     }
 }
 
-/// A journal entry round-trips.
+/// Checks that a journal entry stays the same when it is written and read.
 fn journal_entry(data: &[u8]) {
     let Some(entry) = journal::parse(data) else { return };
     let text = serde_json::to_vec(&entry).expect("an entry that was read can be written");
@@ -268,7 +268,7 @@ fn histogram(data: &[u8]) {
     assert_eq!((twice.min(), twice.max()), (read.min(), read.max()));
 }
 
-/// A checksum file round-trips.
+/// Checks that a checksum file stays the same when it is written and read.
 fn lines_of_sums(data: &[u8]) {
     match checksum_file::parse(data) {
         Ok(read) => {

@@ -37,11 +37,11 @@ pub struct PlanFile {
 #[derive(Clone, Debug)]
 struct Flag {
     line: usize,
-    /// Its name without the leading dashes.
+    /// Name of the flag without the leading dashes.
     name: String,
-    /// Its values, as on the command line.
+    /// Values of the flag, as on the command line.
     values: Vec<String>,
-    /// Whether it is a flag without a value.
+    /// Whether the flag has no value.
     is_bare: bool,
 }
 
@@ -55,7 +55,7 @@ impl Flag {
         }
     }
 
-    /// The same flag with a single value.
+    /// The flag with a single value instead of its own.
     fn with(&self, value: &str) -> Flag {
         Flag { values: vec![value.to_owned()], ..self.clone() }
     }

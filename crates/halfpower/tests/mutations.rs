@@ -26,7 +26,7 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// The words of the dictionary, which every target uses.
+/// The words of the dictionary; all fuzz targets use them.
 fn words() -> Vec<Vec<u8>> {
     let text = fs::read_to_string(folder("command_line.dict")).unwrap();
     let quoted = text.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));

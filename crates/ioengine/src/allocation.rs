@@ -28,7 +28,7 @@ const HOLE_MIN: u64 = 512;
 pub struct Units {
     /// The block size that statvfs reports (bytes).
     pub told_bytes: Option<u64>,
-    /// What the first byte written into a hole allocates (bytes).
+    /// Bytes that the first byte written into a hole allocates.
     pub given_bytes: Option<u64>,
     /// The smallest punched hole, aligned to its size, that frees space (bytes).
     pub taken_bytes: Option<u64>,
@@ -52,7 +52,7 @@ fn allocated(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.blocks() * 512)
 }
 
-/// How much a byte written at `at` allocates (bytes).
+/// Bytes that a byte written at `at` allocates.
 fn allocated_by_byte(file: &File, at: u64) -> io::Result<u64> {
     let before = allocated(file)?;
     file.write_all_at(&[0xA5], at)?;

@@ -25,12 +25,13 @@ pub enum BufferPages {
 
 /// Alignment of slots (bytes); no device requires more.
 pub const SLOT_ALIGNMENT: usize = 4096;
+/// Size of a huge page (bytes).
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The slots of one engine.
 #[derive(Debug)]
 pub struct SlotBuffers {
-    /// None only while dropping.
+    /// The mapped memory; None only while the value is dropped.
     mapping: Option<Mapping>,
     /// Whether the memory returns to the pool when dropped.
     pooled: bool,

@@ -28,7 +28,7 @@ struct Hierarchy {
 pub struct CpuLimit {
     /// The quota in CPUs, such as 0.2; None without a limit.
     pub cpus: Option<f64>,
-    /// How long its threads were throttled since the group was created (ns).
+    /// Time for which the group's threads were throttled since the group was created (ns).
     pub throttled_ns: u64,
 }
 

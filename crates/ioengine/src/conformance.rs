@@ -83,7 +83,8 @@ pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, fi
     assert_eq!(past[0].result, 0, "nothing past the end");
 }
 
-/// The remainder of a short transfer is placed in the same slot after the first part.
+/// The remainder of a short transfer is placed in the same slot, behind the bytes already
+/// transferred.
 pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E>) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     run(&mut engine, &[read(0, 0, 4096)]);
@@ -194,8 +195,9 @@ mod tests {
     use crate::target::{Caching, Target};
 
     const FILE_BYTES: u64 = 2 << 20;
-    /// Members of the stripe; the file is a whole number of stripe rows.
+    /// Number of files in the stripe; their total size is a whole number of stripe rows.
     const MEMBERS: usize = 4;
+    /// Chunk size of the stripe (bytes).
     const CHUNK_BYTES: usize = 4096;
 
     /// Reports a skipped test on stderr and in the log that the test command prints.
@@ -254,7 +256,7 @@ mod tests {
         does_io.flat_map(of).filter(supports).filter(differs).collect()
     }
 
-    /// Distributes bytes over the members of a stripe.
+    /// Distributes bytes over the devices of a stripe.
     fn distribute(bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut shares = vec![Vec::new(); MEMBERS];
         for (number, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {

@@ -20,7 +20,7 @@ pub struct DeviceInfo {
     pub serial: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// Whether the kernel considers it a rotating disk.
+    /// Whether the kernel considers the device a rotating disk.
     pub rotational: Option<bool>,
     /// Rotation speed (revolutions per minute), if the device reports it (SCSI page B1h).
     pub revolutions_per_min: Option<u32>,
@@ -47,17 +47,17 @@ pub struct DeviceInfo {
 /// Counters of a block device since boot (Documentation/block/stat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Requests completed.
+    /// Read requests completed.
     pub reads: u64,
-    /// Requests merged into others before they were sent.
+    /// Read requests merged into others before they were sent.
     pub read_merges: u64,
-    /// Sectors of 512 bytes.
+    /// Sectors of 512 bytes read.
     pub read_sectors: u64,
-    /// Requests completed.
+    /// Write requests completed.
     pub writes: u64,
-    /// Requests merged into others before they were sent.
+    /// Write requests merged into others before they were sent.
     pub write_merges: u64,
-    /// Sectors of 512 bytes.
+    /// Sectors of 512 bytes written.
     pub write_sectors: u64,
 }
 
@@ -105,7 +105,7 @@ pub struct AdvertisedRate {
     pub component: String,
     /// Rate after line coding, before protocol overhead (bytes per second).
     pub bytes_per_s: f64,
-    /// The sysfs file that reports it.
+    /// The sysfs file that reports the rate.
     pub source: String,
 }
 
@@ -137,7 +137,7 @@ impl Device {
         read(&self.disk.join("loop/backing_file")).map(PathBuf::from)
     }
 
-    /// Whether it is a loop device that reads and writes its image through the page cache.
+    /// Whether the device is a loop device that reads and writes its image through the page cache.
     pub fn caches_image(&self) -> bool {
         self.image().is_some() && read(&self.disk.join("loop/dio")).is_some_and(|dio| dio == "0")
     }
@@ -171,14 +171,14 @@ impl Device {
         }
     }
 
-    /// Its device number.
+    /// Device number of the device.
     pub fn number(&self) -> Option<(u32, u32)> {
         let text = read(&self.folder.join("dev"))?;
         let (major, minor) = text.split_once(':')?;
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// Its sysfs directory.
+    /// Sysfs directory of the device.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -188,7 +188,7 @@ impl Device {
         file_name(&self.folder)
     }
 
-    /// The text of an attribute file below its directory.
+    /// The text of an attribute file below the device's sysfs directory.
     pub fn text(&self, path: &str) -> Option<String> {
         read(&self.folder.join(path))
     }
@@ -198,14 +198,14 @@ impl Device {
         (self.folder != self.disk).then(|| Device { folder: self.disk.clone(), ..self.clone() })
     }
 
-    /// Its partitions, by name.
+    /// The partitions of the device, by name.
     pub fn partitions(&self) -> Vec<Device> {
         let mut found = devices_in(&self.folder);
         found.retain(|device| device.folder.join("partition").exists());
         found
     }
 
-    /// The volumes built on it (device mapper, MD), by name.
+    /// The volumes built on the device (device mapper, MD), by name.
     pub fn holders(&self) -> Vec<Device> {
         devices_in(&self.folder.join("holders"))
     }
@@ -220,13 +220,13 @@ impl Device {
         &self.disk
     }
 
-    /// Its current counters.
+    /// Current counters of the device.
     pub fn counters(&self) -> Option<DeviceCounters> {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
-    /// The parents of its disk, nearest first: name, subsystem ("pci", "scsi"), and the rate of the
-    /// link if it reports one.
+    /// The parents of the device's disk, nearest first: name, subsystem ("pci", "scsi"), and the
+    /// rate of the link if it reports one.
     pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
         let on_a_bus = |folder: &Path| {
             let subsystem = fs::canonicalize(folder.join("subsystem")).ok();

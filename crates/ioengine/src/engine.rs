@@ -81,7 +81,7 @@ pub struct Setup {
     pub features: String,
     /// Size of all buffers (bytes).
     pub buffer_bytes: u64,
-    /// The part of the buffers that is backed by huge pages (bytes).
+    /// Buffer memory that is backed by huge pages (bytes).
     pub huge_bytes: u64,
 }
 
@@ -124,14 +124,14 @@ pub enum EngineKind {
 pub struct Availability {
     /// The I/O engine.
     pub engine_kind: EngineKind,
-    /// Whether it can be used on this host.
+    /// Whether the I/O engine can be used on this host.
     pub available: bool,
-    /// The features in use, or why it is unavailable and what would help.
+    /// The features in use, or why the I/O engine is unavailable and what would help.
     pub detail: String,
 }
 
 impl EngineKind {
-    /// All of them, simplest first.
+    /// All I/O engines, simplest first.
     pub const ALL: [EngineKind; 7] = [
         EngineKind::Null,
         EngineKind::Delay,
@@ -155,7 +155,7 @@ impl EngineKind {
         }
     }
 
-    /// What it does, in one line.
+    /// What the I/O engine does, in one line.
     pub fn summary(self) -> &'static str {
         match self {
             EngineKind::Null => "no I/O: the instrument's own cost",
@@ -168,12 +168,12 @@ impl EngineKind {
         }
     }
 
-    /// Whether it does I/O; `null` and `delay` touch no target.
+    /// Whether the I/O engine does I/O; `null` and `delay` touch no target.
     pub fn does_io(self) -> bool {
         !matches!(self, EngineKind::Null | EngineKind::Delay)
     }
 
-    /// Tests whether this host offers it.
+    /// Tests whether this host offers the I/O engine.
     pub fn availability(self) -> Availability {
         let found = match self {
             EngineKind::Null
@@ -248,23 +248,23 @@ impl FromStr for EngineKind {
 /// Any I/O engine of this host, or a wrapper around one.
 #[derive(Debug)]
 pub enum HostEngine {
-    /// See [`Null`].
+    /// The I/O engine [`Null`].
     Null(Null),
-    /// See [`Delay`].
+    /// The I/O engine [`Delay`].
     Delay(Delay),
-    /// See [`Faulty`].
+    /// The wrapper [`Faulty`].
     Faulty(Box<Faulty<HostEngine>>),
-    /// See [`Striped`].
+    /// The wrapper [`Striped`].
     Striped(Box<Striped<HostEngine>>),
-    /// See [`Sync`].
+    /// The I/O engine [`Sync`].
     Sync(Sync),
-    /// See [`Mmap`].
+    /// The I/O engine [`Mmap`].
     Mmap(Mmap),
-    /// See [`Threads`].
+    /// The I/O engine [`Threads`].
     Threads(Threads),
-    /// See [`Libaio`].
+    /// The I/O engine [`Libaio`].
     Libaio(Libaio),
-    /// See [`Uring`].
+    /// The I/O engine [`Uring`].
     Uring(Box<Uring>),
 }
 

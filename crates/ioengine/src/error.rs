@@ -14,7 +14,7 @@ pub enum ErrorKind {
     Usage,
     /// Refused because it could destroy data, or create a file where a device was expected.
     Refused,
-    /// This kernel, file system or host does not support it.
+    /// This kernel, file system or host does not support the operation.
     Unsupported,
     /// No space, quota or file-size limit left.
     NoSpace,

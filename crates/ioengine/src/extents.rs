@@ -17,12 +17,12 @@ const EXTENTS_MAX: usize = 1 << 20;
 /// Sector size of sysfs and of kernel events, independent of the disk's own (bytes).
 const SECTOR_BYTES: u64 = 512;
 
-/// A part of a target that is contiguous on its disk.
+/// A piece of a target that is contiguous on its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskExtent {
     /// Position in the target (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the piece (bytes).
     pub bytes: u64,
     /// First sector (512 bytes each) on the whole disk; the start of the partition is included.
     pub sector: u64,

@@ -14,15 +14,15 @@ pub enum Fault {
     None,
     /// Fail with this error number; the request never reaches the device.
     Errno(i32),
-    /// Transfer only this many bytes.
+    /// Transfer only this many bytes of the request.
     Short(u32),
     /// Delay the completion until this many others have completed.
     Late(u32),
     /// Delay the completion by this time (ns).
     Hang(u64),
-    /// Complete it twice.
+    /// Complete the request twice.
     Twice,
-    /// Never complete it.
+    /// Never complete the request.
     Never,
     /// Flip one bit of the data.
     Flip,

@@ -33,12 +33,13 @@ pub use beneath::device_of;
 use beneath::{device_beneath, is_in_memory};
 use stripe::Stripe;
 
-/// linux/fiemap.h: the last extent of a file, and extents that hold no written data.
+/// Flag of the last extent of a file, from linux/fiemap.h.
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
+/// Flag of an extent that holds no written data, from linux/fiemap.h.
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// How long to wait for pages under read-ahead before trying to drop them again (ns), and how many
-/// attempts without progress to make.
+/// How long to wait for pages under read-ahead before trying to drop them again (ns).
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
+/// Number of attempts to drop pages without progress, before giving up.
 const READ_AHEAD_TRIES: u32 = 10;
 /// Pages that may stay in the cache after a scrub without dropping all caches (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
@@ -63,7 +64,7 @@ pub struct HostTarget {
     in_memory: bool,
     /// The last hint, repeated for each mapping made later.
     hint: Mutex<Hint>,
-    /// The members, if it is a stripe; it then has no file of its own.
+    /// The stripe, if the target is one; it then has no file of its own.
     stripe: Option<Stripe>,
 }
 
@@ -224,7 +225,7 @@ impl HostTarget {
         self.devices().into_iter().find(is_unseen).map(Device::name)
     }
 
-    /// Whether its content is only in memory (tmpfs, ramfs).
+    /// Whether the target's content is only in memory (tmpfs, ramfs).
     pub fn is_in_memory(&self) -> bool {
         self.in_memory
     }
@@ -234,7 +235,8 @@ impl HostTarget {
         self.mount.as_ref()
     }
 
-    /// Where it is stored on its disk, for tracing: kernel events name sectors of whole disks.
+    /// The extents of the target on its disk, for tracing: kernel events name sectors of whole
+    /// disks.
     ///
     /// # Errors
     /// If it is on no disk or on several, or the file system does not report extents; with a
@@ -337,7 +339,7 @@ pub fn unwritable(path: &Path) -> Option<String> {
     let number = (libc::major(metadata.st_dev()), libc::minor(metadata.st_dev()));
     let mount = mount::of(&full, number).filter(|_| !metadata.file_type().is_block_device());
     if mount.as_ref().is_some_and(|mount| mount.options.split(',').any(|option| option == "ro")) {
-        return Some("its file system is mounted read-only".to_owned());
+        return Some("the file system is mounted read-only".to_owned());
     }
     let virtual_kinds = ["proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "debugfs"];
     if let Some(kind) =

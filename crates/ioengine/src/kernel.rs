@@ -23,7 +23,7 @@ pub struct Kernel {
 pub struct LoopDevice {
     /// The loop device itself.
     pub device: Device,
-    /// The file or device behind it, as it was named when it was attached.
+    /// The file or device behind the loop device, as it was named when it was attached.
     pub backing: PathBuf,
     /// The identity of `backing`, where known.
     pub identity: Option<Backing>,
@@ -34,7 +34,7 @@ pub struct LoopDevice {
 pub enum Backing {
     /// A regular file, by the device number of its file system and its inode.
     File(u64, u64),
-    /// A block device, by its own number.
+    /// A block device, by its device number.
     Device(u64),
 }
 
@@ -52,11 +52,11 @@ impl Backing {
 /// A mounted btrfs with its devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Btrfs {
-    /// Its uuid.
+    /// UUID of the file system.
     pub uuid: String,
-    /// Its label, where it has one.
+    /// Label of the file system, if it has one.
     pub label: Option<String>,
-    /// Kernel names of its devices.
+    /// Kernel names of the devices of the file system.
     pub members: Vec<String>,
 }
 

@@ -81,7 +81,7 @@ impl MappedFile {
         self.length as u64
     }
 
-    /// madvise(2) on all of it.
+    /// Calls madvise(2) for the whole mapping.
     pub fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         if self.length == 0 {
             return Ok(());

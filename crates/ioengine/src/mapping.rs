@@ -42,7 +42,7 @@ impl Mapping {
         self.base
     }
 
-    /// Length (bytes).
+    /// Length of the mapping (bytes).
     pub fn length(&self) -> usize {
         self.length
     }

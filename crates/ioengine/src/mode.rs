@@ -39,7 +39,7 @@ impl Caching {
         matches!(self, Caching::Direct | Caching::DirectWriteThrough)
     }
 
-    /// Whether each write is durable before it completes.
+    /// Whether the mode makes each write durable before it completes.
     pub fn is_write_through(self) -> bool {
         matches!(self, Caching::WriteThrough | Caching::DirectWriteThrough)
     }
@@ -76,7 +76,7 @@ impl FromStr for Caching {
 /// A hint about the coming accesses (posix_fadvise(2); madvise(2) for a mapping).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Hint {
-    /// No special treatment.
+    /// No announced access pattern.
     #[default]
     Normal,
     /// Sequential: read ahead further.

@@ -12,13 +12,13 @@ use crate::sys;
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Device number of the files on it.
+    /// Device number of the files on the mount.
     pub device: (u32, u32),
-    /// Where it is mounted.
+    /// The directory on which the file system is mounted.
     pub mount_point: PathBuf,
-    /// "ext4", "xfs" ...
+    /// Type of the file system, such as "ext4" or "xfs".
     pub file_system: String,
-    /// The device or export it comes from.
+    /// The device or export that is mounted.
     pub source: String,
     /// Options of the mount and of the file system, comma-separated.
     pub options: String,

@@ -21,7 +21,7 @@ pub fn resident_bytes(file: &File) -> io::Result<u64> {
     sys::resident_bytes(file, sys::size_bytes(file)?)
 }
 
-/// How much of a part of an open file is in the page cache (bytes).
+/// Bytes of a range of an open file that are in the page cache.
 ///
 /// # Errors
 /// The system call's error; always before Linux 6.5, which introduced cachestat(2).
@@ -29,9 +29,10 @@ pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Resu
     sys::resident_bytes_of_part(file, offset, length)
 }
 
-/// Large files are sampled in this many places, and this many bytes in each: counting the pages of
-/// a whole file takes milliseconds per GiB.
+/// Number of places in which a large file is sampled. Counting the pages of the whole file would
+/// take milliseconds per GiB.
 const SAMPLES: u64 = 64;
+/// Bytes that are sampled in each place.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
 /// About how much of a file of `size_bytes` is in the page cache (bytes). Small files are counted

@@ -25,9 +25,9 @@ pub struct Request {
     pub within: u32,
     /// Which slot of the engine.
     pub slot: u32,
-    /// Index of the file among those of the engine; 0 if it has only one.
+    /// Index of the file among those of the engine; 0 if the engine has only one.
     pub file: u16,
-    /// Read or write.
+    /// Whether the request reads or writes.
     pub op: Op,
 }
 

@@ -25,7 +25,7 @@ pub enum Kind {
     Directory,
     /// A mounted file system.
     FileSystem,
-    /// A part of a disk.
+    /// A partition of a disk.
     Partition,
     /// A device built on others: device mapper, MD, loop.
     Volume,
@@ -63,16 +63,16 @@ pub enum Value {
     BytesPerS(f64),
 }
 
-/// One layer.
+/// A layer of the path from a target to the hardware.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Its kind.
+    /// Kind of the layer.
     pub kind: Kind,
-    /// Its name.
+    /// Name of the layer.
     pub name: String,
-    /// The number of branches above it.
+    /// The number of branches above the layer.
     pub depth: usize,
-    /// Its attributes; the names carry units.
+    /// Attributes of the layer; the names carry units.
     pub facts: Vec<(&'static str, Value)>,
 }
 
@@ -97,7 +97,7 @@ impl Layer {
     }
 }
 
-/// The layers of a path, itself first.
+/// The layers of a path, beginning with the path itself.
 pub fn of(kernel: &Kernel, path: &Path) -> Vec<Layer> {
     let mut walk = Walk { kernel, mounts: kernel.mounts(), seen: Vec::new(), layers: Vec::new() };
     walk.path(path, 0);
@@ -156,7 +156,7 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // `seen` is the current path only: a disk that holds two members of an array is listed
+        // `seen` is the current path only: a disk with two partitions in an array is listed
         // twice, but a cycle ends.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;
@@ -179,7 +179,7 @@ impl Walk<'_> {
         self.seen.pop();
     }
 
-    /// Adds a device-mapper or MD volume and its members.
+    /// Adds a device-mapper or MD volume and its devices.
     fn volume(&mut self, device: &Device, depth: usize) {
         let slaves = device.slaves();
         let names: Vec<String> = slaves.iter().map(Device::name).collect();

@@ -5,29 +5,30 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// Maximum number of members of a stripe.
+/// Maximum number of devices of a stripe.
 pub const MEMBERS_MAX: usize = 1024;
 
-/// The distribution of a stripe over its members.
+/// The distribution of a stripe over its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     members: u16,
     chunk_bytes: u64,
 }
 
-/// A part of a request that goes to one member; pieces come in the order of the request.
+/// A piece of a request that goes to one device of a stripe. Pieces come in the order of the
+/// request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Index of the member.
+    /// Index of the device.
     pub member: u16,
-    /// Offset on the member (bytes).
+    /// Offset on the device (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the piece (bytes).
     pub length: u32,
 }
 
 impl Layout {
-    /// A stripe over `members` members with `chunk_bytes` on each in turn.
+    /// A stripe over `members` devices with `chunk_bytes` on each in turn.
     ///
     /// # Errors
     /// Usage: no members, too many members, or a chunk of 0 bytes.
@@ -44,7 +45,7 @@ impl Layout {
         Ok(Layout { members: members as u16, chunk_bytes })
     }
 
-    /// The number of members.
+    /// The number of devices of the stripe.
     pub fn members(&self) -> usize {
         usize::from(self.members)
     }
@@ -54,19 +55,20 @@ impl Layout {
         self.chunk_bytes
     }
 
-    /// The size of a stripe with a smallest member of this size; only whole rows count (bytes).
+    /// The size of a stripe whose smallest device has this size (bytes). Only whole stripe rows
+    /// count.
     pub fn bytes(&self, smallest_member: u64) -> u64 {
         let rows = smallest_member / self.chunk_bytes;
         (rows * self.chunk_bytes).saturating_mul(u64::from(self.members))
     }
 
-    /// The size that each member needs for a stripe of `striped` bytes (bytes).
+    /// The size that each device needs for a stripe of `striped` bytes (bytes).
     pub fn member_bytes(&self, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
-    /// How many of the first `striped` bytes of a stripe are on one member; the last chunk may be
+    /// How many of the first `striped` bytes of a stripe are on one device; the last chunk may be
     /// partial (bytes).
     pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
@@ -83,7 +85,7 @@ impl Layout {
         }
     }
 
-    /// The pieces of a request.
+    /// The pieces of a request, one for each chunk that it touches.
     pub fn pieces(&self, offset: u64, length: u32) -> Pieces {
         Pieces { layout: *self, offset, left: length }
     }

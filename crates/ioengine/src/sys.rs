@@ -45,7 +45,7 @@ pub fn set_io_priority(packed: u16) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The I/O priority of the calling thread, packed likewise.
+/// The I/O priority of the calling thread, packed as in ioprio_set(2).
 #[cfg(test)]
 pub fn io_priority() -> io::Result<u16> {
     const WHO_PROCESS: libc::c_int = 1;
@@ -293,7 +293,7 @@ pub fn is_writable(file: &File) -> bool {
     flags >= 0 && matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR)
 }
 
-/// fallocate(2).
+/// Calls fallocate(2).
 pub fn fallocate(file: &File, mode: libc::c_int, offset: u64, length: u64) -> io::Result<()> {
     let (offset, length) = (offset as libc::off64_t, length as libc::off64_t);
     // SAFETY: no memory is passed.
@@ -327,7 +327,7 @@ pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     }
 }
 
-/// Bytes of a part of the file that are in the page cache; cachestat(2) only.
+/// Bytes of a range of the file that are in the page cache; from cachestat(2) only.
 pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     const SYS_CACHESTAT: libc::c_long = 451;
     let range = [offset, length];
@@ -412,13 +412,14 @@ pub struct Extent {
     pub logical: u64,
     /// Position on the device of the file system (bytes).
     pub physical: u64,
-    /// Length (bytes).
+    /// Length of the extent (bytes).
     pub length: u64,
     /// `FIEMAP_EXTENT_*` flags.
     pub flags: u32,
 }
 
-/// Up to 256 extents of the file from offset `start` on (Documentation/filesystems/fiemap.rst).
+/// Up to 256 extents of the file that end after offset `start`
+/// (Documentation/filesystems/fiemap.rst).
 pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
     const MANY: usize = 256;
@@ -463,9 +464,9 @@ pub mod aio {
         pub fd: u32,
         /// Buffer address.
         pub buffer: u64,
-        /// Length (bytes).
+        /// Length of the request (bytes).
         pub length: u64,
-        /// Position (bytes).
+        /// Offset of the request in the file (bytes).
         pub offset: i64,
         /// Reserved.
         pub reserved: u64,
@@ -479,7 +480,7 @@ pub mod aio {
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Event {
-        /// The iocb's data.
+        /// The `data` field of the iocb.
         pub data: u64,
         /// Address of the iocb.
         pub iocb: u64,
@@ -557,7 +558,9 @@ pub mod ring {
     pub const ENTER_GETEVENTS: u32 = 1 << 0;
     /// Wake the SQPOLL thread.
     pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
+    /// Pass a `GeteventsArg` to io_uring_enter(2).
     const ENTER_EXT_ARG: u32 = 1 << 3;
+    /// The descriptor is the index of a registered ring.
     const ENTER_REGISTERED_RING: u32 = 1 << 4;
     const REGISTER_RING_FDS: libc::c_uint = 20;
     const UNREGISTER_RING_FDS: libc::c_uint = 21;

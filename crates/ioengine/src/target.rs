@@ -11,7 +11,7 @@ use crate::engine::{Engine, EngineSpec};
 use crate::error::Error;
 pub use crate::mode::{Caching, Hint};
 
-/// What kind of thing a target is.
+/// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetKind {
     /// Nothing: the `null` I/O engine.
@@ -27,7 +27,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Whether it stores data, which can be cached, damaged or left behind.
+    /// Whether the target stores data, which can be cached, damaged or left behind.
     pub fn is_storage(self) -> bool {
         !matches!(self, TargetKind::Null | TargetKind::Delay)
     }
@@ -56,7 +56,7 @@ pub struct Alignment {
 /// How much of a target was in the page cache before and after [`Target::scrub`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
-    /// Resident before, if the system reports it (bytes).
+    /// Bytes in the page cache before the scrub, if the system reports them.
     pub resident_before_bytes: Option<u64>,
     /// Resident after (bytes); 0 proves that the next reads are cold.
     pub resident_after_bytes: Option<u64>,
@@ -97,11 +97,11 @@ pub trait Target {
 
     /// The name as the user gave it.
     fn name(&self) -> &str;
-    /// What it is.
+    /// Kind of the target.
     fn kind(&self) -> TargetKind;
     /// The current size (bytes).
     fn size_bytes(&self) -> u64;
-    /// The caching mode in which it was opened.
+    /// The caching mode in which the target was opened.
     fn caching(&self) -> Caching;
     /// What requests must be aligned to in this mode.
     fn alignment(&self) -> Alignment;
@@ -118,7 +118,7 @@ pub trait Target {
 
     /// Reserves blocks for the range without writing them.
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error>;
-    /// Sets the size.
+    /// Sets the size of the target.
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes everything written durable.
     fn sync(&self) -> Result<(), Error>;

@@ -51,14 +51,14 @@ pub struct Truth {
 pub struct Zone {
     /// End offset (bytes); the last zone has no end.
     pub end_bytes: u64,
-    /// Rate of requests that start in it (bytes per second).
+    /// Rate of requests that start in the zone (bytes per second).
     pub bytes_per_s: f64,
 }
 
 /// A least-recently-used cache of 4 KiB blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CacheTruth {
-    /// Its size (bytes).
+    /// Size of the cache (bytes).
     pub bytes: u64,
     /// Time of a read whose blocks are all cached; replaces every other cost (ns).
     pub hit_ns: u64,
@@ -79,16 +79,16 @@ pub struct PrefetchTruth {
 /// that at the drain rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BufferTruth {
-    /// Its size (bytes).
+    /// Size of the buffer (bytes).
     pub bytes: u64,
-    /// Rate at which it empties (bytes per second).
+    /// Rate at which the buffer empties (bytes per second).
     pub drain_bytes_per_s: f64,
 }
 
-/// The unit in which the medium is written.
+/// The unit in which data is written to the medium.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GranuleTruth {
-    /// Its size (bytes).
+    /// Size of the unit (bytes).
     pub bytes: u64,
     /// Extra time of a write per granule that it covers partially, for read-modify-write (ns).
     pub rewrite_ns: u64,
@@ -106,13 +106,13 @@ pub struct CreditTruth {
     pub sustained_bytes_per_s: f64,
 }
 
-/// A stripe: a request is split at chunk boundaries, each piece goes to one member, and the request
+/// A stripe: a request is split at chunk boundaries, each piece goes to one device, and the request
 /// completes when its last piece does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StripeTruth {
-    /// Number of members.
+    /// Number of devices of the stripe.
     pub members: u32,
-    /// Bytes on one member before the next one's turn.
+    /// Consecutive bytes on one device before the next device follows.
     pub chunk_bytes: u64,
 }
 
@@ -140,8 +140,8 @@ fn moving_ns(bytes: u64, bytes_per_s: Option<f64>) -> u64 {
     bytes_per_s.map_or(0, |rate| (bytes as f64 * 1e9 / rate).round() as u64)
 }
 
-/// Times and rates of a single device: of one member, at its own offsets, if there is a stripe.
-/// None of these includes the link.
+/// Times and rates of a single device; with a stripe, of one of its devices at that device's own
+/// offsets. None of these includes the link.
 impl Truth {
     /// Rate of the bus for a request that starts at `offset` (bytes per second).
     pub fn rate_at(&self, offset: u64) -> Option<f64> {
@@ -237,11 +237,11 @@ impl Truth {
     }
 }
 
-/// Times and rates of the whole device: all members and the link.
+/// Times and rates of the whole reference device: all devices of its stripe, and the link.
 impl Truth {
-    /// Time of one request that starts at the first member's chunk, on an idle device without
+    /// Time of one request that starts at the first device's chunk, on an idle device without
     /// zones, cache, prefetch, buffer, granule and credit (ns). Its pieces are complete when those
-    /// of the member with the most pieces are; then it passes the link.
+    /// of the device with the most pieces are; then it passes the link.
     pub fn alone_ns(&self, length: u32) -> u64 {
         let link_ns = moving_ns(u64::from(length), self.link_bytes_per_s);
         let Some(StripeTruth { members, chunk_bytes }) = self.stripe else {
@@ -258,10 +258,10 @@ impl Truth {
         self.last_of_ns(busiest, chunk as u32, last as u32).saturating_add(link_ns)
     }
 
-    /// The rate of sequential requests of this length with all members busy, without zones, cache,
-    /// prefetch, buffer, granule and credit (bytes per second): that of all members together, or of
-    /// the link. Valid if the chunk size is a multiple of the length or the length a multiple of
-    /// the chunk size.
+    /// The rate of sequential requests of this length with all devices of the stripe busy, without
+    /// zones, cache, prefetch, buffer, granule and credit (bytes per second): that of all devices
+    /// together, or of the link. Valid if the chunk size is a multiple of the length or the length
+    /// a multiple of the chunk size.
     pub fn saturated_bytes_per_s(&self, length: u32) -> f64 {
         let (members, piece) = match self.stripe {
             Some(stripe) => (stripe.members, stripe.chunk_bytes.min(u64::from(length)) as u32),

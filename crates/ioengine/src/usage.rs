@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::device::Device;
 use crate::kernel::{Backing, Kernel, LoopDevice, volume_name};
 
-/// How many levels of stacked volumes are followed; also ends a cycle.
+/// Maximum number of stacked volumes that are followed; also ends a cycle.
 const LEVELS_MAX: usize = 16;
 
 /// Why a device is in use, to be read after its name: "is mounted at /data".

@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// State: the cache may hold writes back.
+/// State of the cache: it may hold writes back.
 pub const BACK: &str = "write back";
-/// State: a write completes when it is on the medium.
+/// State of the cache: a write completes when it is on the medium.
 pub const THROUGH: &str = "write through";
-/// NVMe feature 06h, Volatile Write Cache, and its enable bit.
+/// NVMe feature 06h: Volatile Write Cache.
 const NVME_FEATURE: u8 = 0x06;
+/// The bit of this feature that enables the cache.
 const NVME_ENABLED: u32 = 1;
 
-/// The control through which the cache is queried and switched.
+/// The control with which the write cache is queried and switched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Means {
     /// SCSI, or ATA behind libata: a sysfs file.
@@ -33,7 +34,7 @@ pub enum Means {
 }
 
 impl Means {
-    /// The control of a whole disk, by its sysfs directory; None if it has none.
+    /// The control of a whole disk, by the disk's sysfs directory; None if the disk has none.
     pub fn of(disk: &Path) -> Option<Means> {
         let name = disk.file_name()?.to_string_lossy().into_owned();
         if name.starts_with("nvme") {
@@ -55,7 +56,7 @@ impl Means {
         }
     }
 
-    /// A description for messages.
+    /// A description of the control, for messages.
     pub fn words(&self) -> &'static str {
         match self {
             Means::Scsi(_) => "the drive's caching page (SCSI, ATA)",

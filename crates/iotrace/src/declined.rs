@@ -40,7 +40,7 @@ impl Declined {
         &self.what
     }
 
-    /// What to do about it.
+    /// What to do about the cause.
     pub fn remedy(&self) -> &str {
         self.remedy
     }

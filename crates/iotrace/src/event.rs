@@ -22,14 +22,14 @@ pub struct Range {
     pub sector: u64,
     /// Number of sectors.
     pub sectors: u32,
-    /// The direction.
+    /// Whether the range is read or written.
     pub op: Op,
 }
 
 /// A request of io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringRequest {
-    /// Address of its ring.
+    /// Address of the ring.
     pub ring: u64,
     /// Address of the request; 0 on kernels that do not report it.
     pub request: u64,
@@ -67,7 +67,7 @@ pub enum What {
 /// An event with time and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Time (ns of `CLOCK_MONOTONIC`).
+    /// Time of the event (ns of `CLOCK_MONOTONIC`).
     pub at_ns: u64,
     /// The CPU on which it occurred.
     pub cpu: u32,
@@ -103,9 +103,9 @@ enum Kind {
 pub struct Tracepoint {
     /// The directory under `events`.
     pub group: &'static str,
-    /// Its names on different kernels, newest first.
+    /// Names of the tracepoint on different kernels, newest first.
     pub names: &'static [&'static str],
-    /// Whether a trace is useless without it.
+    /// Whether a trace is useless without this tracepoint.
     pub needed: bool,
     kind: Kind,
 }

@@ -4,18 +4,18 @@
 /// Sector size in tracepoints, independent of the disk's own (bytes).
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A part of a file that is contiguous on the disk.
+/// A piece of a file that is contiguous on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Position in the file (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the piece (bytes).
     pub bytes: u64,
-    /// Its first sector (512 bytes each) on the whole disk; the start of the partition is included.
+    /// First sector (512 bytes each) on the whole disk; the start of the partition is included.
     pub sector: u64,
 }
 
-/// The disk locations of a part of a file as (first sector, number of sectors), in file order;
+/// The disk locations of a range of a file as (first sector, number of sectors), in file order;
 /// adjacent pieces are merged, holes are left out.
 ///
 /// `extents` must be sorted by offset and must not overlap.

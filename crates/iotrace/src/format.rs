@@ -6,7 +6,7 @@
 pub struct Field {
     /// Offset in the record (bytes).
     pub offset: usize,
-    /// Length (bytes).
+    /// Length of the field (bytes).
     pub bytes: usize,
 }
 
@@ -35,7 +35,7 @@ impl Field {
 /// The format of one kind of record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// The value of `common_type` in its records; None in the description of a page.
+    /// The value of `common_type` in records of this format; None in the description of a page.
     pub id: Option<u16>,
     fields: Vec<(String, Field)>,
 }

@@ -12,42 +12,42 @@ use crate::event::{Event, Op, Range, UringRequest, What};
 /// A request of io_uring.
 #[derive(Clone, Debug)]
 pub struct Uring {
-    /// The thread that submitted it.
+    /// The thread that submitted the request.
     pub thread: i32,
     /// The program's `user_data`.
     pub user_data: u64,
-    /// When it was taken from the submission queue (ns).
+    /// When the request was taken from the submission queue (ns).
     pub submitted_ns: u64,
-    /// When it was put into the completion queue (ns).
+    /// When the request's completion was put into the completion queue (ns).
     pub completed_ns: Option<u64>,
-    /// Whether a worker thread of io_uring executed it.
+    /// Whether a worker thread of io_uring executed the request.
     pub punted: bool,
 }
 
 /// A bio submitted to the block layer.
 #[derive(Clone, Debug)]
 pub struct Bio {
-    /// Its sectors.
+    /// Sectors of the bio.
     pub range: Range,
-    /// When it was submitted (ns).
+    /// When the bio was submitted (ns).
     pub queued_ns: u64,
-    /// The thread that submitted it.
+    /// The thread that submitted the bio.
     pub thread: i32,
     /// Index of the io_uring request that this thread was submitting.
     pub uring: Option<usize>,
-    /// Indices of its parts so far.
+    /// Indices of the bio's pieces so far.
     pub parts: Vec<usize>,
 }
 
-/// A part of a bio, carried by one request.
+/// A piece of a bio, carried by one request.
 #[derive(Clone, Debug)]
 pub struct Part {
     range: Range,
-    /// When it got its request or was merged (ns).
+    /// When the piece got its request or was merged (ns).
     accepted_ns: u64,
-    /// When its request was inserted into the scheduler, if it was (ns).
+    /// When the request of the piece was inserted into the scheduler, if it was (ns).
     pub inserted_ns: Option<u64>,
-    /// Index of the request that carried it.
+    /// Index of the request that carried the piece.
     pub request: Option<usize>,
 }
 
@@ -55,13 +55,13 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub struct Request {
     range: Range,
-    /// When it was last issued to the driver (ns).
+    /// When the request was last issued to the driver (ns).
     pub issued_ns: u64,
-    /// When its last sector was completed (ns).
+    /// When the last sector of the request was completed (ns).
     pub completed_ns: Option<u64>,
-    /// How often the driver requeued it.
+    /// How often the driver requeued the request.
     pub requeues: u32,
-    /// The number of parts it carries.
+    /// The number of pieces of bios that the request carries.
     pub parts: u32,
 }
 
@@ -82,7 +82,7 @@ pub struct Lifecycles {
     pub urings: Vec<Uring>,
     /// All bios, in order of queueing.
     pub bios: Vec<Bio>,
-    /// The parts of all bios.
+    /// The pieces of all bios.
     pub parts: Vec<Part>,
     /// The requests to the device, in order of first issue.
     pub requests: Vec<Request>,
@@ -92,15 +92,15 @@ pub struct Lifecycles {
 /// Objects in progress at the current event.
 #[derive(Default)]
 struct InProgress {
-    /// Bios, by the location of their first part without request.
+    /// Bios, by the location of their first piece without a request.
     bios: HashMap<Location, Vec<usize>>,
-    /// Parts that have a request that is not yet issued.
+    /// Pieces that have a request that is not yet issued.
     parts: BTreeMap<Location, VecDeque<usize>>,
     /// Insertion times of requests in the scheduler that are not yet issued.
     inserted: BTreeMap<Location, VecDeque<u64>>,
     /// Requests that the driver requeued.
     requeued: HashMap<Location, VecDeque<usize>>,
-    /// Requests at the device, by the location of their uncompleted part.
+    /// Requests at the device, by the location of their first uncompleted piece.
     issued: HashMap<Location, VecDeque<usize>>,
     /// Requests of io_uring by ring and address.
     urings: HashMap<(u64, u64), usize>,
@@ -136,7 +136,7 @@ impl Lifecycles {
         whole && bio.parts.iter().all(|part| self.completed_ns(*part).is_some())
     }
 
-    /// When the request that carried a part was completed (ns).
+    /// When the request that carried a piece was completed (ns).
     pub fn completed_ns(&self, part: usize) -> Option<u64> {
         self.requests[self.parts[part].request?].completed_ns
     }
@@ -217,8 +217,8 @@ impl Lifecycles {
         self.bios.push(Bio { range, queued_ns, thread, uring, parts: Vec::new() });
     }
 
-    /// The first remaining part of a bio got its request or was merged. A thread submits one bio at
-    /// a time, so it is the last bio that it queued at this location; earlier ones were rejected
+    /// The first remaining piece of a bio got its request or was merged. A thread submits one bio
+    /// at a time, so it is the last bio that it queued at this location; earlier ones were rejected
     /// (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
@@ -251,7 +251,7 @@ impl Lifecycles {
         in_progress.issued.entry(range.location()).or_default().push_back(index);
     }
 
-    /// Assigns to a request its parts: at each location the oldest.
+    /// Assigns pieces of bios to a request: at each location the oldest.
     fn assign_parts(&mut self, index: usize, in_progress: &mut InProgress) {
         let range = self.requests[index].range;
         let inserted: Vec<(Location, u64)> = peek_all(&in_progress.inserted, range).collect();

@@ -11,7 +11,7 @@ use crate::format::PageLayout;
 const MISSED: u64 = 1 << 31;
 /// Mask of the length in the commit field.
 const LENGTH: u64 = (1 << 20) - 1;
-/// Bits of an absolute time; the upper bits are those of the page's time.
+/// Number of low bits in an absolute time; the upper bits are taken from the page's time.
 const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;
@@ -23,7 +23,7 @@ const ABSOLUTE_TIME: u32 = 31;
 pub struct PageEnd {
     /// The kernel reports that records before this page were lost.
     pub missed: bool,
-    /// A record exceeded the page; it and the following ones could not be read.
+    /// A record exceeded the page; this record and the following ones could not be read.
     pub damaged: bool,
 }
 
@@ -61,9 +61,9 @@ pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8
 
 /// The next item in the data.
 enum Next<'a> {
-    /// A record, and the data after it.
+    /// A record, and the data that follow it.
     Record(&'a [u8], &'a [u8]),
-    /// A time only, or a discarded record; the data after it.
+    /// An item without a record: a time, or a discarded record. Contains the data after the item.
     Skip(&'a [u8]),
     /// The rest of the page is empty.
     End,

@@ -19,17 +19,17 @@ const SLACK_NS: u64 = 20_000;
 /// A request as seen by the load. Both times are of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppRequest {
-    /// When it was submitted (ns).
+    /// When the request was submitted (ns).
     pub submit_ns: u64,
-    /// When the load reaped its completion (ns).
+    /// When the load reaped the completion of the request (ns).
     pub reaped_ns: u64,
     /// Position in the file or on the device (bytes).
     pub offset: u64,
-    /// Length (bytes).
+    /// Length of the request (bytes).
     pub bytes: u64,
-    /// Whether it is a write.
+    /// Whether the request is a write.
     pub write: bool,
-    /// Its `user_data` in io_uring, if the load knows it.
+    /// The request's `user_data` in io_uring, if the load knows it.
     pub user_data: Option<u64>,
 }
 
@@ -45,24 +45,25 @@ pub enum Phase {
     /// From the load's submission until io_uring takes the request; without io_uring until the
     /// block layer does, so that the file system is included.
     Submit,
-    /// From there until it is inserted into the scheduler or, without one, issued to the driver.
-    /// Includes throttling, waiting for a tag, plugging, and with io_uring the file system.
+    /// From the submission of the bio until its request is inserted into the scheduler or, without
+    /// one, issued to the driver. This includes throttling, waiting for a tag, plugging, and with
+    /// io_uring the file system.
     Queue,
     /// From the scheduler to the driver; zero if requests go to the driver directly.
     Scheduler,
     /// From the driver until the driver reports the request as complete.
     Device,
-    /// From there until the load's thread is woken or, if it did not sleep, until the completion is
-    /// in its queue.
+    /// From the driver's report until the load's thread is woken or, if the thread did not sleep,
+    /// until the completion is in its queue.
     Completion,
-    /// From there until the load reaps the completion.
+    /// From the completion until the load reaps it.
     WakeUp,
     /// Completion and wake-up together, if no event separates them.
     CompletionAndWakeUp,
 }
 
 impl Phase {
-    /// All of them, in order of time.
+    /// All phases, in order of time.
     pub const ALL: [Phase; 7] = [
         Phase::Submit,
         Phase::Queue,
@@ -96,14 +97,14 @@ impl fmt::Display for Phase {
 /// Why a request was not found in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unmatched {
-    /// At least a part of it has no known location on the disk.
+    /// At least a piece of the request has no known location on the disk.
     NoPlace,
-    /// No event at its location while it was in flight: it was served from a cache, or events were
-    /// lost.
+    /// There was no event at the request's location while it was in flight: it was served from a
+    /// cache, or events were lost.
     NoDeviceRequest,
-    /// Some of its events are missing.
+    /// Some events of the request are missing.
     Incomplete,
-    /// The device served it, but no request of io_uring matches.
+    /// The device served the request, but no request of io_uring matches.
     NoUringRequest,
 }
 
@@ -124,7 +125,7 @@ impl Unmatched {
 pub struct PhaseTime {
     /// The phase.
     pub phase: Phase,
-    /// Requests that passed through it, also in zero time.
+    /// Requests that passed through the phase, also in zero time.
     pub requests: u64,
     /// Mean (ns).
     pub mean_ns: f64,
@@ -155,8 +156,8 @@ pub struct Phases {
     pub times: Vec<PhaseTime>,
     /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// The part of `total_ns` that no phase explains: requests that were not found, and
-    /// contradictory timestamps (ns).
+    /// Time in `total_ns` that no phase explains: requests that were not found, and contradictory
+    /// timestamps (ns).
     pub remainder_ns: u64,
     /// Time from the first submission to the last reaping (ns).
     pub wall_ns: u64,
@@ -194,7 +195,7 @@ fn share(part: u64, whole: u64, of_nothing: f64) -> f64 {
 }
 
 /// Splits the time of a load's requests into phases. `extents`, sorted by offset, give the location
-/// of its target on the disk.
+/// of the load's target on the disk.
 pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phases {
     let lifecycles = Lifecycles::follow(&trace.events);
     let mut order: Vec<&AppRequest> = requests.iter().collect();
@@ -211,13 +212,13 @@ pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phas
     totals.finish(&order, trace.lost.total())
 }
 
-/// The path of a request: that of its part which completed last.
+/// The path of a request: the one of its last completed piece.
 #[derive(Clone, Copy, Debug)]
 struct RequestPath {
     bio: usize,
     part: usize,
     uring: Option<usize>,
-    /// Number of device requests that it was split into.
+    /// Number of device requests that the request was split into.
     pieces: usize,
     merged: bool,
     requeued: bool,
@@ -347,7 +348,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Accumulates over all requests.
+/// Sums over all requests.
 #[derive(Debug, Default)]
 struct Totals {
     phases: Phases,

@@ -31,18 +31,18 @@ impl Instance {
         Ok(Instance { folder })
     }
 
-    /// The path of one of its files.
+    /// The path of a file of the tracing instance.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Reads one of its files.
+    /// Reads a file of the tracing instance.
     pub fn text(&self, name: &str) -> Result<String, Declined> {
         let path = self.path(name);
         text(&path).map_err(|e| Declined::file("reading", &path, &e))
     }
 
-    /// Writes one of its files.
+    /// Writes a file of the tracing instance.
     pub fn write(&self, name: &str, text: &str) -> Result<(), Declined> {
         let path = self.path(name);
         fs::write(&path, text).map_err(|e| Declined::file("writing", &path, &e))

@@ -79,7 +79,7 @@ impl TraceSpec {
 /// Events that occurred but are not in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Overwritten before they were read.
+    /// Events that were overwritten before they were read.
     pub overwritten: u64,
     /// Never recorded, or not read, because a buffer was full.
     pub dropped: u64,
@@ -88,7 +88,7 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// The sum; a damaged page counts as one.
+    /// The number of lost events; a damaged page counts as one.
     pub fn total(&self) -> u64 {
         self.overwritten + self.dropped + self.damaged_pages
     }
@@ -267,7 +267,7 @@ impl CpuPages {
 /// The thread that collects pages.
 #[derive(Debug)]
 struct Reader {
-    /// None once it was told to end.
+    /// None after the thread was told to end.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<io::Result<Vec<CpuPages>>>>,
 }

@@ -52,7 +52,7 @@ pub struct Bench {
 pub struct Preparation {
     /// One sentence per target.
     pub lines: Vec<String>,
-    /// Data that will be destroyed, one sentence per device.
+    /// The data that will be destroyed, one sentence per device.
     pub destroys: Vec<String>,
     /// Bytes written before the measurement.
     pub write_bytes: u64,
@@ -179,7 +179,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     Ok(found)
 }
 
-/// The region of a stripe whose smallest member has `smallest_bytes` (bytes).
+/// The region of a stripe whose smallest device has `smallest_bytes` (bytes).
 fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
     let bytes = layout.bytes(smallest_bytes);
     let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
@@ -202,7 +202,7 @@ fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     HostTarget::null(bytes).in_mode(caching)
 }
 
-/// Size of the test file in a directory, or of its file of a stripe (bytes).
+/// Size of the test file in a directory, or of the test file of one target of a stripe (bytes).
 fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
     let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
     let bytes = size.saturating_add(job.base.region_offset);
@@ -352,7 +352,7 @@ fn check_alike(targets: &[HostTarget]) -> Outcome<()> {
     }
 }
 
-/// Joins the targets into one if the job stripes them.
+/// Joins the targets into one stripe if the job asks for it.
 fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
     match job.stripe {
         Some(layout) => Ok(vec![HostTarget::striped(targets, layout.chunk_bytes())?]),

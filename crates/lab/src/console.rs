@@ -70,7 +70,7 @@ pub fn bytes(line: &[u8]) {
     note(&written);
 }
 
-/// Records a failed write to stdout.
+/// Remembers whether a write to stdout failed.
 fn note(written: &std::io::Result<()>) {
     if ioengine::stdio::stdout_was_closed() {
         LOST.store(true, Ordering::Relaxed);
@@ -109,7 +109,7 @@ pub struct Progress {
     next_line_ns: u64,
 }
 
-/// Steps of a bar.
+/// Steps of the progress bar from empty to full.
 const STEPS: u64 = 1000;
 /// Minimum duration for a progress bar (ns); shorter bars only flicker.
 const SHOWN_NS: u64 = 2_000_000_000;

@@ -1,7 +1,7 @@
 //! Dates for people, in UTC, from nanoseconds since 1970: enough for labels, so no calendar
 //! library and no time zones.
 
-/// "2026-11-21 20:45" in UTC (days to civil date by Howard Hinnant's algorithm).
+/// A time in UTC such as "2026-11-21 20:45" (days to civil date by Howard Hinnant's algorithm).
 pub fn utc(unix_ns: i64) -> String {
     let minutes = unix_ns.div_euclid(60_000_000_000);
     let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));

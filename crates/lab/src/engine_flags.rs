@@ -15,7 +15,7 @@ pub struct EngineFlags {
     pub options: EngineOptions,
     /// Periodic flushes between writes.
     pub flush_every: Option<FlushEvery>,
-    /// Direct I/O; None: if the target supports it.
+    /// Whether I/O is direct; None: if the target supports it.
     pub direct: Option<bool>,
 }
 
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(mode(None, polled, None), Some(Some(true)));
         assert_eq!(mode(Some(false), polled, None), None);
         assert_eq!(mode(None, polled, MMAP), None);
-        // One mode holds for all of a sweep.
+        // A sweep uses one caching mode for all its points.
         assert_eq!(direct(None, none, &[SYNC, MMAP]).ok(), Some(Some(false)));
     }
 }

@@ -21,15 +21,15 @@ pub struct Evidence {
     pub targets: Vec<TargetFacts>,
     /// All points that were measured.
     pub points: Vec<MeasuredPoint>,
-    /// Measured numbers that are not points.
+    /// Measured numbers that are not rates of a workload.
     pub readings: Vec<Reading>,
-    /// Parts of the plan that could not be measured.
+    /// Parts of the study's plan that could not be measured.
     pub left_out: Vec<LeftOut>,
     /// Nominal rate of the hardware as given by the user (`--pap`) [bytes per second].
     pub pap_bytes_per_s: Option<f64>,
     /// Prices, power and capacities that the user gave.
     pub stated: Stated,
-    /// Why nothing was measured, if so.
+    /// Why nothing was measured; None if something was.
     pub skipped: Option<Skipped>,
 }
 
@@ -40,14 +40,14 @@ pub struct Stated {
     pub prices: Vec<f64>,
     /// Electrical power of each target (watts).
     pub power_watts: Vec<f64>,
-    /// Capacity of each target, if it differs from what the system reports (bytes).
+    /// Capacity of each target as given by the user, in place of the reported one (bytes).
     pub capacities: Vec<u64>,
 }
 
 /// A measured point, its place in the plan, and the summary of its trials.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
-    /// The part of the plan; empty if there are no parts.
+    /// The part of the study's plan that the point belongs to; empty if the plan has no parts.
     pub part: String,
     /// The target, or the first of several.
     pub target: String,
@@ -57,40 +57,40 @@ pub struct MeasuredPoint {
     pub disks: u32,
     /// Values of the flags that are not axes of `sweep`.
     pub given: BTreeMap<String, String>,
-    /// The point with its trials.
+    /// The workload with its trials.
     pub point: Point,
-    /// Statistics over its trials.
+    /// Statistics over the point's trials.
     pub summary: Summary,
 }
 
-/// A number that is no rate of a workload.
+/// A measured number that is not the rate of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Reading {
-    /// What it is.
+    /// Name of the quantity.
     pub quantity: String,
-    /// Its unit, such as "bytes/s", "ns", "share".
+    /// Unit of the value, such as "bytes/s", "ns", "share".
     pub unit: String,
-    /// What tells it from other readings of the same quantity.
+    /// Labels that distinguish the reading from others of the same quantity.
     pub labels: BTreeMap<String, String>,
-    /// The number.
+    /// The number, in `unit`.
     pub value: f64,
 }
 
-/// A part that could not be measured.
+/// A part of the study's plan that could not be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftOut {
-    /// Which.
+    /// Name of the part of the plan.
     pub part: String,
-    /// Why, with the remedy.
+    /// Why the part could not be measured, with the remedy.
     pub reason: String,
 }
 
-/// Why a whole study was not made.
+/// Why a whole study could not be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Skipped {
-    /// What is missing.
+    /// What is missing for the study.
     pub reason: String,
-    /// What would help.
+    /// What would make the study possible.
     pub remedy: String,
 }
 
@@ -115,8 +115,8 @@ impl MeasuredPoint {
         &self.point.key
     }
 
-    /// Ratio of its rate to that of another point. Trials close in time are compared, so that a
-    /// slow or fast period of the machine has little effect.
+    /// Ratio of this point's rate to that of another point. Trials close in time are compared, so
+    /// that a slow or fast period of the machine has little effect.
     pub fn times(&self, other: &MeasuredPoint) -> Interval {
         let rates = |measured: &MeasuredPoint| -> Vec<Timed> {
             let trials = measured.point.unsoaked().into_iter();
@@ -235,7 +235,7 @@ impl Evidence {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// The evidence of one target, with the target's name.
+    /// The evidence that concerns one target, with the target's name.
     pub fn of_target(&self, index: usize) -> (String, Evidence) {
         let mut points: Vec<MeasuredPoint> =
             self.points.iter().filter(|point| point.target_index == index).cloned().collect();

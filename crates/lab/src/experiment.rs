@@ -69,7 +69,7 @@ impl Rw {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Blocks {
-    /// Unchanged since the last trial.
+    /// The blocks are unchanged since the last trial.
     #[default]
     #[serde(rename = "as they are")]
     AsTheyAre,
@@ -77,7 +77,7 @@ pub enum Blocks {
     None,
     /// The whole region is reserved (fallocate) and not written.
     Reserved,
-    /// The last request of the region is written, the rest is a hole.
+    /// The last request of the region is written; the rest is a hole.
     #[serde(rename = "the last")]
     Last,
 }
@@ -85,16 +85,16 @@ pub enum Blocks {
 /// How a file's blocks are allocated before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// All blocks were written before, not only reserved.
+    /// All blocks are written, not only reserved, before the measurement.
     #[default]
     Existing,
-    /// A new file, empty before each trial and grown by the writes.
+    /// A new file, empty before each trial; the writes extend it.
     Extend,
-    /// Written before, and truncated to zero bytes before each trial.
+    /// A written file that is truncated to zero bytes before each trial.
     Truncate,
     /// A new file whose blocks are reserved, and not written, before each trial.
     Reserve,
-    /// A new file with only its last block written before each trial.
+    /// A new file of which only the last block is written before each trial.
     LastBlock,
 }
 
@@ -138,9 +138,9 @@ impl Allocation {
 /// State of the page cache when a trial begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
-    /// It holds nothing of the target.
+    /// The page cache holds nothing of the target.
     Cold,
-    /// It holds the whole region.
+    /// The page cache holds the whole region.
     Warm,
 }
 
@@ -251,7 +251,7 @@ pub struct Experiment {
     pub page_cache: Option<PageCache>,
     /// Length of a trial (ns).
     pub runtime_ns: Option<u64>,
-    /// At the end of the region start over, until the runtime is over.
+    /// Whether to start over at the end of the region until the runtime is over.
     pub time_based: bool,
     /// Warm-up before the measured phase (ns).
     pub ramp_time_ns: u64,

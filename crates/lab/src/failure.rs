@@ -54,7 +54,7 @@ impl From<Exit> for ExitCode {
 pub struct Failure {
     /// The exit code.
     pub exit: Exit,
-    /// What failed, why, and what to do.
+    /// What failed, why, and what the user can do.
     pub message: String,
 }
 
@@ -79,7 +79,7 @@ impl Failure {
         Failure::new(Exit::Refused, message)
     }
 
-    /// The user stopped it before anything was measured.
+    /// The user stopped the run before anything was measured.
     pub fn interrupted() -> Failure {
         Failure::new(Exit::Interrupted, "interrupted")
     }

@@ -4,7 +4,7 @@
 //! fields in backquotes: "`depth` 0 is not between 1 and 4096". For users of the program these
 //! names are replaced by flags. A name without a flag stays unchanged.
 
-/// Parameters of `ioengine`, `workload` and `simulator`, and their flags.
+/// Parameters of `ioengine`, `workload` and `simulator`, each with its flag.
 pub const FLAGS: [(&str, &str); 30] = [
     ("arrival", "--rate-iops"),
     ("chunk_bytes", "--chunk"),

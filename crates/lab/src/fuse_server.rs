@@ -86,7 +86,7 @@ impl Served {
         Ok(served)
     }
 
-    /// The file.
+    /// Path of the served file.
     pub fn path(&self) -> &Path {
         &self.file
     }

@@ -26,7 +26,7 @@ use crate::signature;
 pub struct Consent {
     /// Files that may be overwritten.
     pub overwrite: Vec<PathBuf>,
-    /// Devices whose data may be destroyed.
+    /// Names of the devices whose data may be destroyed.
     pub destroy_data_on: Vec<String>,
 }
 

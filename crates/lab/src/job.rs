@@ -101,7 +101,7 @@ pub struct Job {
     pub host: Vec<HostSetting>,
     /// File in which every request is logged.
     pub log: Option<PathBuf>,
-    /// The parts of the workload that do not depend on axes or targets.
+    /// The settings of the workload that do not depend on axes or targets.
     pub base: Workload,
     /// End a trial at the end of the region.
     stop_at_size: bool,

@@ -32,11 +32,12 @@ pub struct Entry {
     /// Absolute path.
     #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
     pub path: PathBuf,
-    /// Device number of its file system and its inode; None before it exists.
+    /// Device number of the file's file system, and inode of the file; None before the file exists.
     pub identity: Option<(u64, u64)>,
-    /// The process that created it.
+    /// Process id of the run that created the file or folder.
     pub pid: u32,
-    /// Boot id when that process ran.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it tells
+    /// whether the process id may have been reused.
     pub boot_id: String,
     /// Whether that process locks the file while it lives. Some file systems do not support locks.
     #[serde(default)]
@@ -64,21 +65,21 @@ fn read_path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::E
     })
 }
 
-/// An entry that is on disk.
+/// An entry of the journal that is on disk.
 #[derive(Debug)]
 pub struct Recorded {
     file: Option<PathBuf>,
     entry: Entry,
 }
 
-/// State of an entry.
+/// State of a journal entry whose file may have been left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// Its process is alive.
+    /// The process that made the file is alive.
     InUse,
     /// The file exists and is the recorded one.
     Removable,
-    /// Unknown, because its file system is not mounted.
+    /// The file system of the file is not mounted, so the state of the file is unknown.
     Away,
     /// There is nothing to remove, or another file has its name.
     Gone,

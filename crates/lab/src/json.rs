@@ -65,7 +65,7 @@ pub struct SweepDocument {
     /// Host settings that were changed for the run and restored after it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
-    /// In the order of the axes.
+    /// The points in the order of the axes.
     pub points: Vec<PointDocument>,
 }
 
@@ -109,9 +109,9 @@ pub struct LatencyDocument {
 pub struct CpuDocument {
     /// CPU time charged to the process.
     pub process: u64,
-    /// The part of `process` in user mode.
+    /// User time, included in `process`.
     pub user: u64,
-    /// The part of `process` in the kernel.
+    /// System time, included in `process`.
     pub system: u64,
     /// Busy time of the whole machine.
     pub machine: Option<u64>,
@@ -126,13 +126,13 @@ pub struct DeviceDocument {
     pub reads: u64,
     /// Read requests merged into others.
     pub read_merges: u64,
-    /// Bytes read.
+    /// Bytes read from the device.
     pub read_bytes: u64,
     /// Write requests completed.
     pub writes: u64,
     /// Write requests merged into others.
     pub write_merges: u64,
-    /// Bytes written.
+    /// Bytes written to the device.
     pub write_bytes: u64,
 }
 
@@ -149,16 +149,16 @@ pub struct SeriesDocument {
     pub requests: u64,
 }
 
-/// The part of a closed-loop trial in which the queue was full.
+/// The time of a closed-loop trial in which the queue was full.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FullQueueDocument {
     /// Start, counted from the start of the trial.
     pub start_ns: u64,
     /// End, counted from the start of the trial.
     pub end_ns: u64,
-    /// Bytes per second in this part.
+    /// Bytes per second while the queue was full.
     pub throughput_bytes_per_s: f64,
-    /// Requests per second in this part.
+    /// Requests per second while the queue was full.
     pub requests_per_s: f64,
 }
 
@@ -169,7 +169,7 @@ pub struct TrialDocument {
     pub started_unix_ns: i64,
     /// Whether a soaker ran during the trial.
     pub soaked: bool,
-    /// Bytes moved.
+    /// Bytes moved by the trial.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
@@ -188,12 +188,12 @@ pub struct TrialDocument {
     pub cpu_ns: CpuDocument,
     /// Time to the last accepted write; null without a final flush.
     pub accepted_ns: Option<u64>,
-    /// The part in which the queue was full, after filling and before draining. Rates of a closed
-    /// loop are computed from this part.
+    /// The time in which the queue was full, between filling and draining. Rates of a closed loop
+    /// are computed from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_queue: Option<FullQueueDocument>,
-    /// Latencies of flushes between writes (--fsync, --fdatasync). They count as part of the
-    /// trial's length and not of any request.
+    /// Latencies of flushes between writes (--fsync, --fdatasync). The flushes count in the trial's
+    /// length but not in the latency of any request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_latency_ns: Option<LatencyDocument>,
     /// Number of flushes between writes.
@@ -223,20 +223,20 @@ pub struct TrialDocument {
 /// Features and buffers that an I/O engine obtained from the system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetupDocument {
-    /// Flags and registrations in use.
+    /// Flags and registrations that the I/O engine used.
     pub features: String,
     /// Total size of the buffers.
     pub buffer_bytes: u64,
-    /// The part of the buffers on huge pages.
+    /// Buffer memory on huge pages.
     pub huge_bytes: u64,
 }
 
 /// Bytes of the target in the page cache around a scrub.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidentDocument {
-    /// Before the scrub.
+    /// Bytes in the page cache before the scrub.
     pub before: u64,
-    /// After the scrub.
+    /// Bytes in the page cache after the scrub.
     pub after: u64,
 }
 
@@ -292,16 +292,16 @@ pub struct SummaryDocument {
 /// Reads and writes of a mix.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ByOperationDocument {
-    /// Reads.
+    /// Results of the reads.
     pub read: OperationDocument,
     /// Writes.
     pub write: OperationDocument,
 }
 
-/// Reads, or writes, of a mix.
+/// Results of the reads, or of the writes, of a mix.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
-    /// Bytes moved.
+    /// Bytes moved by these requests.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
@@ -499,7 +499,7 @@ pub fn facts(name: &str, of: &impl Serialize) -> (String, Vec<(String, String)>)
     (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
 }
 
-/// The leaves of a JSON value as names and values, without nulls.
+/// The leaves of a JSON value as pairs of name and value, without nulls.
 fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
     use serde_json::Value;
     let joined = |key: &str| {

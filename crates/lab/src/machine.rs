@@ -29,7 +29,7 @@ pub struct Host {
     pub clock: String,
     /// Transparent huge pages: the kernel's setting.
     pub huge_pages: Option<String>,
-    /// Boot id.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
     /// Whether the run had root rights.
     pub root: bool,
@@ -38,11 +38,11 @@ pub struct Host {
 /// Properties of a target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TargetFacts {
-    /// Its name as given by the user.
+    /// Name of the target as given by the user.
     pub name: String,
-    /// file, block device, directory, null or simulated.
+    /// Kind of the target: file, block device, directory, null or simulated.
     pub kind: String,
-    /// Its size (bytes).
+    /// Size of the target (bytes).
     pub size_bytes: u64,
     /// File system.
     pub file_system: Option<String>,
@@ -60,9 +60,9 @@ pub struct TargetFacts {
 /// A simulated system.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SimulatedFacts {
-    /// Its name.
+    /// Name of the simulated system.
     pub system: String,
-    /// Description in one line.
+    /// Description of the system in one line.
     pub title: String,
     /// Changed keys of the system's file with their values.
     pub changes: BTreeMap<String, String>,
@@ -102,7 +102,7 @@ pub struct DeviceFacts {
     pub read_ahead_bytes: Option<u64>,
 }
 
-/// An advertised rate on the way to the device, such as that of a PCIe link.
+/// The advertised rate of a link between host and device, such as a PCIe link.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFacts {
     /// The link, such as `PCIe link 16.0 GT/s x4`.
@@ -126,7 +126,7 @@ fn field(path: &str, name: &str, separator: char) -> Option<String> {
 }
 
 impl Host {
-    /// Looks around.
+    /// Reads the properties of this host.
     pub fn read() -> Host {
         let memory = field("/proc/meminfo", "MemTotal", ':');
         let kib = memory.and_then(|m| m.split_whitespace().next()?.parse::<u64>().ok());

@@ -259,7 +259,7 @@ pub fn measure(lab: &Lab, spec: &MemorySpec) -> Outcome<MemoryReadings> {
     Ok(readings)
 }
 
-/// State shared by all parts of a measurement.
+/// State shared by all measurements of a run.
 struct Bench<'a> {
     clock: Monotonic,
     interrupt: &'a Interrupt,

@@ -10,8 +10,8 @@ use ioengine::host::address_space_left;
 /// Part of the address-space limit left for everything but buffers (bytes): libraries, the
 /// database, results.
 const SPARE_MAPPED_BYTES: u64 = 64 << 20;
-/// Part of the control group's memory left for everything but buffers (bytes): the touched part of
-/// the same, and the kernel's own memory.
+/// Memory of the control group left for everything but buffers (bytes): memory that the process
+/// itself touches, and the kernel's own memory.
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
 /// Divisor of the available memory for the buffers of one measurement of a series. The next buffers

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Outcome, check_not_under_dev};
 
-/// The beginning of every page, and a tag in the head of every page. A file without them is not a
-/// page of halfpower and is not replaced.
+/// The beginning of every page. A file without it is not a page of halfpower and is not replaced.
 const BEGINNING: &str = "<!DOCTYPE html>";
+/// A tag in the head of every page. A file without it is not a page of halfpower and is not
+/// replaced.
 const GENERATOR: &str = r#"<meta name="generator" content="halfpower"/>"#;
 /// Length of the beginning that is searched for the tag (bytes).
 const HEAD_BYTES: u64 = 4096;

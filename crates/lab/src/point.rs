@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// A state with its reasons.
+/// A verdict on a result with its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
     /// The worst state of all reasons.
@@ -75,7 +75,7 @@ impl Verdict {
 /// Counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
 pub struct Direction {
-    /// Bytes moved.
+    /// Bytes moved by these requests.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
@@ -83,20 +83,20 @@ pub struct Direction {
     pub latency: Histogram,
 }
 
-/// Bytes and requests of one interval.
+/// Bytes and requests of one interval of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesPoint {
     /// Since the start of the measured phase (ns).
     pub start_ns: u64,
     /// Length of the interval (ns).
     pub length_ns: u64,
-    /// Bytes completed in it.
+    /// Bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in it.
+    /// Requests completed in the interval.
     pub requests: u64,
 }
 
-/// One timed execution.
+/// One timed execution of a workload.
 #[derive(Clone, Debug, Default)]
 pub struct Trial {
     /// Number within the point.
@@ -115,7 +115,7 @@ pub struct Trial {
     pub elapsed_ns: u64,
     /// Time to the last accepted write (ns); None without a final flush.
     pub accepted_ns: Option<u64>,
-    /// The part of the trial in which the queue was full.
+    /// The time in which the queue was full.
     pub full_queue: Option<FullQueue>,
     /// Calls that submitted requests.
     pub submit_calls: u64,
@@ -131,7 +131,7 @@ pub struct Trial {
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
-    /// Whether to trust it.
+    /// Whether the trial can be trusted.
     pub verdict: Verdict,
     /// Data that is not stored; None for a trial from the database.
     pub live: Option<Box<LiveTrial>>,
@@ -164,7 +164,7 @@ pub struct LiveTrial {
     pub account: Option<Account>,
     /// Upper bounds on the rate of a simulated system, the tightest first.
     pub bounds: Vec<Bound>,
-    /// What a request to a simulated disk costs if nothing overlaps.
+    /// The time of a request to a simulated disk if nothing overlaps, by steps.
     pub simple: Option<SimpleModel>,
 }
 
@@ -224,7 +224,7 @@ impl Trial {
         per_second(self.requests(), self.elapsed_ns)
     }
 
-    /// The part of the trial that its rates are computed from; None for the whole trial.
+    /// The time from which the trial's rates are computed; None for the whole trial.
     fn rated(&self) -> Option<&FullQueue> {
         self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
     }
@@ -271,9 +271,9 @@ pub const ONE_TRIAL: &str = "one trial: the scatter between trials is unknown; u
 /// One workload with its trials.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// What was measured.
+    /// Identity of the workload that was measured.
     pub key: PointKey,
-    /// In the order of execution.
+    /// The trials, in the order of execution.
     pub trials: Vec<Trial>,
 }
 
@@ -282,7 +282,7 @@ pub struct Point {
 pub struct Summary {
     /// Bytes per second: median of the unsoaked trials with its confidence interval.
     pub bytes_per_s: Interval,
-    /// Requests per second, likewise.
+    /// Requests per second: median with its confidence interval.
     pub requests_per_s: Interval,
     /// Latencies of all unsoaked trials.
     pub latency: Histogram,
@@ -408,7 +408,7 @@ impl Point {
     }
 }
 
-/// Points for tests of this crate and other crates.
+/// Points with given measurements, for tests of this crate and other crates.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
     use ioengine::Caching;

@@ -10,7 +10,7 @@ use crate::experiment::Blocks;
 /// The name used for simulated systems in place of an I/O engine.
 pub const SIMULATED: &str = "simulated";
 
-/// Preparation before each trial.
+/// What is done before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preparation {
     /// The targets were evicted from the page cache.
@@ -23,7 +23,8 @@ pub struct Preparation {
     pub blocks: Blocks,
 }
 
-/// Identifies a point. Two points with equal keys measure the same.
+/// Identifies a point by workload, caching and preparation. Two points with equal keys measure the
+/// same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointKey {
     /// The workload of each target, without data that differs between trials.
@@ -62,7 +63,7 @@ impl PointKey {
         self.workload.rw()
     }
 
-    /// "read", "write" or "mix".
+    /// Direction of the requests: "read", "write" or "mix".
     pub fn operation(&self) -> &'static str {
         match self.workload.read_percent {
             100 => "read",

@@ -34,7 +34,7 @@ pub fn trial(sample: Sample) -> Trial {
         account: None,
         bounds: Vec::new(),
         simple: None,
-        // Both are large, so they are moved out of the sample instead of copied.
+        // The log and the histogram are large, so they are moved, not copied.
         log: Vec::new(),
         flushes: Histogram::default(),
     };

@@ -41,7 +41,7 @@ pub struct RunOptions {
     pub pap_bytes_per_s: Option<f64>,
 }
 
-/// Facts about a run, besides its points.
+/// Facts about a run, without its points.
 #[derive(Debug)]
 pub struct RunFacts<'a> {
     /// run, survey or sweep.
@@ -52,13 +52,13 @@ pub struct RunFacts<'a> {
     pub seed: u64,
     /// The host.
     pub host: &'a Host,
-    /// The target; of several, the first.
+    /// The target, or the first of several targets.
     pub target: Option<&'a TargetFacts>,
     /// Further settings of the run.
     pub settings: RunSettings,
 }
 
-/// Settings of a run that are stored with it, besides its points.
+/// Settings of a run that are stored with it, without its points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSettings {
@@ -81,9 +81,9 @@ pub struct RunSettings {
 /// A setting of the block device below the target, changed for the run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostSettingDocument {
-    /// Its name below the device's `queue` folder in sysfs.
+    /// Name of the setting below the device's `queue` folder in sysfs.
     pub name: String,
-    /// Its file.
+    /// Path of the setting's file.
     pub path: String,
     /// The value before and after the run.
     pub old: String,
@@ -191,7 +191,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// The open database with the run begun in it.
+    /// The open database, and the run begun in it; None if results are not stored.
     fn kept(&mut self) -> Option<(&mut Store, RunId)> {
         self.store.as_mut().zip(self.run)
     }

@@ -22,9 +22,9 @@ pub const SIZE_BYTES: u64 = 1 << 30;
 /// A reference device with its name.
 #[derive(Clone, Debug)]
 pub struct ReferenceDevice {
-    /// Its name as typed, or a description for `--ioengine delay`.
+    /// Name of the device as typed, or a description for `--ioengine delay`.
     pub name: String,
-    /// Its behaviour.
+    /// Behaviour of the device.
     pub truth: Truth,
 }
 
@@ -40,7 +40,7 @@ impl ReferenceDevice {
         Ok(ReferenceDevice { name: word.to_owned(), truth })
     }
 
-    /// A new device of `bytes`, or of its whole span if that is larger.
+    /// Opens a new device of `bytes`, or of its whole span if that is larger.
     pub fn open(&self, bytes: u64) -> HostTarget {
         let bytes = bytes.max(truth::span_bytes(&self.truth).unwrap_or(0));
         HostTarget::delay(bytes, DelayDevice::new(self.truth.clone())).called(self.name.clone())

@@ -42,7 +42,7 @@ pub struct SimulatedDocument<T> {
 /// Several points.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedPoints {
-    /// In the order of the axes.
+    /// The points in the order of the axes.
     pub points: Vec<SimulatedPoint>,
 }
 
@@ -57,25 +57,25 @@ pub struct SimulatedPoint {
     pub balance: Balance,
 }
 
-/// Resource use over all trials of a point.
+/// How busy each resource was over all trials of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Balance {
     /// The limiting resource.
     pub binding: BindingDocument,
-    /// All resources of the system, in the order of a request's path.
+    /// All resources of the system, in the order in which a request passes them.
     pub resources: Vec<ResourceDocument>,
     /// Upper bounds on the rate, the tightest first. Empty for mixes, after a warm-up, and if bytes
     /// are requested more than once.
     pub bounds: Vec<BoundDocument>,
-    /// What a request costs if nothing overlaps; null except for direct requests of one direction
+    /// The time of a request if nothing overlaps; null except for direct requests of one direction
     /// to a single disk.
     pub simple_model: Option<SimpleDocument>,
 }
 
-/// The papers' simple model of a request, and what was simulated.
+/// The papers' simple model of a request, with the simulated time for comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SimpleDocument {
-    /// CPU, phases of the bus without data, firmware.
+    /// Fixed time of a request: CPU, phases of the bus without data, firmware.
     pub fixed_ns: f64,
     /// Mean seek and half a revolution; 0 for sequential requests.
     pub position_ns: f64,
@@ -83,9 +83,9 @@ pub struct SimpleDocument {
     pub media_ns: f64,
     /// Transfer over the bus.
     pub bus_ns: f64,
-    /// The sum of these.
+    /// The sum of the four times above.
     pub sum_ns: f64,
-    /// Simulated time over the number of requests.
+    /// Simulated time divided by the number of requests.
     pub simulated_ns: f64,
 }
 
@@ -134,9 +134,9 @@ pub struct BindingDocument {
 /// A resource that is occupied most of the time because it waits for the limiting one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldDocument {
-    /// Its name.
+    /// Name of the resource.
     pub resource: String,
-    /// Its utilisation, from 0 to 1.
+    /// Utilisation of the resource, from 0 to 1.
     pub utilisation: f64,
 }
 
@@ -150,7 +150,7 @@ impl From<Binding> for BindingDocument {
 }
 
 impl BindingDocument {
-    /// What limits, in words: "PCI, busy 89.3% of the time".
+    /// The limiting resource as text, such as "PCI, busy 89.3% of the time".
     pub fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
         let busy = percent(self.utilisation);
@@ -167,22 +167,22 @@ impl BindingDocument {
 /// One resource.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ResourceDocument {
-    /// Its name.
+    /// Name of the resource.
     pub name: String,
-    /// Share of the time in which it was busy, from 0 to 1.
+    /// Share of the time in which the resource was busy, from 0 to 1.
     pub utilisation: f64,
     /// Busy time, summed over all of its servers. A drain or a sustained rate is busy while its
     /// credit is used up and requests wait for it. A limit on concurrent requests is busy while
     /// requests are in flight.
     pub busy_ns: u64,
-    /// Number of its servers.
+    /// Number of servers of the resource.
     pub servers: u32,
-    /// Bytes that it transferred.
+    /// Bytes that the resource transferred.
     pub bytes: u64,
     /// Busy time by phase; empty without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Part of the busy time in which it ran at the pace of another resource, by its name. The rest
-    /// is its own work.
+    /// Busy time in which the resource ran at the pace of another one, by the name of that
+    /// resource. The rest is work of its own.
     pub paced_ns: BTreeMap<String, u64>,
 }
 

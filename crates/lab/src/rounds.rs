@@ -16,7 +16,7 @@ use crate::point::{Point, Trial};
 use crate::recorder::Recorder;
 use crate::trials::{Lab, Place, Setting, simulated_trial};
 
-/// Number and kind of trials.
+/// Number of trials, and whether some run with a soaker.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     /// Trials of each setting.
@@ -125,8 +125,8 @@ pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>
     time.max(moved).min(1.0)
 }
 
-/// The seed of a trial of a point. Each point has another order of requests in each
-/// round, so that trials do not hit data cached by other trials.
+/// The seed of a trial of a point. Each point gets another order of requests in each round, so that
+/// trials do not hit data cached by other trials.
 fn order_of(seed: u64, round: u32, point: usize) -> u64 {
     match point {
         0 => seed_of(seed, round),
@@ -152,7 +152,7 @@ pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     }
 }
 
-/// Stores finished trials.
+/// Stores finished trials with the run.
 struct Book<'a> {
     points: &'a mut [Point],
     /// Number of the first point within the run.

@@ -19,14 +19,15 @@ use crate::trials::{Lab, Setting};
 
 /// Space that always stays free on the file system (bytes).
 const SPARE_BYTES: u64 = 16 << 20;
-/// Request size and depth for writing the file: large and deep, as the papers recommend.
+/// Request size for writing the test file (bytes); large, as the papers recommend.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
+/// Requests outstanding while the test file is written.
 const LAYOUT_DEPTH: u32 = 8;
 
 /// Minimum size of a test file that is shortened because writing takes too long (bytes).
 pub const LEAST_BYTES: u64 = 64 << 20;
 
-/// Result of writing a test file.
+/// How a test file was written, and with what result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LaidOut {
     /// Size of the file (bytes).

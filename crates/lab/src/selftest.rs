@@ -15,7 +15,7 @@ use serde::Serialize;
 /// One quantity: its true value, the measured value, and whether the error is small enough.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Quantity {
-    /// Its name.
+    /// Name of the quantity.
     pub quantity: String,
     /// Unit of `truth` and `measured`.
     pub unit: String,
@@ -25,7 +25,7 @@ pub struct Quantity {
     pub measured: Option<f64>,
     /// Measured lower and upper bound; null for a single value.
     pub bounds: Option<(f64, f64)>,
-    /// Overhead of the path, measured at zero delay and subtracted.
+    /// Overhead of the path at zero delay, which was subtracted.
     pub path: Option<f64>,
     /// Relative error: measured / truth - 1.
     pub error: Option<f64>,
@@ -34,7 +34,7 @@ pub struct Quantity {
     pub tolerance: f64,
     /// Whether the error is within the tolerance. Bounds must also enclose the truth.
     pub pass: bool,
-    /// Why it could not be measured on this host, with the remedy.
+    /// Why the quantity could not be measured on this host, with the remedy.
     pub skipped: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub struct Quantity {
 const PATH_SHARE_MAX: f64 = 0.1;
 
 impl Quantity {
-    /// A value with its truth.
+    /// A measured value with its true value.
     pub fn value(
         name: &str,
         unit: &str,

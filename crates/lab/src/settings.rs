@@ -31,15 +31,16 @@ pub const SCHEDULER: &str = "scheduler";
 pub const READ_AHEAD: &str = "read_ahead_kb";
 /// The write cache mode that the kernel assumes.
 pub const WRITE_CACHE: &str = "write_cache";
-/// The drive's own write cache, a file outside `queue`.
+/// The drive's own write cache, whose file is not in `queue`.
 pub const DRIVE_CACHE: &str = "drive_cache";
 /// Number of requests in the queue.
 pub const NR_REQUESTS: &str = "nr_requests";
 /// Whether requests are merged.
 pub const NOMERGES: &str = "nomerges";
 
-/// Number of attempts, and the pause between them, to read an entry that another process locks.
+/// Number of attempts to read an entry that another process locks.
 const LOOKS: u32 = 20;
+/// Pause between two of these attempts.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Settings that the kernel may reset when another is changed, besides the scheduler's tunables.
@@ -152,7 +153,7 @@ impl Changed {
         Ok(Some(changed))
     }
 
-    /// The requested settings whose value changed.
+    /// The requested settings whose value was changed.
     pub fn made(&self) -> impl Iterator<Item = &Change> {
         let differs = |c: &&Change| c.wanted.as_ref().is_some_and(|wanted| *wanted != c.old);
         self.entry.changes.iter().filter(differs)
@@ -343,7 +344,7 @@ fn check_offered(disk: &Path, listed: &str, wanted: &str) -> Outcome<()> {
     )))
 }
 
-/// The requested setting that makes the kernel reset this one.
+/// The requested setting whose change makes the kernel reset the setting `name`.
 fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
     let mut movers = MOVED.iter().filter(|(_, moved)| moved.contains(&name));
     let wished = movers.find(|(by, _)| wanted.iter().any(|wish| wish.name == *by));

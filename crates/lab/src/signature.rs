@@ -14,8 +14,9 @@ use std::os::unix::fs::FileExt;
 const END_BYTES: u64 = 256 << 10;
 /// Maximum number of partitions that are examined, so that the description fits in one line.
 const PARTS_MAX: usize = 8;
-/// The types of the partitions around a GPT and around further ones (extended).
+/// Type of the MBR partition that covers a disk with a GPT.
 const PROTECTIVE: u8 = 0xee;
+/// Types of MBR partitions that contain further partitions.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
 /// A recognised format.
@@ -36,7 +37,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Samples of both ends of a device, a partition or an image.
+/// The first and last bytes of a device, a partition or an image.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     head: Vec<u8>,
@@ -52,7 +53,7 @@ struct Part {
 }
 
 impl Sample {
-    /// Reads both ends of a part of a file or device.
+    /// Reads the first and last bytes of a range of a file or device.
     fn read(file: &File, offset: u64, bytes: u64) -> io::Result<Sample> {
         let end = bytes.min(END_BYTES);
         let read = |from: u64| {
@@ -99,7 +100,7 @@ impl Sample {
         printable(&String::from_utf8_lossy(&bytes[..end]))
     }
 
-    /// A label in UTF-16.
+    /// A label in UTF-16 at an offset of the sample.
     fn wide_text(&self, offset: u64, length: usize) -> Option<String> {
         let bytes = self.at(offset, length)?;
         let units = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
@@ -142,7 +143,7 @@ fn found(is_there: bool, what: &'static str, label: Option<String>) -> Option<Si
     is_there.then_some(Signature { what, label })
 }
 
-/// GPT at either end, MBR.
+/// Partition tables: GPT at the start or the end of the device, and MBR.
 fn tables(sample: &Sample) -> Vec<Signature> {
     let blocks = [512_u64, 4096];
     let primary = blocks.iter().any(|block| sample.has(*block, b"EFI PART"));
@@ -235,7 +236,7 @@ fn ext_version(sample: &Sample) -> &'static str {
     }
 }
 
-/// Members of volumes and encrypted volumes with a header at the start.
+/// Signatures of RAID and LVM devices and of encrypted volumes, which have a header at the start.
 fn members(sample: &Sample) -> Vec<Signature> {
     let lvm = (0..4_u64).map(|sector| sector * 512);
     let lvm =
@@ -288,7 +289,7 @@ mod tests {
 
     const BYTES: u64 = 4 << 20;
 
-    /// Bytes at offsets; negative ones count from the end.
+    /// Expected bytes, each with its offset; a negative offset counts from the end.
     type Pieces<'a> = &'a [(i64, &'a [u8])];
 
     fn image(pieces: Pieces) -> Vec<u8> {
@@ -384,7 +385,7 @@ mod tests {
         assert!(describe(&written(b""), BYTES).is_err(), "what cannot be read is not empty");
     }
 
-    /// Offsets of magic numbers.
+    /// Offsets at which formats have magic numbers.
     const PLACES: [i64; 12] = [0, 446, 510, 512, 592, 1024, 1080, 4096, -65536, -8192, -4096, -512];
 
     const MAGICS: [&[u8]; 3] = [b"EFI PART", b"\x55\xaa", b"\x53\xef"];

@@ -61,7 +61,7 @@ fn per_second(count: u64, sample: &Sample) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// The caching mode of a system.
+/// The caching mode that a simulated system stands for.
 pub fn caching_of(system: &System) -> Caching {
     match system.setup.caching {
         CachingChoice::Direct => Caching::Direct,
@@ -155,7 +155,7 @@ pub fn together(
 pub struct BoundDocument {
     /// The resource that sets the bound.
     pub name: String,
-    /// The bound.
+    /// The highest possible rate (bytes per second).
     pub bytes_per_s: f64,
 }
 

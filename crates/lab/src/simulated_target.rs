@@ -22,18 +22,18 @@ pub const PREFIX: &str = "sim:";
 /// Maximum size of a system file (bytes); a larger file is probably not a system file.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A system with the user's changes.
+/// A built-in or user's system with the changes from the target's name.
 #[derive(Clone, Debug)]
 struct Named {
     description: Description,
-    /// By key.
+    /// Changed values, by their key in the system file.
     changes: BTreeMap<String, String>,
 }
 
 /// A simulated system as the target of a run.
 #[derive(Clone, Debug)]
 pub struct SimulatedTarget {
-    /// Its name as typed.
+    /// Name of the target as typed.
     pub name: String,
     /// The system.
     pub system: System,
@@ -164,7 +164,7 @@ fn check_flags(experiment: &Experiment) -> Outcome<()> {
 /// A flag, whether it was given, and why it does not apply to a simulated system.
 type Refused = (bool, &'static str, &'static str);
 
-/// Flags of all verbs that do not apply.
+/// The flags given by the user that have no meaning for a simulated system.
 fn foreign(experiment: &Experiment) -> [Refused; 4] {
     let consents = experiment.consent != Consent::default();
     [

@@ -6,8 +6,9 @@ use std::str::FromStr;
 use workload::plan::SHARES_MAX;
 use workload::{Distribution, SizeShare, Zone};
 
-/// Default parameter of zipf and of pareto, as in fio.
+/// Default exponent of the zipf distribution, as in fio.
 const ZIPF_THETA: f64 = 1.1;
+/// Default parameter of the pareto distribution, as in fio.
 const PARETO_H: f64 = 0.2;
 
 /// Parses a distribution: `random`, `zipf:THETA`, `pareto:H` or `zoned:ACCESSES/REGION:..`

@@ -41,22 +41,22 @@ pub struct Readings {
     pub cpus: Vec<usize>,
     /// CPU time charged to the command and to the children it waited for.
     pub process: ProcessTime,
-    /// Child processes that it did not wait for, as far as known.
+    /// Child processes that the command did not wait for, as far as known.
     pub left_behind: LeftBehind,
     /// `/proc/stat` at the start and the end; None if it cannot be read.
     pub machine: Option<(ProcStat, ProcStat)>,
-    /// The soaker's readings, or the reason why it did not run.
+    /// The soaker's readings, or the reason why the soaker did not run.
     pub soaked: Result<Soaked, Declined>,
 }
 
 /// CPU time lost by the soaker, in three intervals.
 #[derive(Debug)]
 pub struct Soaked {
-    /// Before the command.
+    /// Lost CPU time before the command.
     pub before: SoakerReading,
-    /// During the command.
+    /// Lost CPU time during the command.
     pub during: SoakerReading,
-    /// After the command.
+    /// Lost CPU time in the interval that followed the command.
     pub after: SoakerReading,
 }
 
@@ -69,9 +69,9 @@ pub struct SoakDocument {
     pub host: Host,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// Its exit code; null if a signal ended it.
+    /// Exit code of the command; null if a signal ended the command.
     pub exit_code: Option<i32>,
-    /// The signal that ended it; null if it exited.
+    /// The signal that ended the command; null if the command exited.
     pub signal: Option<i32>,
     /// Time from start to end (ns).
     pub elapsed_ns: u64,
@@ -85,7 +85,7 @@ pub struct SoakDocument {
     pub background_cpus: Option<BackgroundDocument>,
     /// Processes that the command left running.
     pub left_running: Vec<RunningDocument>,
-    /// Each CPU during the command.
+    /// CPU use of each CPU during the command.
     pub per_cpu: Vec<PerCpuDocument>,
     /// Why there is no upper bound; null if there is one.
     pub declined: Option<DeclinedDocument>,
@@ -98,10 +98,10 @@ pub struct SoakDocument {
 pub struct RunningDocument {
     /// Process id.
     pub pid: i32,
-    /// Its name.
+    /// Name of the process.
     pub name: String,
-    /// CPU time charged to it until the command ended, with a resolution of 10 ms; part of the
-    /// lower bound.
+    /// CPU time charged to the process until the command ended, with a resolution of 10 ms;
+    /// included in the lower bound.
     pub cpu_ns: u64,
 }
 
@@ -112,9 +112,9 @@ pub struct SoakCpuDocument {
     pub lower: u64,
     /// CPU time lost by the soaker, minus the background; null without a soaker.
     pub upper: Option<u64>,
-    /// The part of lower in user mode.
+    /// User time, included in `lower`.
     pub user: u64,
-    /// The part of lower in the kernel.
+    /// System time, included in `lower`.
     pub system: u64,
     /// Busy time of the whole machine without the soaker.
     pub machine: Option<u64>,
@@ -125,22 +125,22 @@ pub struct SoakCpuDocument {
 /// Shares of the time of all CPUs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UtilisationDocument {
-    /// Lower bound.
+    /// Lower bound of the command's share.
     pub lower: f64,
-    /// Upper bound; null without a soaker.
+    /// Upper bound of the command's share; null without a soaker.
     pub upper: Option<f64>,
 }
 
 /// CPUs in use without the command, measured by the soaker.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BackgroundDocument {
-    /// Before the command.
+    /// CPUs in use before the command.
     pub before: f64,
-    /// After the command.
+    /// CPUs in use in the interval that followed the command.
     pub after: f64,
 }
 
-/// One CPU during the command, including the background.
+/// CPU time of one CPU during the command, including the background.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PerCpuDocument {
     /// CPU number.
@@ -154,13 +154,13 @@ pub struct PerCpuDocument {
 /// Why there is no upper bound.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeclinedDocument {
-    /// The reason.
+    /// Why there is no upper bound.
     pub reason: String,
     /// How to get an upper bound.
     pub remedy: String,
 }
 
-/// CPUs lost in an interval.
+/// Number of CPUs that the soaker lost on average in an interval.
 fn lost_cpus(reading: &SoakerReading) -> f64 {
     reading.lost_ns as f64 / reading.elapsed_ns.max(1) as f64
 }
@@ -191,7 +191,7 @@ impl Readings {
         Some((upper_ns.max(0.0) as u64).max(self.charged().total_ns))
     }
 
-    /// Each CPU during the command.
+    /// The results of each CPU during the command.
     fn per_cpu(&self) -> Vec<PerCpuDocument> {
         let spinner = |cpu| {
             let soaked = self.soaked.as_ref().ok()?;
@@ -319,8 +319,8 @@ fn left_text(running: &[Running]) -> Option<String> {
     };
     (!running.is_empty()).then(|| {
         format!(
-            "it left {count} running, {}: neither bound contains CPU time used after its end; have \
-             the command wait for its processes",
+            "the command left {count} running, {}: neither bound contains CPU time used after the \
+             command's end; have the command wait for its processes",
             names.join(", ")
         )
     })
@@ -460,6 +460,6 @@ mod tests {
         let document = document(&readings);
         assert_eq!(document.cpu_ns.lower, 550_000_000);
         assert_eq!((document.left_running[0].pid, document.verdict.state.as_str()), (7, "suspect"));
-        assert!(text(&document).contains("it left a process running, server (7): "));
+        assert!(text(&document).contains("the command left a process running, server (7): "));
     }
 }

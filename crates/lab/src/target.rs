@@ -40,7 +40,7 @@ impl TargetSpec {
         }
     }
 
-    /// Whether it is a path of this host, whose data could be lost.
+    /// Whether the target is a path of this host, whose data could be lost.
     pub fn is_on_host(&self) -> bool {
         matches!(self, TargetSpec::Directory(_) | TargetSpec::Existing(_))
     }

@@ -31,7 +31,8 @@ use crate::verdict::{self, Circumstances, Tail, Throttled};
 const BACKGROUND: Duration = Duration::from_millis(300);
 /// How long a measured background CPU use stays valid (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
-/// Request size for reading a region into the page cache (bytes).
+/// Counters read before a trial that show whether memory served direct requests in place of
+/// storage.
 const WARM_UP_BYTES: u64 = 1 << 20;
 /// Minimum length of a trial that is checked for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
@@ -83,7 +84,7 @@ impl Memory {
     }
 }
 
-/// A CPU quota.
+/// The CPU quota of this process's control group.
 #[derive(Debug)]
 struct Quota {
     groups: Groups,
@@ -118,7 +119,7 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     (!limit.is_none()).then_some(limit)
 }
 
-/// A calibrated soaker and its loss without a measurement.
+/// A calibrated soaker, and what it loses to other programs without a measurement.
 #[derive(Debug)]
 struct ReadySoaker {
     soaker: Soaker,
@@ -137,7 +138,7 @@ impl ReadySoaker {
     }
 }
 
-/// The targets of a trial.
+/// Where a trial runs.
 #[derive(Clone, Debug)]
 pub enum Place<'a> {
     /// Targets of this host, all used at the same time.
@@ -183,16 +184,16 @@ impl Place<'_> {
     }
 }
 
-/// A workload with its targets and preparation.
+/// What a trial measures: a workload, its targets, and their preparation.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
     /// The targets.
     pub place: Place<'a>,
-    /// The workload of each target.
+    /// The workload, which runs on each target.
     pub workload: Workload,
-    /// Evict the targets from the page cache first.
+    /// Whether to evict the targets from the page cache first.
     pub scrub: bool,
-    /// Read the region into the page cache first.
+    /// Whether to read the region into the page cache first.
     pub warm: bool,
     /// State of the file's blocks when the trial begins.
     pub blocks: Blocks,

@@ -12,9 +12,9 @@ pub const TRUTH_WORDS: &str = "fixed=TIME, rate=RATE, parallel=N, cache=SIZE, pr
                                hit=TIME, buffer=SIZE, drain=RATE, credit=SIZE, sustained=RATE, \
                                span=SIZE, zones=RATE@PERCENT/.., granule=SIZE, rmw=TIME, \
                                straddle=TIME, members=N, chunk=SIZE, link=RATE, cpu=TIME";
-/// Maximum number of servers of all members together.
+/// Maximum number of servers of all devices of a stripe together.
 const SERVERS_MAX: u64 = 65536;
-/// Maximum number of members of a stripe.
+/// Maximum number of devices of a stripe.
 const MEMBERS_MAX: u32 = 64;
 /// Minimum chunk size (bytes): a sector.
 const CHUNK_MIN_BYTES: u64 = 512;
@@ -24,7 +24,7 @@ pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, eno
                                lose, misdirect:SIZE or tear, N counts requests from 0, and \
                                read- or write- before KIND counts only those";
 
-/// Parsed keys, before checking their combination.
+/// Values of the keys as typed, before their combination is checked.
 #[derive(Default)]
 struct Typed {
     /// Keys that are parsed independently of each other.
@@ -37,7 +37,7 @@ struct Typed {
     credit: Option<u64>,
     sustained: Option<f64>,
     span: Option<u64>,
-    /// Rates of the zones, each with its end (percent of the span).
+    /// Rates of the zones, each with the end of its zone (percent of the span).
     zones: Option<Vec<(f64, f64)>>,
     granule: Option<u64>,
     rewrite_ns: Option<u64>,

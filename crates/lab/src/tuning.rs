@@ -54,7 +54,7 @@ pub struct Wish<'a> {
     pub seed: u64,
 }
 
-/// An examined target, before anything is written.
+/// A target that was examined before anything is written.
 #[derive(Debug)]
 pub struct Prospect {
     /// The file system and the device below it.
@@ -108,7 +108,8 @@ impl Prospect {
             ));
         }
         let (target, permit, not_written) = open(path, &wish.consent)?;
-        let file = target.file().ok_or_else(|| nothing(path, "it is not a file or device"))?;
+        let file =
+            target.file().ok_or_else(|| nothing(path, "the target is not a file or device"))?;
         let storage = storage_of(&file.try_clone(), path)?;
         if !offers_direct(path) {
             return Err(no_direct(path, &storage));
@@ -127,7 +128,7 @@ impl Prospect {
         Ok(Prospect { storage, bytes, existing, writable_bytes, not_written, permit })
     }
 
-    /// Whether it is a test file that does not exist yet.
+    /// Whether the target is a test file that does not exist yet.
     pub fn is_test_file(&self) -> bool {
         self.existing.is_none()
     }
@@ -219,7 +220,7 @@ pub struct Place {
     prospect: Prospect,
     /// Bytes written to create the test file.
     pub laid_out_bytes: u64,
-    /// Dropped last: removes the test file.
+    /// The test file, if one was made. It is dropped last and then removed.
     _scratch: Option<Scratch>,
 }
 
@@ -231,7 +232,7 @@ impl Place {
     pub fn ready(wish: &Wish, prospect: Prospect, lab: &Lab) -> Outcome<Place> {
         let clone = |target: &HostTarget| {
             let file = target.file().map(File::try_clone);
-            let why = "it is not a file or device";
+            let why = "the target is not a file or device";
             file.and_then(Result::ok).ok_or_else(|| nothing(wish.target, why))
         };
         if let Some(target) = &prospect.existing {

@@ -33,7 +33,7 @@ pub struct Circumstances {
     /// A loop device below the target that caches its image, so that no counter shows the I/O that
     /// reaches storage.
     pub unseen_image: Option<String>,
-    /// The target lies in memory.
+    /// Whether the target lies in memory.
     pub in_memory: bool,
     /// The user intends to read holes (`--allow-holes`).
     pub allow_holes: bool,
@@ -43,7 +43,7 @@ pub struct Circumstances {
     pub counted: bool,
     /// CPUs that the process may use.
     pub cpus: u32,
-    /// Throttling by a CPU quota during the trial.
+    /// How long a CPU quota throttled the trial; None without a quota.
     pub throttled: Option<Throttled>,
     /// I/O limit of the control group for the device; None with several devices.
     pub io_limit: Option<IoLimit>,
@@ -64,7 +64,7 @@ pub struct Circumstances {
 pub struct Throttled {
     /// The quota of the control group in CPUs, such as 0.2.
     pub cpus: f64,
-    /// Time for which its threads were throttled (ns).
+    /// Time for which the process's threads were throttled (ns).
     pub waited_ns: u64,
 }
 
@@ -110,12 +110,13 @@ const RESIDENT_SHARE_MAX: f64 = 0.01;
 const REVISITED_MIN: f64 = 1.1;
 /// Minimum share of the requested rate that an open loop must deliver.
 const RATE_SHARE_MIN: f64 = 0.95;
-/// Share of its CPUs above which the load generator may be the limit.
+/// Share of its CPUs' time above which the load generator may be the limit.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
 /// Minimum length of a trial whose queue depth is checked (ns).
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
 /// Minimum change within a trial that counts as drift, as a share of its median.
 const DRIFT_MIN: f64 = 0.15;
+/// Largest p-value of a drift that counts.
 const DRIFT_P_MAX: f64 = 0.01;
 /// Minimum number of requests beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
@@ -123,9 +124,9 @@ const BEYOND_MIN: f64 = 10.0;
 const APART_SHARE_MAX: f64 = 1e-3;
 /// Differences up to this are always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// Larger steps mean a suspended machine or a wall clock that was set; smaller ones are slewing
-/// (ns).
+/// A longer suspension of the machine makes a trial suspect; shorter ones are reading errors (ns).
 const ASLEEP_MIN_NS: i64 = 1_000_000;
+/// Larger steps of the wall clock mean that somebody set it; smaller ones are slewing (ns).
 const WALL_MIN_NS: u64 = 1_000_000_000;
 /// Maximum extra I/O of the device, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
@@ -139,8 +140,8 @@ const OTHERS_SHARE_MAX: f64 = 0.2;
 const STOLEN_SHARE_MAX: f64 = 0.02;
 /// Trials that moved fewer bytes are not checked for being served by memory.
 const MEMORY_LEAST_BYTES: u64 = 4 << 20;
-/// A trial was served by memory if storage moved less than this share of its bytes, or if the page
-/// cache took more than this share.
+/// A trial counts as served by memory if storage moved less than this share of its bytes, or if the
+/// page cache took more than this share.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Maximum time for which a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
@@ -268,7 +269,7 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
     }
 }
 
-/// Cold reads must reach the device.
+/// Checks that cold reads reached the device.
 fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let read = trial.directions[0].bytes;
     let left = trial.scrub.and_then(|scrub| scrub.resident_after_bytes).unwrap_or(0);
@@ -320,9 +321,9 @@ fn check_revisits(
     revisits
 }
 
-/// Extra I/O of the device belongs to other programs. The system adds I/O of its own, which is
-/// allowed for: read-ahead and whole pages for buffered requests, the journal for durable writes
-/// and growing files.
+/// Checks for I/O of other programs on the device. The system adds I/O of its own, which is allowed
+/// for: read-ahead and whole pages for buffered requests, the journal for durable writes and
+/// growing files.
 fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(device) = trial.device.filter(|_| around.counted) else { return };
     let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
@@ -482,7 +483,8 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// An open loop that falls behind measures its backlog, not the requested rate.
+/// Checks whether an open loop fell behind. If so, it measures its backlog and not the requested
+/// rate.
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.requests_per_s() else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;
@@ -573,8 +575,8 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// A device that completed nothing for a large part of a trial, which makes its mean rate
-/// meaningless.
+/// Checks whether the device completed nothing for a large share of the trial, which makes the mean
+/// rate meaningless.
 fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let (mut longest_ns, mut still_ns) = (0, 0);
     for part in &trial.series {

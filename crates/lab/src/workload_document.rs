@@ -19,18 +19,18 @@ use crate::experiment::parameters;
 use crate::point_key::{PointKey, Preparation, SIMULATED};
 use crate::skew;
 
-/// A workload.
+/// A workload, as printed and stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkloadDocument {
     /// Pattern and direction, with fio's names.
     pub rw: String,
-    /// Order of visits.
+    /// Order in which offsets are visited.
     pub pattern: String,
     /// Size of each request.
     pub request_bytes: u64,
     /// Requests outstanding in each thread.
     pub depth: u32,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
     /// I/O engine.
     pub ioengine: String,
@@ -236,8 +236,7 @@ impl WorkloadDocument {
 
     /// Reads the database row of a point.
     ///
-    /// # Errors
-    /// The row's JSON is not a valid workload.
+    /// # Errors The JSON text of the row is not a valid workload.
     pub fn of_row(row: PointRow) -> Result<WorkloadDocument, String> {
         let settings = serde_json::from_str(&row.workload_json);
         Ok(WorkloadDocument {

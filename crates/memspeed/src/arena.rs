@@ -20,6 +20,7 @@ pub enum Pages {
 
 /// Arrays start at a multiple of this plus an offset (bytes).
 pub(crate) const PAGE_BYTES: usize = 4096;
+/// Size of a huge page (bytes).
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Maximum number of arrays of a kernel.
 const ARRAYS: usize = 3;
@@ -30,7 +31,7 @@ pub(crate) struct Arena {
     mapped_bytes: usize,
     /// First byte; aligned to a huge page.
     base: *mut u8,
-    /// Usable bytes from `base` on.
+    /// Usable bytes, starting at `base`.
     bytes: usize,
 }
 

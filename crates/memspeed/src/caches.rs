@@ -6,11 +6,11 @@ use std::path::Path;
 /// A data or unified cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// 1 is nearest to the CPU.
+    /// Level of the cache; 1 is nearest to the CPU.
     pub level: u32,
-    /// Its size (bytes).
+    /// Size of the cache (bytes).
     pub bytes: u64,
-    /// Number of CPUs that share it.
+    /// Number of CPUs that share the cache.
     pub shared_by: u32,
 }
 

@@ -49,7 +49,7 @@ impl Kernel {
         Kernel::Triad,
     ];
 
-    /// Its name on the command line.
+    /// Name of the kernel on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Load => "load",
@@ -73,7 +73,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it uses non-temporal stores.
+    /// Whether the kernel uses non-temporal stores.
     pub fn is_non_temporal(self) -> bool {
         matches!(self, Kernel::NtStore | Kernel::NtCopy)
     }

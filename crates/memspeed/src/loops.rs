@@ -22,21 +22,21 @@ const UNROLL: usize = 8;
 /// The instruction set of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
-    /// Whatever the compiler generates from plain Rust.
+    /// The instructions that the compiler generates from plain Rust.
     Portable,
-    /// 32 bytes at once (x86-64 with AVX2 and FMA).
+    /// AVX2 and FMA of x86-64: 32 bytes per instruction.
     Avx2,
-    /// 64 bytes at once (x86-64 with AVX-512F).
+    /// AVX-512F of x86-64: 64 bytes per instruction.
     Avx512,
 }
 
 impl Isa {
-    /// The widest one that this CPU supports.
+    /// The widest instruction set that this CPU supports.
     pub fn detect() -> Isa {
         Isa::available().pop().unwrap_or(Isa::Portable)
     }
 
-    /// All that this CPU supports, the widest last.
+    /// All instruction sets that this CPU supports, the widest last.
     pub fn available() -> Vec<Isa> {
         #[allow(unused_mut)] // Nothing is added on architectures without vector loops.
         let mut isas = vec![Isa::Portable];
@@ -52,7 +52,7 @@ impl Isa {
         isas
     }
 
-    /// Its name.
+    /// Name of the instruction set.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",

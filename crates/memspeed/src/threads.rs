@@ -128,9 +128,9 @@ struct Shared<'a> {
     start_ns: AtomicU64,
     passes: Vec<AtomicU64>,
     finished: AtomicBool,
-    /// Measured on the first thread.
+    /// Share of the arena on huge pages, measured by the first thread.
     huge_share: Mutex<Option<f64>>,
-    /// The span of each case and repeat.
+    /// Start and end of each sample of each case, for each thread.
     spans: Vec<Vec<Span>>,
 }
 

@@ -6,7 +6,7 @@
 /// Methods may only be called on a CPU that has the instructions of the implementation. Pointers
 /// must be valid for `BYTES` bytes; those of `stream` must be aligned to `BYTES`.
 pub(crate) unsafe trait Vector: Copy {
-    /// Its width (bytes).
+    /// Width of the vector (bytes).
     const BYTES: usize;
     /// Sets every word to `word`.
     unsafe fn splat(word: u64) -> Self;
@@ -14,7 +14,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn load(from: *const u8) -> Self;
     /// Stores to any address.
     unsafe fn store(self, to: *mut u8);
-    /// Non-temporal store.
+    /// Stores to any address that is a multiple of `BYTES`, past the caches (non-temporal).
     unsafe fn stream(self, to: *mut u8);
     /// Adds word by word, with wrap-around.
     unsafe fn add(self, other: Self) -> Self;
@@ -22,7 +22,7 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn triad(self, s: Self, c: Self) -> Self;
     /// Orders non-temporal stores before all later stores.
     unsafe fn fence();
-    /// The sum of its words.
+    /// The sum of the vector's words.
     unsafe fn sum(self) -> u64;
 }
 

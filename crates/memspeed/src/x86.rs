@@ -8,11 +8,11 @@ use std::arch::x86_64::*;
 
 use crate::vector::Vector;
 
-/// 32 bytes.
+/// A vector of 32 bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(__m256i);
 
-/// 64 bytes.
+/// A vector of 64 bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512i);
 

@@ -12,7 +12,7 @@ const CLAIMS: &str = include_str!("../data/claims.csv");
 /// Relative tolerance of a value on the paper's own machine.
 pub const TOLERANCE: f64 = 0.10;
 
-/// A paper.
+/// One of the two papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
     /// Riedel, van Ingen, Gray 1997.
@@ -50,15 +50,15 @@ impl Paper {
 /// How the simulator uses a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// It is an input: a system file cites it, or it describes the set-up. It is not scored.
+    /// The claim is an input and is not scored: a system file cites it, or it describes the set-up.
     Input,
-    /// The simulator computes it.
+    /// The simulator computes the claim.
     Check,
-    /// A simulation could compute it, but no system file describes what it was measured on.
+    /// A simulation could compute the claim, but no system file describes what it was measured on.
     NotSimulated,
-    /// It contradicts an input, another number of the same paper.
+    /// The claim contradicts an input: another number of the same paper.
     Contradicted,
-    /// A simulation of storage cannot compute it.
+    /// A simulation of storage cannot compute the claim.
     Out,
 }
 
@@ -97,19 +97,19 @@ pub enum Standard {
     /// and numbers of disks come from grids, so they must be the published ones, or up to the next
     /// one after "above".
     Reproduction,
-    /// Another machine: does the effect exist? A gain holds from the square root of the published
-    /// factor on (half of it on a logarithmic scale), a loss or a share from half of the published
-    /// one on, and an upper limit if it is not exceeded. Sizes, depths and numbers of disks are
-    /// judged as on the paper's machine. An absolute number cannot be judged.
+    /// Another machine: does the effect exist? A gain holds if it is at least the square root of
+    /// the published factor (half of it on a logarithmic scale), a loss or a share if it is at
+    /// least half of the published one, and an upper limit if it is not exceeded. Sizes, depths and
+    /// numbers of disks are judged as on the paper's machine. An absolute number cannot be judged.
     Effect,
 }
 
 /// Whether a value satisfies a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// The value meets the claim.
     Holds,
-    /// It does not.
+    /// The value does not meet the claim.
     DoesNotHold,
     /// The claim is not testable by this standard.
     CannotBeTried,
@@ -118,13 +118,14 @@ pub enum Verdict {
 /// A number in the text of a paper.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Its name: R or C and a number.
+    /// Name of the claim: R or C and a number.
     pub id: String,
     /// The section, or the figure with the caption.
     pub section: String,
-    /// The statement.
+    /// The statement of the paper.
     pub text: String,
-    /// How the quantity is taken, where the statement leaves that open, and why so.
+    /// How the quantity is measured, where the statement leaves that open, and the reason for this
+    /// choice.
     pub quantity: String,
     /// The number or word as published.
     pub value: String,
@@ -132,17 +133,17 @@ pub struct Claim {
     pub low: f64,
     /// Upper end of the published range.
     pub high: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
     /// Words before the number, such as "about" or "at most".
     pub qualifier: String,
-    /// Its kind: measured, derived, rule ...
+    /// Kind of the claim: measured, derived, rule and so on.
     pub kind: String,
-    /// What kind of effect it states.
+    /// The kind of effect that the claim states.
     pub effect: Effect,
-    /// How the simulator uses it.
+    /// How the simulator uses the claim.
     pub role: Role,
-    /// Why it is not scored, what it restates, or why the simulator misses it.
+    /// Why the claim is not scored, what it restates, or why the simulator misses it.
     pub why: String,
     /// Claims that contradict each other form a group, which counts as one claim.
     pub group: String,
@@ -212,7 +213,7 @@ impl Claim {
         }
     }
 
-    /// Whether it was measured or derived from measurements, and is no rule or definition.
+    /// Whether the claim was measured or derived from measurements, and is no rule or definition.
     pub fn is_measured(&self) -> bool {
         ["measured", "derived"].contains(&self.kind.as_str())
     }
@@ -223,7 +224,7 @@ impl Claim {
         (value - nearest).abs() / nearest.abs()
     }
 
-    /// A gain as a factor.
+    /// The factor that a gain stands for, whether given as a factor or in percent.
     fn times(&self, value: f64) -> f64 {
         if self.unit == "percent" { 1.0 + value / 100.0 } else { value }
     }

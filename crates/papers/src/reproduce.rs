@@ -26,27 +26,27 @@ use figure::{ChartResult, Figure, Score};
 use probe::Lab;
 use published::Paper;
 
-/// A simulated figure.
+/// A figure of a paper with its simulated charts.
 #[derive(Clone, Debug)]
 pub struct FigureResult {
-    /// Its definition.
+    /// Definition of the figure.
     pub figure: Figure,
-    /// Its simulated charts.
+    /// Simulated charts of the figure.
     pub charts: Vec<ChartResult>,
     /// Score of all published points.
     pub score: Option<Score>,
-    /// The same for the naive bound.
+    /// Score of the naive bound for the same values.
     pub naive: Option<Score>,
 }
 
 /// A reproduced paper.
 #[derive(Clone, Debug)]
 pub struct Reproduction {
-    /// Which paper.
+    /// The paper that was reproduced.
     pub paper: Paper,
-    /// Its figures and tables.
+    /// Simulated figures and tables of the paper.
     pub figures: Vec<FigureResult>,
-    /// Its claims; `None` if only figures were requested.
+    /// Results for the claims in the text; `None` if only figures were requested.
     pub claims: Option<Claims>,
 }
 
@@ -94,7 +94,8 @@ fn measure(lab: &Lab, figure: Figure, known: &[figure::Explanation]) -> FigureRe
     FigureResult { figure, charts, score, naive }
 }
 
-/// The score over all charts of a figure: every published point counts.
+/// The error score of a figure, from all published values of its charts; with `naive`, the score of
+/// the naive bound.
 fn together(charts: &[ChartResult], naive: bool) -> Option<Score> {
     Score::of(&charts.iter().flat_map(|chart| chart.errors(naive)).collect::<Vec<_>>())
 }

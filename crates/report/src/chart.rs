@@ -19,9 +19,10 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 54.0;
 
-/// Space for guide labels in the margins, where no data line can cross them: one line of text above
-/// the drawing and one character to its right, at the font size of a phone.
+/// Space for guide labels above the drawing, where no data line can cross them: one line of text at
+/// the font size of a phone.
 const GUIDE_LINE: f64 = 20.0;
+/// Space for guide labels to the right of the drawing: one character at the font size of a phone.
 const GUIDE_LETTER: f64 = 12.0;
 
 /// Series with more points get dots that are visible only when touched.

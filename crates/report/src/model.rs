@@ -31,7 +31,7 @@ pub struct Page {
 /// Whether a result can be trusted, and why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The state.
+    /// Whether the result can be trusted.
     pub state: State,
     /// One sentence per doubt; empty for a clean result.
     pub reasons: Vec<String>,
@@ -65,10 +65,10 @@ impl State {
     }
 }
 
-/// A number in large type.
+/// A number shown in large type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFigure {
-    /// Its name, two or three words.
+    /// Name of the number, two or three words.
     pub label: String,
     /// The number with its unit.
     pub value: String,
@@ -83,14 +83,14 @@ pub struct Finding {
     pub id: String,
     /// The statement, one sentence.
     pub headline: String,
-    /// The numbers behind it; may be empty.
+    /// The numbers that support the statement; may be empty.
     pub detail: String,
-    /// Whether it is good or bad news.
+    /// Whether the finding is good or bad news.
     pub tone: Tone,
 }
 
 impl Finding {
-    /// The statement with the numbers behind it, in one line.
+    /// The statement and its numbers, in one line.
     pub fn text(&self) -> String {
         if self.detail.is_empty() {
             self.headline.clone()
@@ -120,18 +120,18 @@ pub struct Advice {
     pub text: String,
     /// The gain, such as `2.7x throughput`.
     pub gain: String,
-    /// How to do it: an option or a call.
+    /// How to make the change: an option or a call.
     pub how: String,
-    /// The measurement that supports it.
+    /// The measurement that shows the gain.
     pub evidence: String,
 }
 
-/// A part of the page with a heading.
+/// A section of the page with a heading.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     /// Anchor, unique in the page: letters, digits and hyphens.
     pub id: String,
-    /// The heading.
+    /// Heading of the section.
     pub title: String,
     /// One or two sentences on how to read the section; may be empty.
     pub lead: String,
@@ -157,7 +157,7 @@ pub enum Block {
 pub struct Chart {
     /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
     pub id: String,
-    /// The heading.
+    /// Heading of the chart.
     pub title: String,
     /// One sentence that describes the chart; also the text for screen readers.
     pub summary: String,
@@ -165,7 +165,7 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis; the bar length for [`Kind::Bars`].
     pub y: Axis,
-    /// The data.
+    /// The data of the chart.
     pub series: Vec<Series>,
     /// Labelled lines across the chart.
     pub guides: Vec<Guide>,
@@ -191,7 +191,7 @@ pub enum Kind {
 pub struct Axis {
     /// Label, without the unit.
     pub label: String,
-    /// The base unit of its numbers.
+    /// The base unit of the axis's numbers.
     pub unit: Unit,
     /// Mapping from numbers to positions.
     pub scale: Scale,
@@ -206,7 +206,7 @@ pub enum Scale {
     Log2,
     /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
-    /// Categories; a point's x is the index of its name.
+    /// Categories; the x of a data point is the index of its category.
     Category(Vec<String>),
 }
 
@@ -226,7 +226,7 @@ pub struct Series {
 /// A data point.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Point {
-    /// Position on the x axis, in its base unit.
+    /// Position on the x axis, in the base unit of the axis.
     pub x: f64,
     /// Value, in the base unit of the y axis.
     pub y: f64,
@@ -243,18 +243,18 @@ pub struct Point {
 pub struct Guide {
     /// The label. For a horizontal line one word at most, because it is in the margin.
     pub label: String,
-    /// Position in the base unit of its axis.
+    /// Position in the base unit of the axis.
     pub at: f64,
-    /// Orientation.
+    /// Orientation of the line.
     pub direction: Direction,
 }
 
 /// Orientation of a guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// At one value of y.
+    /// A horizontal line at one value of y.
     Horizontal,
-    /// At one value of x.
+    /// A vertical line at one value of x.
     Vertical,
 }
 
@@ -263,7 +263,7 @@ pub enum Direction {
 pub struct Table {
     /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
     pub id: String,
-    /// The caption.
+    /// Caption of the table.
     pub caption: String,
     /// The columns.
     pub columns: Vec<Column>,
@@ -274,9 +274,9 @@ pub struct Table {
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// The heading.
+    /// Heading of the column.
     pub label: String,
-    /// The base unit of its numbers; `None` for text.
+    /// The base unit of the column's numbers; `None` for text.
     pub unit: Option<Unit>,
 }
 

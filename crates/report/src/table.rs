@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use crate::model::{Cell, Chart, Column, Scale, Series, Table};
 use crate::units::MISSING;
 
-/// Longer text cells are wrapped.
+/// Text cells longer than this are wrapped.
 const PROSE: usize = 24;
 
 /// A table with caption and download button; large tables scroll on their own.
@@ -25,8 +25,8 @@ pub(crate) fn table(table: &Table) -> Markup {
     }
 }
 
-/// The collapsible data table of a chart. Its rows are the points in drawing order; the marks of
-/// the drawing refer to them by index.
+/// The collapsible data table of a chart. Its rows are the data points in drawing order; the marks
+/// of the drawing refer to them by index.
 pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {
@@ -37,7 +37,7 @@ pub(crate) fn chart_data(chart: &Chart) -> Markup {
     }
 }
 
-/// A button that saves the numbers of its figure as CSV; hidden until the script runs.
+/// A button that saves the numbers of a figure as CSV; hidden until the script runs.
 pub(crate) fn csv_button(id: &str) -> Markup {
     html! {
         button.quiet.csv type="button" data-name=(format!("{id}.csv"))

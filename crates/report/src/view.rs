@@ -59,7 +59,7 @@ pub struct SurveyView {
 /// Access pattern of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Each request follows the one before it.
+    /// Each request starts where the one before it ended.
     Sequential,
     /// Random offsets.
     Random,
@@ -122,7 +122,7 @@ pub struct HalfPowerView {
     pub depth: u32,
     /// Smallest measured request size above PAP/2; `None` if never reached.
     pub measured_bytes: Option<u64>,
-    /// The same from the fit T = f + s S, in bytes.
+    /// The half-power point from the fit T = f + s S, in bytes.
     pub fitted_bytes: Option<f64>,
     /// The rate at the measured half-power point.
     pub throughput_bytes_per_s: Option<f64>,
@@ -147,7 +147,7 @@ pub struct CostModelView {
     pub residuals: Vec<ResidualView>,
 }
 
-/// A point of a cost fit.
+/// One request size of a cost fit, with measured and fitted cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResidualView {
     /// Request size in bytes.
@@ -186,16 +186,16 @@ pub struct LadderView {
     pub conclusion: String,
 }
 
-/// A component.
+/// A component of the pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RungView {
-    /// Its name.
+    /// Name of the component.
     pub component: String,
     /// Advertised rate.
     pub pap_bytes_per_s: Option<f64>,
     /// Delivered rate.
     pub rap_bytes_per_s: Option<f64>,
-    /// Whether it is the bottleneck.
+    /// Whether the component is the bottleneck.
     pub binding: bool,
 }
 
@@ -263,7 +263,7 @@ pub(crate) mod tests {
         Finding { id, headline, detail, tone: Tone::Warn }
     }
 
-    /// A survey with every part filled; all texts are derived from `word`.
+    /// A survey with every field filled; all texts are derived from `word`.
     pub(crate) fn full(word: &str) -> SurveyView {
         let text = || word.to_string();
         let mut points = Vec::new();

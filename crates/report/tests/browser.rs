@@ -148,8 +148,8 @@ fn result(document: &str) -> Value {
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
-/// The document of a visit, or why it failed; `None` without a browser. Cached for all tests, so
-/// that a page that hangs the browser costs only one timeout.
+/// What the browser returned for a page, or why it failed; `None` without a browser. All tests
+/// share the result, so that a page that hangs the browser costs only one timeout.
 type Visit = OnceLock<Option<Result<String, String>>>;
 
 /// The observations of a page, from its first visit.

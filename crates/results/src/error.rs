@@ -91,7 +91,7 @@ pub enum Error {
     NewerSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema version.
+        /// Schema version of the database.
         found: i64,
         /// The newest schema version that this program supports.
         supported: u32,
@@ -106,7 +106,7 @@ pub enum Error {
     OlderSchema {
         /// The database.
         path: PathBuf,
-        /// Its schema version.
+        /// Schema version of the database.
         found: i64,
         /// The schema version that this program needs.
         needed: u32,
@@ -191,7 +191,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A row violates a constraint: its parent does not exist, or it exists already.
+    /// A row violates a constraint: the row that it belongs to does not exist, or the row itself
+    /// exists already.
     #[error("the database {} refuses a row: {source}; this is a fault in halfpower, report it",
         path.display())]
     Conflict {

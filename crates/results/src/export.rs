@@ -11,12 +11,12 @@ use crate::error::Error;
 use crate::row::RunId;
 use crate::store::Store;
 
-/// The part of a run to export.
+/// A table of a run that can be exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// Its points (workloads).
+    /// The points (workloads) of the run.
     Points,
-    /// Their trials.
+    /// The trials of the points.
     Trials,
     /// The latency histograms of the trials.
     Latency,

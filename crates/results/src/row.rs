@@ -8,7 +8,7 @@ use std::fmt;
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-/// A struct whose fields are columns of one table.
+/// A struct whose fields are columns of one database table.
 pub(crate) trait Columns: Sized {
     /// The names of the columns, in the order of [`Columns::values`].
     const COLUMNS: &'static [&'static str];
@@ -168,13 +168,13 @@ words! {
 words! {
     /// Progress of a run.
     RunState {
-        /// Still measuring, or its process died.
+        /// The run is still measuring, or its process died.
         Running = "running",
-        /// Completed.
+        /// The run completed.
         Finished = "finished",
-        /// Stopped by the user or by a crash; its trials are valid.
+        /// The user or a crash stopped the run; its trials are valid.
         Interrupted = "interrupted",
-        /// Stopped by an error.
+        /// An error stopped the run.
         Failed = "failed",
     }
 }
@@ -198,13 +198,13 @@ words! {
         Read = "read",
         /// Writes.
         Write = "write",
-        /// A mix of both; only for points, never for a latency row.
+        /// A mix of reads and writes; for points only, never for a latency row.
         Mix = "mix",
     }
 }
 
 row! {
-    /// A run at its start: settings, target, host and process.
+    /// What is known when a run starts: settings, target, host and process.
     NewRun {
         /// Identifies the run, also in copies of the database.
         uuid: String,
@@ -220,11 +220,12 @@ row! {
         version: String,
         /// Version of the program's JSON output.
         schema: u32,
-        /// The seed of all its random choices.
+        /// The seed of all random choices of the run.
         seed: Seed,
-        /// Process id.
+        /// Id of the process that performs the run.
         pid: u32,
-        /// Boot id of that process (`/proc/sys/kernel/random/boot_id`).
+        /// Boot id of the machine while that process runs (`/proc/sys/kernel/random/boot_id`); it
+        /// tells whether the process id may have been reused.
         boot_id: String,
         /// Kernel, CPU, governor and the like, as JSON.
         host_json: String,
@@ -238,7 +239,7 @@ row! {
 row! {
     /// The result of a point, from all its trials, at the end of its run.
     PointEnd {
-        /// Whether it can be trusted; `None` if nothing was measured or the run continues.
+        /// Whether the point can be trusted; `None` if nothing was measured or the run continues.
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
@@ -252,9 +253,9 @@ row! {
         state: RunState,
         /// End time, in nanoseconds since 1970-01-01 UTC.
         finished_unix_ns: i64,
-        /// The findings of its analysis, as JSON.
+        /// The findings of the run's analysis, as JSON.
         findings_json: Option<String>,
-        /// Whether it can be trusted; `None` if nothing was measured.
+        /// Whether the run can be trusted; `None` if nothing was measured.
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
@@ -276,19 +277,19 @@ row! {
         label: Option<String>,
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
-        /// End time; `None` while it runs or if its process died.
+        /// End time; `None` while the run is in progress or if its process died.
         finished_unix_ns: Option<i64>,
-        /// State.
+        /// State of the run.
         state: RunState,
         /// Version of the program.
         version: String,
         /// Version of the program's JSON output.
         schema: u32,
-        /// The seed of all its random choices.
+        /// The seed of all random choices of the run.
         seed: Seed,
-        /// Process id.
+        /// Id of the process that performs the run.
         pid: u32,
-        /// Boot id of that process.
+        /// Boot id of the machine while that process runs.
         boot_id: String,
         /// Kernel, CPU, governor and the like, as JSON.
         host_json: String,
@@ -296,9 +297,9 @@ row! {
         target_json: String,
         /// All settings, explicit and default, as JSON.
         settings_json: String,
-        /// The findings of its analysis, as JSON.
+        /// The findings of the run's analysis, as JSON.
         findings_json: Option<String>,
-        /// Whether it can be trusted; `None` until it ends, or if nothing was measured.
+        /// Whether the run can be trusted; `None` until it ends, or if nothing was measured.
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
@@ -312,7 +313,7 @@ row! {
         ordinal: u32,
         /// The workload's fio name: `read`, `randwrite`, `randrw` ...
         rw: String,
-        /// Direction of its requests.
+        /// Direction of the workload's requests.
         operation: Operation,
         /// Access pattern: `sequential`, `random` ...
         pattern: String,
@@ -332,7 +333,7 @@ row! {
         read_percent: u32,
         /// Request rate of an open loop; `None` for a closed loop.
         rate_requests_per_s: Option<f64>,
-        /// The seed of its offsets and data.
+        /// The seed of the workload's offsets and data.
         seed: Seed,
         /// The whole workload, as JSON.
         workload_json: String,
@@ -348,7 +349,7 @@ row! {
         started_unix_ns: i64,
         /// Whether the soaker ran at the same time.
         soaked: bool,
-        /// Bytes transferred.
+        /// Bytes transferred in the trial.
         bytes: u64,
         /// Requests completed.
         requests: u64,
@@ -356,11 +357,11 @@ row! {
         errors: u64,
         /// Requests that transferred fewer bytes than requested.
         short_transfers: u64,
-        /// Bytes read.
+        /// Bytes read in the trial.
         read_bytes: u64,
         /// Read requests.
         read_requests: u64,
-        /// Bytes written.
+        /// Bytes written in the trial.
         write_bytes: u64,
         /// Write requests.
         write_requests: u64,
@@ -388,9 +389,9 @@ row! {
         reap_calls: u64,
         /// CPU time charged to the process: a lower bound of the cost.
         cpu_process_ns: u64,
-        /// Its user-mode part.
+        /// User time, included in `cpu_process_ns`.
         cpu_user_ns: u64,
-        /// Its kernel part.
+        /// System time, included in `cpu_process_ns`.
         cpu_system_ns: u64,
         /// Busy time of all CPUs of the machine.
         cpu_machine_ns: Option<u64>,
@@ -417,18 +418,18 @@ row! {
         resident_before_bytes: Option<u64>,
         /// Bytes of the target in the page cache after the trial.
         resident_after_bytes: Option<u64>,
-        /// Whether it can be trusted.
+        /// Whether the trial can be trusted.
         verdict: Verdict,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
         /// Closed loops: start of the period with a full queue, when as many requests had completed
         /// as the queue holds. Counted from the start of the trial.
         full_queue_start_ns: Option<u64>,
-        /// End of that period, before the queue drains.
+        /// End of the time with a full queue, before the queue drains.
         full_queue_end_ns: Option<u64>,
-        /// Bytes per second in that period.
+        /// Bytes per second while the queue was full.
         full_queue_bytes_per_s: Option<f64>,
-        /// Requests per second in that period.
+        /// Requests per second while the queue was full.
         full_queue_requests_per_s: Option<f64>,
     }
 }
@@ -454,9 +455,9 @@ row! {
         ordinal: u32,
         /// Start, from the start of the trial.
         start_ns: u64,
-        /// Length.
+        /// Length of the interval.
         length_ns: u64,
-        /// Bytes transferred.
+        /// Bytes transferred in the interval.
         bytes: u64,
         /// Requests completed.
         requests: u64,

@@ -23,10 +23,12 @@ pub const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 /// `PRAGMA application_id` of a halfpower database: "HPWR".
 pub(crate) const APPLICATION_ID: u32 = u32::from_be_bytes(*b"HPWR");
 
-/// SQLite's magic string, and the offsets of page size and application id in the header, from
-/// <https://www.sqlite.org/fileformat2.html#the_database_header>.
+/// The first bytes of an SQLite file
+/// (<https://www.sqlite.org/fileformat2.html#the_database_header>).
 const MAGIC: &[u8] = b"SQLite format 3\0";
+/// Offset of the page size in the header of an SQLite file.
 const PAGE_SIZE_AT: usize = 16;
+/// Offset of the application id in the header of an SQLite file.
 const APPLICATION_ID_AT: usize = 68;
 const HEADER_BYTES: u64 = 100;
 
@@ -91,8 +93,8 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
-/// Refuses files that SQLite would delete when it opens the database: files with the names of its
-/// logs that are not its logs, or whose database no longer exists.
+/// Refuses files that SQLite would delete when it opens the database: files that have the names of
+/// its logs but are not its logs, or whose database no longer exists.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {

@@ -34,7 +34,8 @@ const MODE_CHANGE_ATTEMPTS: u32 = 4;
 /// Smallest memory page size (bytes).
 const PAGE_BYTES: u64 = 4096;
 
-/// An open results database. Dropping it closes it like [`Store::close`], but ignores errors.
+/// An open results database. Dropping the value closes the database like [`Store::close`], but
+/// ignores errors.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,

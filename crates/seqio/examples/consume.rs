@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 /// still in the first-level cache when the consumer looks at them.
 const PIECE_KIB: usize = 32;
 
-/// Looks at all bytes of a file, or only counts them.
+/// A consumer that looks at all bytes of a file, or only counts them.
 struct Consumer {
     looks: bool,
     bytes: u64,

@@ -15,17 +15,17 @@ const PIECE_BYTES: usize = 128 << 10;
 /// Distance between stamps (bytes); no two pages are equal.
 const STAMP_BYTES: usize = 4096;
 
-/// Produces the bytes of a file.
+/// A producer of the bytes of a file.
 struct Producer {
     makes_all: bool,
     left: u64,
     state: u64,
-    /// Start addresses of buffers that it has already filled.
+    /// Start addresses of buffers that the producer has already filled.
     filled: Vec<usize>,
 }
 
 impl Producer {
-    /// Fills memory with the next bytes; returns how many.
+    /// Fills memory with the next bytes; returns how many it filled.
     fn fill(&mut self, space: &mut [u8]) -> usize {
         let amount = self.left.min(space.len() as u64) as usize;
         let space = &mut space[..amount];

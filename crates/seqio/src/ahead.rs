@@ -22,7 +22,7 @@ pub(crate) struct Depth {
     now: u32,
     most: u32,
     searching: bool,
-    /// Rate of the last window at half the depth (blocks per ns).
+    /// Rate of the last window when the depth was half as large (blocks per ns).
     before: Option<f64>,
     since_ns: u64,
     blocks: u64,
@@ -65,7 +65,7 @@ impl Depth {
         (self.since_ns, self.blocks, self.waited) = (self.clock.now_ns(), 0, 0);
     }
 
-    /// Evaluates a window.
+    /// Evaluates a finished window and may change the depth.
     fn window(&mut self, took_ns: u64) {
         let tells = self.waited as f64 >= self.blocks as f64 * WAITED_SHARE;
         let rate = self.blocks as f64 / took_ns.max(1) as f64;

@@ -32,14 +32,14 @@ pub enum Method {
     Reflink,
     /// The file server copied the data (copy_file_range(2)).
     Server,
-    /// Reading and writing with several requests in flight.
+    /// Several requests in flight read and wrote the data.
     Pipeline,
-    /// Through the page cache, one piece at a time.
+    /// The data passed through the page cache, one piece at a time.
     Cached,
 }
 
 impl Method {
-    /// A short description.
+    /// A short description of the method.
     pub fn name(self) -> &'static str {
         match self {
             Method::Reflink => "reflink",
@@ -59,7 +59,7 @@ pub struct Copied {
     pub moved_bytes: u64,
     /// The method.
     pub method: Method,
-    /// How it was read and written, in words.
+    /// How the data was read and written, in words.
     pub how: String,
 }
 
@@ -143,8 +143,8 @@ fn by_watcher(error: io::Error) -> CopyError {
 }
 
 impl Options {
-    /// Copies a file from an offset on to the same offsets of another, and sets its size. Both must
-    /// be seekable. Data of the destination before that offset stay.
+    /// Copies the data of a file that starts at an offset to the same offsets of another file, and
+    /// sets that file's size. Both must be seekable. Earlier data of the destination stay.
     ///
     /// # Errors
     /// Any error of reading or writing, with the file it concerns, or an error from the watcher.
@@ -234,7 +234,7 @@ impl Copying<'_> {
         Ok(Some(Copied { bytes: at, moved_bytes: at, ..copied(Method::Server) }))
     }
 
-    /// Asks the system to copy from an offset on; returns how much it copied (bytes).
+    /// Asks the system to copy `bytes` bytes that start at `offset`; returns how many it copied.
     fn copy_range(&self, offset: u64, bytes: u64) -> std::result::Result<u64, Errno> {
         let (mut from, mut to) = (offset, offset);
         let most = bytes.min(ASKED_BYTES) as usize;

@@ -34,7 +34,7 @@ impl Repeated {
     }
 }
 
-/// The part of a copy that failed.
+/// What failed in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Reading.
@@ -48,7 +48,7 @@ pub enum Side {
 /// Why a copy stopped early.
 #[derive(Debug)]
 pub struct CopyError {
-    /// The part that failed.
+    /// Whether reading, writing or the watcher failed.
     pub side: Side,
     /// Offset in the file (bytes), if the error belongs to one.
     pub offset: Option<u64>,

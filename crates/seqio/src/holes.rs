@@ -13,15 +13,15 @@ use rustix::io::Errno;
 pub(crate) struct Stretch {
     /// A hole: nothing is stored, and reads return zeros.
     pub is_hole: bool,
-    /// Its end (bytes), at most the requested one.
+    /// End of the stretch (bytes), at most the requested end.
     pub until: u64,
 }
 
 /// The holes of one file.
 #[derive(Debug)]
 pub(crate) struct Holes {
-    /// `None` if there are no holes or the system does not tell. Seeking moves this descriptor's
-    /// position.
+    /// The file whose holes are looked up; `None` if there are no holes or the system does not
+    /// tell. Seeking moves this descriptor's position.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }
@@ -43,7 +43,7 @@ impl Holes {
         self.file.is_some()
     }
 
-    /// The stretch at an offset before `end`.
+    /// The stretch that contains an offset and ends at `end` or before.
     pub fn at(&mut self, offset: u64, end: u64) -> Stretch {
         let all_data = Stretch { is_hole: false, until: end };
         let Some(file) = &self.file else { return all_data };

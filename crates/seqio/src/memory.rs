@@ -7,9 +7,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ioengine::cgroup;
 
-/// Default limit (bytes), and the share of memory used on small machines or in small control
-/// groups.
+/// Default limit of the memory for requests (bytes).
 const LIMIT_BYTES: u64 = 256 << 20;
+/// On small machines and in small control groups, the limit is the available memory divided by
+/// this.
 const SHARE_OF_MEMORY: u64 = 8;
 /// With fewer slots, no request could be in flight while the program uses a block.
 const SLOTS_MIN: u32 = 3;
@@ -18,7 +19,7 @@ const REQUEST_BYTES_MIN: u32 = 256 << 10;
 
 #[derive(Debug)]
 struct Budget {
-    /// `None` until the program sets it.
+    /// The limit for the memory of requests (bytes); `None` until the program sets one.
     limit: Option<u64>,
     used: u64,
 }
@@ -44,7 +45,7 @@ fn default_limit() -> u64 {
     })
 }
 
-/// Reserved memory for a number of slots; released when dropped.
+/// Memory reserved for a number of slots; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Grant {
     /// Bytes per slot.

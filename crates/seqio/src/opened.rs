@@ -18,7 +18,7 @@ use crate::storage::{Kind, Storage};
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     pub file: Arc<File>,
-    /// Requests can have an offset: a regular file or a block device.
+    /// Whether requests can have an offset: true for a regular file or a block device.
     pub has_offsets: bool,
     pub is_regular: bool,
     /// Writes go to the end of the file, regardless of their offset (O_APPEND).
@@ -71,7 +71,7 @@ impl Opened {
         Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
     }
 
-    /// Size when it was opened (bytes).
+    /// Size of the file when it was opened (bytes).
     pub fn size_at_opening(&self) -> io::Result<u64> {
         if self.is_regular { Ok(self.size_then) } else { self.size() }
     }
@@ -119,7 +119,7 @@ impl Opened {
         })
     }
 
-    /// Whether nothing of it is in the page cache, as far as the system tells.
+    /// Whether nothing of the file is in the page cache, as far as the system tells.
     pub fn is_cold(&self, size: u64) -> bool {
         // A few samples are enough to detect a hot file; counting all pages takes longer.
         self.resident(size) == Some(0)
@@ -141,7 +141,7 @@ impl Opened {
         Ok((Arc::new(file), alignment))
     }
 
-    /// The same file with its own position; `None` if /proc is not mounted.
+    /// The opened file with a position of its own; `None` if /proc is not mounted.
     pub fn with_own_position(&self) -> Option<Arc<File>> {
         self.open_again(OFlags::empty()).ok().map(Arc::new)
     }

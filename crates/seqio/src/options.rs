@@ -65,7 +65,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether it keeps requests in flight or uses direct I/O.
+    /// Whether the plan keeps requests in flight or uses direct I/O.
     pub(crate) fn uses_requests(&self) -> bool {
         self.direct || self.engine_kind != EngineKind::Sync
     }
@@ -76,8 +76,8 @@ impl Plan {
         Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
-    /// Makes requests end at chunk boundaries and gives each member an equal share of the bytes in
-    /// flight.
+    /// Makes requests end at chunk boundaries and gives each file of the stripe an equal share of
+    /// the bytes in flight.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -110,7 +110,7 @@ impl Options {
     /// small enough to stay in the cache of a core.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Options {
         Options::default()
     }
@@ -230,14 +230,14 @@ impl Options {
     /// Whether to use direct I/O, and why. Checks that cost system calls come last.
     fn direct(&self, op: Op, opened: &Opened, size: Option<u64>) -> (bool, &'static str) {
         if !opened.has_offsets {
-            return (false, "it is a stream without offsets");
+            return (false, "a stream has no offsets");
         }
         if opened.appends {
-            return (false, "it was opened for appending");
+            return (false, "the file was opened for appending");
         }
         if op == Op::Read && size == Some(0) {
             // Files in /proc report a size of 0 but have contents.
-            return (false, "its size is unknown");
+            return (false, "the size of the file is unknown");
         }
         let small = size.is_some_and(|size| size < Options::SMALL_BYTES);
         match self.cache {
@@ -252,7 +252,7 @@ impl Options {
         }
         match self.cache {
             Cache::Direct => (true, "as requested"),
-            _ if op == Op::Read && is_cached() => (false, "it is in the page cache"),
+            _ if op == Op::Read && is_cached() => (false, "the file is in the page cache"),
             _ if op == Op::Read => (true, "large and cold"),
             _ => (true, "large"),
         }
@@ -284,14 +284,14 @@ mod tests {
         let auto = Options::new();
         assert_eq!(plan(&file, 1 << 19, &auto), (false, "small".into()));
         let direct = Options::new().cache(Cache::Direct);
-        assert!(plan(&file, 0, &direct).1.contains("its size is unknown"));
+        assert!(plan(&file, 0, &direct).1.contains("the size of the file is unknown"));
         file.write_all_at(&vec![1; 2 << 20], 0).unwrap();
         let (is_direct, why) = plan(&file, 2 << 20, &auto);
         assert!(!is_direct, "just written, so it is cached or lies in memory: {why}");
         let (pipe, _) = std::io::pipe().unwrap();
         assert_eq!(
             plan(&File::from(std::os::fd::OwnedFd::from(pipe)), 1 << 30, &auto),
-            (false, "it is a stream without offsets".into())
+            (false, "a stream has no offsets".into())
         );
     }
 

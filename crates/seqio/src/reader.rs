@@ -56,7 +56,7 @@ const SCARCE_BYTES: u32 = 64 << 10;
 /// # }
 /// ```
 pub struct Reader {
-    /// One file, or the members of a stripe.
+    /// One file, or the files of a stripe.
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
@@ -67,7 +67,7 @@ pub struct Reader {
     used: usize,
     /// Bytes read sequentially since the last seek; initially more than enough.
     sequential_bytes: u64,
-    /// The caller opened the file, so its position is kept up to date.
+    /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
 }
 
@@ -91,7 +91,7 @@ impl Block<'_> {
         self.offset
     }
 
-    /// Whether it is a hole, so all bytes are zero.
+    /// Whether the block is a hole, so that all bytes are zero.
     pub fn is_hole(&self) -> bool {
         self.is_hole
     }
@@ -184,7 +184,7 @@ impl Reader {
         })
     }
 
-    /// How it reads, and why.
+    /// How the reader reads, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -194,13 +194,13 @@ impl Reader {
         self.mode.offset() + self.used as u64
     }
 
-    /// The file; for a stripe, the first member.
+    /// The file; for a stripe, its first file.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Returns the file; for a stripe, the first member. If seekable, its position is that of the
-    /// next unread byte.
+    /// Returns the file; for a stripe, its first file. If the file is seekable, its position is
+    /// that of the next unread byte.
     ///
     /// # Errors
     /// Any error of setting its position.

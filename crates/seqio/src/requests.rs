@@ -35,7 +35,7 @@ pub(crate) struct Setup {
     pub faults: FaultPlan,
 }
 
-/// A transfer of a slot.
+/// The transfer of a slot: what is read or written, and where.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub op: Op,
@@ -45,7 +45,7 @@ pub(crate) struct Transfer {
     pub offset: u64,
     /// Offset in the slot (bytes); 0 for reads.
     pub within: u32,
-    /// Length (bytes).
+    /// Length of the transfer (bytes).
     pub length: u32,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Transfer {
 pub(crate) struct Failed {
     /// File offset of the error (bytes).
     pub offset: u64,
-    /// Bytes moved before it.
+    /// Bytes moved before the failure.
     pub moved: u32,
     pub error: io::Error,
 }
@@ -199,7 +199,7 @@ impl Requests {
         }
     }
 
-    /// Waits until nothing is in flight; ignores the results.
+    /// Waits until no request is in flight; ignores the results.
     pub fn drain(&mut self) {
         for slot in 0..self.slots() {
             drop(self.finish(slot));

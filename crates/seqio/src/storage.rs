@@ -16,7 +16,7 @@ use ioengine::mount;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// tmpfs, ramfs: only the page cache.
+    /// Only the page cache: tmpfs, ramfs.
     Memory,
     /// NFS, SMB and similar, and file systems in user space (FUSE).
     Network,
@@ -67,7 +67,7 @@ impl fmt::Display for Kind {
 /// The storage below a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// Its kind.
+    /// Kind of the storage.
     pub kind: Kind,
     /// An identity that survives reboots, under which measurements are stored: model and serial
     /// number, or else the kernel name, or else the source of the mount.

@@ -13,7 +13,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{Reader, Writer};
 
-/// A value that is here, or on a blocking thread.
+/// A value that is either here or on a blocking thread.
 #[derive(Debug)]
 enum Place<T, R> {
     Here(Box<T>),
@@ -32,7 +32,7 @@ impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
         }
     }
 
-    /// The result of the operation once it is done; `None` if none was started.
+    /// The result of the operation when it is done; `None` if no operation was started.
     fn back(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
         match self {
             Place::Here(_) => Poll::Ready(Ok(None)),

@@ -55,9 +55,9 @@ impl Setting {
 /// Measured settings of one storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
-    /// For reads: the cheapest setting within 3% of the best rate.
+    /// Setting for reads: the cheapest within 3% of the best rate.
     pub read: Setting,
-    /// For writes; `None` if only reads were allowed.
+    /// Setting for writes; `None` if only reads were allowed.
     pub write: Option<Setting>,
     /// Date of the measurement.
     pub measured: String,
@@ -66,7 +66,7 @@ pub struct Tuned {
 /// The tuning file: measured settings by identity of the storage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tunings {
-    /// By [`Storage::identity`].
+    /// The settings by [`Storage::identity`].
     pub storage: BTreeMap<String, Tuned>,
 }
 

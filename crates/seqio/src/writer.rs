@@ -47,13 +47,13 @@ use plain::Plain;
 /// ```
 pub struct Writer {
     mode: Mode,
-    /// One file, or the members of a stripe.
+    /// One file, or the files of a stripe.
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
-    /// The first error; nothing is written after it.
+    /// The first error; nothing is written once it has occurred.
     failed: Option<Repeated>,
-    /// The caller opened the file, so its position is kept up to date.
+    /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
 }
 
@@ -157,7 +157,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// How it writes, and why.
+    /// How the writer writes, and why.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -171,12 +171,12 @@ impl Writer {
         }
     }
 
-    /// The file; for a stripe, the first member.
+    /// The file; for a stripe, its first file.
     pub fn get_ref(&self) -> &File {
         &self.files[0].file
     }
 
-    /// Writes the rest and returns the file; for a stripe, the first member.
+    /// Writes the rest and returns the file; for a stripe, its first file.
     ///
     /// # Errors
     /// Any error of writing.

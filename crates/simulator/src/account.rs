@@ -13,24 +13,25 @@ use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
 use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
 
-/// Names of the parts of a disk.
+/// Name of a disk's controller as a resource.
 const CONTROLLER: &str = "drive controller";
+/// Name of a disk's media as a resource.
 const MEDIA: &str = "media";
 
 /// A resource of the system and how long it was busy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// Name.
+    /// Name of the resource.
     pub name: String,
-    /// What busy time means for it.
+    /// What busy time means for the resource.
     pub kind: ResourceKind,
-    /// Busy time (ns), summed over its servers.
+    /// Busy time (ns), summed over the resource's servers.
     pub busy_ns: u64,
     /// Number of servers.
     pub servers: u32,
-    /// Bytes it moved.
+    /// Bytes that the resource moved.
     pub bytes: u64,
-    /// Busy time by phase (ns); empty if it has no phases.
+    /// Busy time by phase (ns); empty if the resource has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
     /// Part of the busy time that runs at the pace of another resource (ns), by its name. The rest
     /// is its own work.
@@ -47,8 +48,8 @@ pub enum ResourceKind {
     Part,
     /// A write buffer or burst credit. It counts as busy while it is exhausted.
     Reserve,
-    /// A stage that admits a limited number of requests at once. It counts as busy while one is
-    /// in progress, whichever parts serve it.
+    /// A stage that admits a limited number of requests at once. It counts as busy while a request
+    /// is in progress, whichever resources serve the request.
     Order,
 }
 
@@ -90,7 +91,7 @@ pub struct Binding {
     /// Name of the resource, or "latency" if none is near its limit; then more requests in
     /// flight may help.
     pub resource: String,
-    /// Its utilisation, 0 to 1; for "latency", that of the busiest resource.
+    /// Utilisation of the bottleneck, 0 to 1; for "latency", that of the busiest resource.
     pub utilisation: f64,
     /// The resource that is occupied nearly all the time, most of it at the pace of the bottleneck;
     /// none if that is the bottleneck itself.
@@ -100,20 +101,21 @@ pub struct Binding {
 /// A resource that is occupied while the bottleneck works.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
-    /// Its name.
+    /// Name of the resource.
     pub resource: String,
-    /// Its utilisation, 0 to 1.
+    /// Utilisation of the resource, 0 to 1.
     pub utilisation: f64,
 }
 
 impl Resource {
-    /// Share of an interval during which it was busy, 0 to 1.
+    /// Share of an interval during which the resource was busy, 0 to 1.
     pub fn utilisation(&self, elapsed_ns: u64) -> f64 {
         let capacity = elapsed_ns as f64 * f64::from(self.servers.max(1));
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
     }
 
-    /// Share of an interval during which it was busy with what requests wait for, 0 to 1.
+    /// Share of an interval during which the resource was busy with work that requests wait for, 0
+    /// to 1.
     fn foreground(&self, elapsed_ns: u64) -> f64 {
         let background = self.background_ns as f64 / self.busy_ns.max(1) as f64;
         self.utilisation(elapsed_ns) * (1.0 - background)
@@ -124,7 +126,7 @@ impl Resource {
         Resource { name, kind, busy_ns, servers, bytes, phases_ns, paced_ns, background_ns: 0 }
     }
 
-    /// A part without phases.
+    /// A hardware resource without phases.
     fn part(name: &str, busy_ns: u64, servers: u32, bytes: u64) -> Resource {
         Resource::new(name, ResourceKind::Part, busy_ns, servers, bytes)
     }
@@ -154,7 +156,7 @@ pub(crate) struct Reading {
     count: Count,
     device_bytes: [u64; 2],
     device_requests: [u64; 2],
-    /// Groups of identical parts. The busiest member of a group represents it.
+    /// Groups of identical resources. The busiest resource of a group represents the group.
     resources: Vec<Vec<Resource>>,
 }
 
@@ -201,7 +203,7 @@ impl Reading {
     }
 }
 
-/// All resources in the order in which a request passes them, grouped into identical parts.
+/// All resources in the order in which a request passes them, with identical ones grouped.
 fn resources(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let mut all = Vec::new();
     let thread = |busy_ns| Resource::new("issuing thread", ResourceKind::Order, busy_ns, 1, 0);

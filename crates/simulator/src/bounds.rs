@@ -27,7 +27,7 @@ use crate::volume::{Piece, Pieces, Volume};
 pub struct Shape {
     /// Read or write.
     pub op: Op,
-    /// Random order; otherwise each thread is sequential.
+    /// True for random order; otherwise each thread is sequential.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
@@ -48,7 +48,8 @@ pub struct Bound {
     pub bytes_per_s: f64,
 }
 
-/// With more offsets than this within a volume's pattern, whole rows are used instead.
+/// If requests can have more offsets than this within a volume's pattern, whole rows are used
+/// instead.
 const POSITIONS_MAX: u64 = 2048;
 /// Line size of a flash device's read cache (bytes).
 const LINE_BYTES: u64 = 4096;
@@ -69,7 +70,7 @@ pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     all
 }
 
-/// A load on a system, and what follows from the two.
+/// A load on a system, with what follows from the two.
 struct Load<'a> {
     system: &'a System,
     shape: &'a Shape,
@@ -77,7 +78,7 @@ struct Load<'a> {
     cached: bool,
     /// A RAID controller merges requests.
     joins: bool,
-    /// Transfers are modelled as whole rows.
+    /// Whether transfers are modelled as whole rows of the volume.
     rows: bool,
     /// How a transfer is split, for each possible offset in the volume's pattern.
     positions: Vec<Pieces>,
@@ -176,7 +177,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// The least cost of a request, over all offsets.
+    /// The least cost of a request, for any of its possible offsets.
     fn min_demand(&self, cost: impl Fn(&Pieces) -> f64) -> f64 {
         let min_demand = self.positions.iter().map(cost).fold(f64::INFINITY, f64::min);
         min_demand * f64::from(self.shape.request_bytes) / self.unit as f64
@@ -195,7 +196,7 @@ impl<'a> Load<'a> {
         f64::from(self.shape.request_bytes) * servers * 1e9 / demand_ns
     }
 
-    /// The same if `exempt` bytes may still be pending when the clock stops.
+    /// The rate if `exempt` bytes may still be pending when the clock stops.
     fn rate_with_exempt(&self, rate: f64, exempt: f64) -> f64 {
         match self.shape.bytes.map(|bytes| bytes as f64) {
             Some(bytes) if bytes > exempt => rate * bytes / (bytes - exempt),
@@ -237,7 +238,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// CPUs, the processor of a RAID controller, and the network.
+    /// Bounds set by CPUs, the processor of a RAID controller, and the network.
     fn processors(&self, all: &mut Vec<Bound>) {
         let (system, shape) = (self.system, self.shape);
         let request = u64::from(shape.request_bytes);
@@ -299,7 +300,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Links and buses.
+    /// Bounds set by links and buses.
     fn paths(&self, all: &mut Vec<Bound>) {
         let system = self.system;
         let held = self.held_bytes();
@@ -370,7 +371,7 @@ impl<'a> Load<'a> {
         matches!(&self.system.drive, DriveModel::Disk(disk) if disk.answers_inline)
     }
 
-    /// Whether devices complete writes before they are on the media.
+    /// Whether the devices complete writes before the data is on the media.
     fn write_back(&self) -> bool {
         let through = self.shape.caching.is_write_through();
         !through && (self.system.setup.write_cache || is_flash(self.system))
@@ -388,7 +389,7 @@ impl<'a> Load<'a> {
         firmware + self.data_tenure_ns(piece) + self.report_ns(piece)
     }
 
-    /// Controllers and media of disks.
+    /// Bounds set by controllers and media of disks.
     fn disk(&self, disk: &DiskModel, all: &mut Vec<Bound>) {
         let devices = f64::from(self.devices);
         let held = self.held_bytes();
@@ -434,7 +435,7 @@ impl<'a> Load<'a> {
         geometry.best_rate_from(self.file_start(), self.in_stretches())
     }
 
-    /// Where the file starts on its disks (bytes).
+    /// Offset at which the file starts on its disks (bytes).
     fn file_start(&self) -> u64 {
         let bytes = self.geometry().map_or(0, |geometry| geometry.bytes());
         let setup = &self.system.setup;
@@ -474,7 +475,7 @@ impl<'a> Load<'a> {
         Some((self.unit as f64 * 1e9 / each_ns, exempt))
     }
 
-    /// Units, channels, limits and burst credit of flash.
+    /// Bounds set by units, channels, limits and burst credit of flash.
     fn flash(&self, flash: &FlashModel, all: &mut Vec<Bound>) {
         let devices = f64::from(self.devices);
         let (held, write) = (self.held_bytes(), self.shape.op == Op::Write);
@@ -583,7 +584,7 @@ impl<'a> Load<'a> {
         own_ns + device_ns + client_ns + travel_ns + network.latency.ns() as f64
     }
 
-    /// Least time of a transfer from the host to the media and back (ns).
+    /// Least time of a request in the devices: its slowest piece, in each stage (ns).
     fn device_ns(&self) -> f64 {
         if self.rows {
             return 0.0;

@@ -150,7 +150,7 @@ impl Description {
         Some(self.value_at(key)?.get("source")?.as_str()?.to_owned())
     }
 
-    /// A value in its own unit, and that unit.
+    /// The number of a value in its own unit, and that unit.
     pub fn value_of(&self, key: &str) -> Option<(f64, String)> {
         let table = self.value_at(key)?;
         Some((number(table.get("value")?)?, table.get("unit")?.as_str()?.to_owned()))
@@ -247,13 +247,14 @@ fn descend<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Val
     descend(next, rest)
 }
 
-/// Replaces a value by the typed text, keeping its kind.
+/// Replaces a value by the typed text; a number stays a number, and a text a text.
 fn change(place: &mut Value, text: &str) -> Result<(), String> {
     match place {
         Value::Table(table) if table.contains_key("value") => {
             let digits = text.find(|c: char| c.is_ascii_alphabetic() && c != 'e');
             let (value, unit) = text.split_at(digits.unwrap_or(text.len()));
-            let value: f64 = value.trim().parse().map_err(|_| "that is no number".to_owned())?;
+            let value: f64 =
+                value.trim().parse().map_err(|_| "the value is not a number".to_owned())?;
             table.insert("value".to_owned(), Value::Float(value));
             match unit.trim() {
                 "" => None,
@@ -266,17 +267,20 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
             };
             table.insert("source".to_owned(), Value::String("changed".to_owned()));
         }
-        Value::Table(_) | Value::Array(_) => return Err("that is a group of values".to_owned()),
+        Value::Table(_) | Value::Array(_) => return Err("the key is a group of values".to_owned()),
         Value::String(old) => text.clone_into(old),
         // A share may have been written as 0, and a size as bytes: an integer may become either.
         Value::Integer(_) => {
             let number =
                 || text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));
             let size = |_| bytes_of(text).map(|_| Value::String(text.to_owned()));
-            *place =
-                number().or_else(size).map_err(|_| "that is no whole number, share or size")?;
+            *place = number()
+                .or_else(size)
+                .map_err(|_| "the value is not a whole number, share or size")?;
         }
-        Value::Float(old) => *old = text.parse().map_err(|_| "that is no number".to_owned())?,
+        Value::Float(old) => {
+            *old = text.parse().map_err(|_| "the value is not a number".to_owned())?
+        }
         other => return Err(format!("{} cannot be changed", other.type_str())),
     }
     Ok(())

@@ -13,17 +13,17 @@ use crate::system::{DiskModel, Schedule};
 /// A request for the media. Cached writes belong to no command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MediaRequest {
-    /// The command to notify.
+    /// The command to notify when the request is done; `None` for a cached write.
     pub command: Option<u32>,
-    /// First byte.
+    /// Offset of the first byte.
     pub from: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub length: u64,
     /// Read or write.
     pub op: Op,
-    /// When its data began to arrive, or when it was requested (ns).
+    /// When the data of the write began to arrive, or when the write was requested (ns).
     pub since_ns: u64,
-    /// Number of host requests merged into it.
+    /// Number of host requests merged into the write.
     pub requests: u32,
 }
 
@@ -38,9 +38,9 @@ impl MediaRequest {
 pub(crate) enum Lookup {
     /// In the buffer, or arriving by read-ahead: time of the last byte (ns).
     ReadAhead(u64),
-    /// Read before and still in the buffer.
+    /// The data was read before and is still in the buffer.
     Reread,
-    /// Needs the media, from this byte on.
+    /// Data that starts at this byte is needed from the media.
     Miss(u64),
 }
 
@@ -49,15 +49,15 @@ pub(crate) enum Lookup {
 struct Stream {
     /// Oldest byte still in the buffer.
     oldest: u64,
-    /// The host has taken everything before this byte.
+    /// First byte that the host has not yet taken.
     next: u64,
-    /// Position of the media ...
+    /// Position that the media reach at the time `base_ns`.
     base: u64,
-    /// ... at this moment (ns), which may lie in the future.
+    /// Time (ns) at which the media reach `base`; may lie in the future.
     base_ns: u64,
-    /// End of what waiting commands need ...
+    /// End of the data that waiting commands need.
     promised: u64,
-    /// ... and its T (ns).
+    /// Media time of `promised` by the disk's geometry (ns).
     promised_t_ns: u64,
     /// Last use (ns).
     used_ns: u64,
@@ -78,11 +78,11 @@ const WAIT_REVOLUTIONS: u64 = 4;
 /// Media time by activity (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MediaTimes {
-    /// Seeking, settling and firmware.
+    /// Time for seeking, settling and firmware.
     pub seek_ns: u64,
-    /// Waiting for the sector.
+    /// Time of waiting for the sector.
     pub rotate_ns: u64,
-    /// Transferring requested data.
+    /// Time for transferring requested data.
     pub transfer_ns: u64,
     /// Part of all these for cached writes while the buffer has room, so that nobody waits.
     pub background_ns: u64,
@@ -180,7 +180,7 @@ impl Disk {
         !self.busy && self.queue.is_empty() && self.committed.is_none()
     }
 
-    /// Position of the media in the stream now.
+    /// The byte of the stream that the media have reached by now.
     fn reach(&self, stream: &Stream, active: bool, now_ns: u64) -> u64 {
         if !active || now_ns <= stream.base_ns {
             return stream.base;
@@ -190,7 +190,7 @@ impl Disk {
         self.geometry.byte_at(time).clamp(stream.base, prefetch_limit)
     }
 
-    /// Where read-ahead stops.
+    /// The byte at which read-ahead of a stream stops.
     #[inline]
     fn prefetch_limit(&self, stream: &Stream) -> u64 {
         (stream.next + self.model.prefetch.bytes()).min(self.geometry.bytes()).max(stream.base)
@@ -367,7 +367,7 @@ impl Disk {
         self.model.write_entries.count().max(1) * ENTRIES_PER_SCHEDULED
     }
 
-    /// Whether cached writes fill at least a third of the buffer or of its entries.
+    /// Whether cached writes fill at least a third of the buffer's bytes or of its entries.
     fn is_under_pressure(&self) -> bool {
         self.dirty_bytes * 3 >= self.model.write_buffer.bytes()
             || self.dirty_entries * 3 >= self.max_entries()
@@ -397,7 +397,7 @@ impl Disk {
         self.times.seek_ns += seek_ns;
         let ready_ns = now_ns + seek_ns;
         if op == Op::Write && self.model.zero_latency_write && !contiguous {
-            // It starts with whichever sector comes first, as soon as data arrive.
+            // The write starts with whichever sector comes first, as soon as data arrive.
             let since_ns = self.operation.first().map_or(now_ns, |request| request.since_ns);
             let ready_ns = since_ns.max(self.rest_ns) + seek_ns;
             let revolution_ns = geometry.revolution_ns();
@@ -591,7 +591,7 @@ impl Disk {
         self.active = Some(index);
     }
 
-    /// Ends the operation and returns the requests it served.
+    /// Ends the current operation and returns the requests that it served.
     pub fn finish(&mut self, served: &mut Vec<MediaRequest>) {
         self.busy = false;
         for request in self.operation.drain(..) {

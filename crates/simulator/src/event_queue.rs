@@ -55,7 +55,7 @@ impl<E> EventQueue<E> {
         self.now_ns
     }
 
-    /// Schedules an event. A time in the past means now.
+    /// Schedules an event. An event with a time in the past happens now.
     #[inline]
     pub fn schedule(&mut self, at_ns: u64, event: E) {
         let at_ns = at_ns.max(self.now_ns);
@@ -70,7 +70,7 @@ impl<E> EventQueue<E> {
         self.heap.peek().map(|Reverse(scheduled)| (scheduled.key >> 64) as u64)
     }
 
-    /// Takes the next event and advances the clock to it.
+    /// Takes the next event and advances the clock to the event's time.
     #[inline]
     pub fn next(&mut self) -> Option<E> {
         let Reverse(scheduled) = self.heap.pop()?;

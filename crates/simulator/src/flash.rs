@@ -30,16 +30,16 @@ pub(crate) struct Flash {
     full: Server,
 }
 
-/// Busy time of a device by part (ns).
+/// Busy time of the components of a flash device (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlashTimes {
-    /// Units.
+    /// Busy time of the units.
     pub units_ns: u64,
-    /// Channel, by direction.
+    /// Busy time of the channel: for reads, for writes.
     pub channel_ns: [u64; 2],
-    /// Limit on requests per second.
+    /// Time for which the limit on requests per second held requests back.
     pub paced_ns: u64,
-    /// Write buffer full.
+    /// Time for which the write buffer was full.
     pub full_ns: u64,
     /// Burst credit in requests exhausted.
     pub requests_spent_ns: u64,

@@ -137,7 +137,7 @@ impl Geometry {
         ns as u64
     }
 
-    /// First time from `ready_ns` on at which byte `at` passes under the head; byte 0 passes at
+    /// First time at or after `ready_ns` at which byte `at` passes under the head; byte 0 passes at
     /// `phase_ns`.
     #[inline]
     pub fn passes_at(&self, at: u64, ready_ns: u64, phase_ns: u64) -> u64 {
@@ -162,14 +162,14 @@ impl Geometry {
         after.map(rate).fold(0.0, f64::max) * 1e9
     }
 
-    /// Bytes per track of each zone from a byte on.
+    /// Bytes per track of each zone, starting with the zone of a byte.
     pub fn tracks_from(&self, at: u64) -> impl Iterator<Item = u64> {
         let first = self.zone_of(|zone| zone.first_byte <= at).first_byte;
         self.zones.iter().filter(move |zone| zone.first_byte >= first).map(|zone| zone.track_bytes)
     }
 
-    /// Upper limit of the time that a stretch gains over the sustained rate of its zone by crossing
-    /// fewer skews than average (ns).
+    /// Upper limit of the time that a transfer gains against the sustained rate of its zone by
+    /// crossing fewer skews than average (ns).
     pub fn skew_ns(&self) -> u64 {
         let most = |zone: &Zone| {
             let track_skew = zone.track_ns - self.revolution_ns;

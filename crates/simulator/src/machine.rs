@@ -24,7 +24,7 @@ pub(crate) use device::{Device, Mechanism};
 pub(crate) use filecache::{FileCache, Layer};
 pub(crate) use wire::{Bus, PHASE_NAMES};
 
-/// A scheduled event.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     /// The CPU has issued a request.
@@ -51,11 +51,11 @@ pub(crate) enum Event {
     WriterPauseOver(u32),
     /// The delay of the read-ahead bug is over for the first queued request of a file.
     CacheResume(u32),
-    /// A RAID controller has finished its part of a request.
+    /// A RAID controller has finished its share of a request.
     Stored(u32),
     /// A network message has arrived, or the file server has finished a step.
     Remote(u32),
-    /// The next stretch of the rebuild of a file's volume.
+    /// The rebuild of a file's volume continues with the next range.
     Rebuild(u32),
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Origin {
     CacheFetch,
     /// The lazy writer.
     WriteBehind,
-    /// A rebuild.
+    /// The rebuild of a volume.
     Rebuild,
 }
 
@@ -89,9 +89,9 @@ pub(crate) struct Io {
     pub begun_ns: u64,
     /// Pieces of the current stage that are not complete.
     pub left: u32,
-    /// Pieces of the second stage.
+    /// Pieces of the second stage, sent when the first stage is complete.
     pub then: Vec<Piece>,
-    /// The second stage is sent twice: zeroes first, then the data.
+    /// Whether the second stage is sent twice: first as zeros, then as data.
     pub zeroes: bool,
     pub stage: u8,
 }
@@ -113,9 +113,9 @@ pub(crate) struct Command {
     pub at: u64,
     pub length: u64,
     pub op: Op,
-    /// Answered without disconnecting.
+    /// Whether the device answers without disconnecting.
     pub inline: bool,
-    /// The media kept it waiting, or it is delayed in the host.
+    /// Whether the media kept the command waiting, or the host delayed it.
     pub waited: bool,
     pub begun_ns: u64,
 }
@@ -181,7 +181,8 @@ impl Host {
         Host { cpus, charged_ns: 0, uncharged_ns: 0 }
     }
 
-    /// Runs `ns` of work on the CPU that is free first, from `ready_ns` on; returns the end (ns).
+    /// Runs `ns` of work on the CPU that is free first, at `ready_ns` or later; returns the end
+    /// (ns).
     #[inline]
     pub fn work(&mut self, ready_ns: u64, ns: u64) -> u64 {
         let mut first = 0;
@@ -193,7 +194,7 @@ impl Host {
         self.cpus[first].serve(ready_ns, ns).1
     }
 
-    /// The same for a thread, which does one thing at a time.
+    /// Runs CPU work for a thread, which does one thing at a time.
     #[inline]
     pub fn work_for(&mut self, thread: &mut Server, ready_ns: u64, ns: u64) -> u64 {
         let end_ns = self.work(ready_ns.max(thread.free_ns()), ns);
@@ -232,7 +233,7 @@ pub(crate) struct File {
     pub volume: Volume,
     pub host: u32,
     pub cache: Option<FileCache>,
-    /// Writes reach the media before they complete.
+    /// Whether writes reach the media before they complete.
     pub through: bool,
     /// Offset at which a sequential request would start.
     next: u64,
@@ -291,7 +292,7 @@ pub(crate) struct Machine {
     pub device_requests: [u64; 2],
     /// The processor of a RAID controller.
     pub raid: Server,
-    /// The client host and the network, if there is one.
+    /// The client host and the network, if the system has a network.
     pub remote: Option<remote::Remote>,
     pub ios: Slab<Io>,
     pub commands: Slab<Command>,
@@ -406,7 +407,7 @@ impl Machine {
         if op == Op::Read { host.direct_read } else { host.direct_write }
     }
 
-    /// Runs CPU work of a thread from now on; returns its end (ns). `whole_ns` is booked as the
+    /// Runs CPU work of a thread, starting now; returns its end (ns). `whole_ns` is booked as the
     /// cost of the whole request, in part as uncharged; it is 0 on the second call for a request.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
@@ -538,7 +539,7 @@ impl Machine {
         self.raid.serve(now_ns, ns).1
     }
 
-    /// All pieces of a stage are done.
+    /// Continues a request when all pieces of a stage are done.
     pub(crate) fn pieces_done(&mut self, io: u32) {
         if !self.ios[io].then.is_empty() {
             let entry = &mut self.ios[io];
@@ -583,7 +584,7 @@ impl Machine {
         self.events.schedule(end_ns, Event::Completed(io));
     }
 
-    /// A write that grew the file is done; the next one may start.
+    /// Completes a write that extended the file; the next such write may start.
     fn grown(&mut self, file: u32) {
         let next = self.files[file as usize].grow_queue.pop_front();
         match next {
@@ -628,9 +629,9 @@ impl Machine {
         }
     }
 
-    /// Rebuilds the next stretch: reads it from the remaining devices and writes it to the spare.
-    /// One stretch is in progress while a program has requests in flight. The rebuild wraps around
-    /// at the end of the device, so it never completes.
+    /// Rebuilds the next stretch of the volume: reads from the remaining devices and writes to the
+    /// spare. One stretch is in progress while a program has requests in flight. The rebuild wraps
+    /// around at the end of the device, so it never completes.
     fn rebuild(&mut self, file: u32) {
         let entry = &mut self.files[file as usize];
         entry.is_rebuilding = self.count.inside > 0;

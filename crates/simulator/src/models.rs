@@ -50,15 +50,15 @@ pub struct HostModel {
     pub memory_write: Rate,
 }
 
-/// CPU time of a request: a fixed part and a part per byte.
+/// CPU time of a request: a fixed time, and a time for each byte.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Per request.
+    /// Time per request.
     pub fixed: Time,
-    /// Per byte.
+    /// Time per byte.
     pub each: PerByte,
-    /// Share of the fixed part that is spent in interrupts and charged to no process.
+    /// Share of the fixed time that is spent in interrupts and charged to no process.
     pub uncharged: Number,
 }
 
@@ -90,11 +90,11 @@ pub struct CacheModel {
     pub first_delay: Time,
     /// Requests of this size or more defeat read-ahead (performance bug of NT4 SP3; 0: none).
     pub read_ahead_bug_from: Size,
-    /// Time that each request loses by this bug.
+    /// Time that each request loses by the bug in read-ahead.
     pub read_ahead_bug: Time,
     /// A random write smaller than this reads the surrounding aligned frame of this size first.
     pub write_frame: Size,
-    /// CPU time to map another part of the file.
+    /// CPU time to map another range of the file.
     pub random_view: Time,
     /// CPU time of the file system each time it extends a file.
     pub extend: Time,
@@ -104,9 +104,9 @@ pub struct CacheModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkModel {
-    /// Name.
+    /// Name of the link.
     pub name: String,
-    /// Whether it exists once, once per bus or once per host.
+    /// Whether the link exists once, once per bus or once per host.
     pub per: LinkPer,
     /// Time per transfer.
     pub fixed: Time,
@@ -119,13 +119,13 @@ pub struct LinkModel {
 }
 
 choice!(
-    /// How often a link exists.
+    /// How many copies of a link exist.
     LinkPer {
-        /// Once.
+        /// One link for the whole system.
         System,
-        /// Once per bus (an adapter).
+        /// One link for each bus (an adapter).
         Bus,
-        /// Once per host.
+        /// One link for each host.
         Host,
     }
 );
@@ -134,7 +134,7 @@ choice!(
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BusModel {
-    /// Name.
+    /// Name of the bus.
     pub name: String,
     /// Arbitration.
     pub arbitrate: Time,
@@ -217,7 +217,8 @@ pub struct DiskModel {
     /// Whether a single read that is in the buffer is answered without disconnecting.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline: bool,
-    /// Whether the same holds while other commands are queued, if the data of the read are ready.
+    /// Whether the disk also answers without disconnecting while other commands are queued, if the
+    /// data of the read are ready.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
     /// A read that waits longer than this for the media is not answered without disconnecting.
@@ -230,11 +231,11 @@ pub struct DiskModel {
     /// Time the controller takes to start the arm after a pause, for read-ahead that resumes. It
     /// does so once no command is left, and decodes none meanwhile.
     pub start_read: Time,
-    /// The same for cached writes.
+    /// Time to start a cached write.
     pub start_write: Time,
     /// Number of streams the buffer can follow.
     pub segments: Number,
-    /// Read-ahead distance.
+    /// How far the disk reads ahead.
     pub prefetch: Size,
     /// Data that stay in the buffer after they were read.
     pub retained: Size,
@@ -291,7 +292,7 @@ pub struct SeekCurve {
     pub knee: Number,
     /// Constant part of long seeks.
     pub far_fixed: Time,
-    /// Per cylinder in long seeks.
+    /// Additional time per cylinder in long seeks.
     pub far_each: Time,
 }
 
@@ -361,11 +362,11 @@ impl FlashModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerModel {
-    /// Name.
+    /// Name of the controller.
     pub name: String,
     /// Processor time per request.
     pub fixed: Time,
-    /// Processor time per further piece of a request.
+    /// Processor time for each piece of a request but the first.
     pub piece: Time,
     /// Processor time per byte of a read.
     pub read: PerByte,
@@ -383,7 +384,7 @@ pub struct ControllerModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkModel {
-    /// Name.
+    /// Name of the network.
     pub name: String,
     /// One-way latency between the hosts.
     pub latency: Time,
@@ -407,7 +408,7 @@ pub struct NetworkModel {
     pub write_turn: Time,
     /// Writes of this size or more are slow, for a reason that the paper cannot explain (0: none).
     pub slow_write_from: Size,
-    /// Additional time per byte of such a slow write.
+    /// Additional time per byte of a slow write.
     pub slow_write: PerByte,
 }
 

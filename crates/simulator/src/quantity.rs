@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 
-/// A value as written in the file.
+/// A value as written in a system file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -156,14 +156,14 @@ pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
 }
 
 impl Time {
-    /// In whole nanoseconds.
+    /// The value in whole nanoseconds.
     pub fn ns(self) -> u64 {
         self.0.round() as u64
     }
 }
 
 impl Size {
-    /// In whole bytes.
+    /// The value in whole bytes.
     pub fn bytes(self) -> u64 {
         self.0.round() as u64
     }
@@ -186,7 +186,7 @@ impl PerByte {
 }
 
 impl Number {
-    /// Rounded to a whole number.
+    /// The value rounded to a whole number.
     pub fn count(self) -> u32 {
         self.0.round() as u32
     }

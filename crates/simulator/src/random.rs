@@ -5,12 +5,12 @@
 pub(crate) struct Stream(u64);
 
 impl Stream {
-    /// A generator with a seed.
+    /// A generator that starts with a seed.
     pub fn new(seed: u64) -> Stream {
         Stream(seed)
     }
 
-    /// The next number.
+    /// The next random number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,7 +19,7 @@ impl Stream {
         z ^ (z >> 31)
     }
 
-    /// Uniform in [0, 1).
+    /// A random number, uniform in [0, 1).
     pub fn share(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }

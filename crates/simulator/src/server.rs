@@ -1,7 +1,7 @@
 //! Single servers (first come, first served) and gauges, both with their busy time.
 
-/// A FIFO server. Service times are known on arrival, so no queue is needed: the time at which
-/// it becomes free is enough.
+/// A FIFO server. Service times are known on arrival, so no queue is needed: the time at which the
+/// server becomes free is enough.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     free_ns: u64,
@@ -9,8 +9,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves for `length_ns`, from `now_ns` on or as soon as it is free. Returns start and end
-    /// (ns).
+    /// Serves a request for `length_ns`, starting at `now_ns` or as soon as the server is free.
+    /// Returns start and end (ns).
     #[inline]
     pub fn serve(&mut self, now_ns: u64, length_ns: u64) -> (u64, u64) {
         let start_ns = self.free_ns.max(now_ns);
@@ -19,7 +19,8 @@ impl Server {
         (start_ns, self.free_ns)
     }
 
-    /// Marks an interval as busy, except where it already is. Unlike `serve`, it does not queue.
+    /// Marks an interval as busy, except where the server is busy already. Unlike `serve`, this
+    /// call does not queue.
     pub fn mark_busy(&mut self, from_ns: u64, until_ns: u64) {
         let start_ns = self.free_ns.max(from_ns);
         if until_ns > start_ns {
@@ -27,7 +28,7 @@ impl Server {
         }
     }
 
-    /// When it becomes free (ns).
+    /// When the server becomes free (ns).
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns
@@ -42,15 +43,15 @@ impl Server {
 /// Busy time of a controller (ns).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ControllerTimes {
-    /// Its firmware works.
+    /// Time for which the controller's firmware works (ns).
     pub own: u64,
-    /// It waits for the media.
+    /// Time for which the controller waits for the media (ns).
     pub media: u64,
-    /// It waits for the bus, or moves data over it.
+    /// Time for which the controller waits for the bus or moves data over it (ns).
     pub bus: u64,
 }
 
-/// A count over time, and its integral.
+/// A count with its integral over time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gauge {
     count: u32,
@@ -59,7 +60,7 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// Changes the count from now on.
+    /// Changes the count to `count` at time `now_ns`.
     #[inline]
     pub fn set(&mut self, now_ns: u64, count: u32) {
         (self.sum_ns, self.since_ns, self.count) = (self.sum_ns(now_ns), now_ns, count);

@@ -13,7 +13,7 @@ use crate::system::{DiskModel, DriveModel, System, VolumeKind};
 /// Steps of the integral over seek distances.
 const STEPS: u32 = 1000;
 
-/// The parts of a request's time (ns).
+/// The time of a request by steps (ns).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimpleModel {
     /// CPU, phases of the bus without data, and firmware of the drive.
@@ -55,7 +55,7 @@ impl SimpleModel {
         })
     }
 
-    /// The sum of the parts (ns).
+    /// The sum of the steps (ns).
     pub fn sum_ns(&self) -> f64 {
         self.fixed_ns + self.position_ns + self.media_ns + self.bus_ns
     }

@@ -27,7 +27,8 @@ const RAID5_DISKS_MAX: u32 = 1024;
 const CACHE_UNIT_RANGE: RangeInclusive<u64> = 512..=64 << 20;
 /// Sizes of the largest request to a device (bytes). The upper end never splits a request.
 const MAX_TRANSFER_RANGE: RangeInclusive<u64> = 512..=1 << 40;
-/// Largest chunk (bytes); a row of the largest volume still fits the arithmetic.
+/// Largest chunk (bytes); with it, the offsets in a stripe row of the largest volume still fit the
+/// arithmetic.
 const CHUNK_MAX: u64 = 1 << 30;
 /// Shortest revolution (ns); the longest is `TIME_NS_MAX`.
 const REVOLUTION_NS_MIN: f64 = 1e3;
@@ -42,13 +43,13 @@ const FACTOR_MAX: f64 = 1000.0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
-    /// Name.
+    /// Name of the system.
     pub name: String,
     /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers that it is compared with; informative only.
+    /// Claims and figures of the papers with which the system is compared; informative only.
     pub claims: Vec<String>,
-    /// Configuration.
+    /// The configuration: choices such as the number of disks.
     pub setup: Setup,
     /// The host.
     pub host: HostModel,
@@ -64,7 +65,7 @@ pub struct System {
     pub array: Option<ControllerModel>,
     /// A network between the program and the host of the devices.
     pub network: Option<NetworkModel>,
-    /// The points it was calibrated with.
+    /// The points that the system was calibrated with.
     #[serde(default)]
     pub calibration: Vec<CalibrationPoint>,
 }
@@ -81,7 +82,7 @@ pub struct Setup {
     pub hosts: u32,
     /// Kind of volume formed by the devices.
     pub volume: VolumeKind,
-    /// Which part assembles the volume.
+    /// What assembles the volume: host, adapter or array.
     pub raid_in: RaidIn,
     /// Stripe unit (bytes).
     #[serde(deserialize_with = "size_text")]
@@ -98,7 +99,7 @@ pub struct Setup {
     pub mirror_reads: MirrorReads,
     /// Whether the file's blocks are already allocated.
     pub allocation: Allocated,
-    /// Buffered or direct, if the target does not say.
+    /// Whether requests are buffered or direct if the target does not say.
     pub caching: CachingChoice,
     /// Whether buffered requests are issued asynchronously. Such a request costs the CPU time of a
     /// direct one besides its copy, because it does not take the file system's short path.
@@ -107,7 +108,7 @@ pub struct Setup {
     /// Whether devices and volume controllers complete writes from their caches.
     #[serde(deserialize_with = "switch_text")]
     pub write_cache: bool,
-    /// Where the file starts on each device, as a share of its capacity.
+    /// Where the file starts on each device, as a share of the device's capacity.
     pub file_at: f64,
     /// File size (bytes).
     #[serde(deserialize_with = "size_text")]
@@ -119,7 +120,7 @@ pub struct Setup {
 choice!(
     /// Kind of a volume.
     VolumeKind {
-        /// No volume: each device has its own file.
+        /// No volume: each device has a file of its own.
         None,
         /// RAID 0.
         Stripe,
@@ -130,22 +131,22 @@ choice!(
     }
 );
 choice!(
-    /// Which part assembles a volume.
+    /// What assembles a volume.
     RaidIn {
-        /// The host's CPU.
+        /// The CPU of the host assembles the volume.
         Host,
-        /// A processor on the adapter.
+        /// A processor on the adapter assembles the volume.
         Adapter,
-        /// The array behind the bus.
+        /// The array behind the bus assembles the volume.
         Array,
     }
 );
 choice!(
     /// Which copy serves a mirrored read.
     MirrorReads {
-        /// Always the first.
+        /// The first copy, always.
         First,
-        /// The one with fewer requests outstanding.
+        /// The copy with fewer requests outstanding.
         Shortest,
         /// 3ware TwinStor: as `Shortest` for random requests. Sequential requests alternate between
         /// the copies every 256 KiB if that much is outstanding, and otherwise stay on the current
@@ -156,7 +157,7 @@ choice!(
 choice!(
     /// Whether the blocks of a file are allocated.
     Allocated {
-        /// Already written.
+        /// All blocks of the file were written before.
         Existing,
         /// Writes grow the file.
         Extend,
@@ -165,11 +166,11 @@ choice!(
     }
 );
 choice!(
-    /// Buffered or direct.
+    /// Whether requests use the file-system cache.
     CachingChoice {
-        /// Bypass the file-system cache.
+        /// Direct requests, which bypass the file-system cache.
         Direct,
-        /// Use the file-system cache.
+        /// Buffered requests, which use the file-system cache.
         Buffered,
     }
 );
@@ -189,7 +190,8 @@ impl Setup {
         if self.volume == VolumeKind::None { 1 } else { self.disks / self.hosts }
     }
 
-    /// Which part assembles the volume; without one, a controller has nothing to do.
+    /// What assembles the volume; the host if there is no volume, because then a RAID controller
+    /// has nothing to do.
     fn assembled_by(&self) -> RaidIn {
         if self.volume == VolumeKind::None { RaidIn::Host } else { self.raid_in }
     }
@@ -324,7 +326,7 @@ impl System {
         check_share(host.buffered_write.uncharged, "host.buffered_write.uncharged")
     }
 
-    /// Checks that the file fits its devices and that the total size fits the arithmetic.
+    /// Checks that the file fits its devices and that the sizes do not overflow.
     fn check_sizes(&self, device_bytes: u64) -> Result<(), String> {
         let Setup { disks, file_at, chunk, .. } = self.setup;
         let before = (device_bytes as f64 * file_at) as u64 / chunk * chunk;
@@ -344,7 +346,7 @@ impl System {
         }
     }
 
-    /// Checks that the number of parts fits in memory.
+    /// Checks that the numbers of devices, buses and links fit in memory.
     fn check_parts(&self) -> Result<(), String> {
         let Setup { disks, hosts, .. } = self.setup;
         let few = |a: usize, b: u32, what: &str| {
@@ -365,7 +367,7 @@ impl System {
     }
 }
 
-/// Checks a count of parts.
+/// Checks a number of devices, buses or links.
 fn check_count(value: Number, what: &str) -> Result<(), String> {
     match value.count() {
         0 => Err(format!("{what} is 1 or more")),

@@ -75,7 +75,7 @@ impl SimWorld {
     }
 }
 
-/// A reading of the counters.
+/// A reading of the counters at one moment.
 #[derive(Clone, Debug)]
 pub struct Mark(Reading);
 
@@ -90,7 +90,7 @@ pub struct SimTarget {
 }
 
 impl SimTarget {
-    /// The same file with another size, at most what the devices hold.
+    /// The file with another size, at most what the devices hold.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> SimTarget {
         self.size = bytes.min(self.most);

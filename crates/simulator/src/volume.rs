@@ -16,7 +16,7 @@ pub(crate) struct Piece {
     pub device: u32,
     /// Offset on the device (bytes).
     pub at: u64,
-    /// Length (bytes).
+    /// Length of the transfer (bytes).
     pub length: u64,
     /// Read or write.
     pub op: Op,
@@ -25,9 +25,9 @@ pub(crate) struct Piece {
 /// A split request in two stages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
-    /// Sent at once.
+    /// Pieces that are sent at once.
     pub first: Vec<Piece>,
-    /// Sent when all of the first stage are done.
+    /// Pieces that are sent when all of the first stage are done.
     pub then: Vec<Piece>,
     /// Bytes over which parity is computed.
     pub parity_bytes: u64,
@@ -41,7 +41,7 @@ impl Pieces {
     }
 }
 
-/// A volume and the part of it that a file uses.
+/// A volume and the range of it that a file uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     kind: VolumeKind,
@@ -64,7 +64,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// A host's volume on the devices from `home` on; pieces are at most `most` bytes.
+    /// A host's volume, whose first device is `home`; pieces are at most `most` bytes.
     pub fn new(setup: &Setup, home: u32, device_bytes: u64, most: u64) -> Volume {
         let at = (device_bytes as f64 * setup.file_at) as u64;
         let base = at / setup.chunk * setup.chunk;
@@ -85,7 +85,7 @@ impl Volume {
         }
     }
 
-    /// Its first device.
+    /// The first device of the volume.
     pub fn home(&self) -> u32 {
         self.home
     }
@@ -214,7 +214,7 @@ impl Volume {
         }
     }
 
-    /// The pieces of a request within one row.
+    /// The pieces of a request within one row of the stripe.
     fn row(&self, op: Op, row: u64, (offset, length): (u64, u64), whole: bool, out: &mut Pieces) {
         let parity = self.parity_of(row) as u32;
         let from = (offset + self.misalign) % (self.chunk * (self.disks - 1));
@@ -265,7 +265,7 @@ impl Volume {
     }
 }
 
-/// The part of a row that a request covers.
+/// The range of a stripe row that a request covers.
 #[derive(Clone, Copy)]
 struct RowPart {
     chunk: u64,
@@ -274,13 +274,14 @@ struct RowPart {
 }
 
 impl RowPart {
-    /// Start and end of the part within a chunk; both are equal if the part is empty.
+    /// Start and end of the range within one chunk; both are equal if the range does not touch the
+    /// chunk.
     fn within_chunk(&self, index: u64) -> (u64, u64) {
         let inside = |at: u64| at.saturating_sub(index * self.chunk).min(self.chunk);
         (inside(self.from), inside(self.end))
     }
 
-    /// Start and end over all chunks: the range of the parity that changes.
+    /// Start and end of the range over all chunks: the range of the parity that changes.
     fn spanned(&self) -> (u64, u64) {
         let (low, high) = (self.from % self.chunk, (self.end - 1) % self.chunk + 1);
         let one = self.from / self.chunk == (self.end - 1) / self.chunk;

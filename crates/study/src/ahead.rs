@@ -20,20 +20,21 @@ use crate::conclusion::Conclusion;
 use crate::curve;
 use crate::runner::StudyRunner;
 
-/// A miss takes at least this many times as long as a hit.
+/// A miss takes at least this many times the time of a hit.
 pub const HIT_GAIN: f64 = 1.5;
 /// Sequential reads from one pause to the next. Fewer of them are fast if the device prefetched
 /// less.
 const BURST: usize = 64;
-/// Bursts after a pause. One more burst precedes the first pause.
+/// Bursts that follow each pause. One more burst precedes the first pause.
 const BURSTS: usize = 3;
 /// Request sizes, smallest first. The next size is tried while nearly all reads of a burst are
 /// fast.
 const REQUEST_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// Pauses (ns), longest first. The longest shows how far the device reads ahead, the others how
-/// fast.
+/// Pauses between bursts (ns), longest first. The longest shows how far the device reads ahead, the
+/// others show how fast.
 const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
-/// Share of a burst that must fit "fast reads first, slow reads after". Less is noise.
+/// Least share of a burst that must be in the order "first fast reads, then slow ones". A burst
+/// with less order shows noise.
 const ORDER_MIN: f64 = 0.8;
 /// The first reads of a burst show whether it found prefetched data.
 const FIRST_READS: usize = 4;
@@ -54,10 +55,10 @@ const ROUNDS: usize = 3;
 /// the run before.
 const GAP: [u64; 2] = [1 << 20, 4 << 20];
 
-/// A target with its job, as reads are measured on it.
+/// A target with its job, on which the reads are measured.
 #[derive(Clone, Copy)]
 pub struct ReadTarget<'a> {
-    /// Label of its readings.
+    /// Label of the target's readings.
     pub name: &'a str,
     /// The job of the plan.
     pub job: &'a Job,
@@ -65,14 +66,14 @@ pub struct ReadTarget<'a> {
     pub bench: &'a Bench,
 }
 
-/// The part of the region that has not been read yet.
+/// The range of the region that has not been read yet.
 struct UnreadRegion {
     at: u64,
     end: u64,
 }
 
 impl UnreadRegion {
-    /// Its length (bytes).
+    /// Length of the unread range (bytes).
     fn left(&self) -> u64 {
         self.end.saturating_sub(self.at)
     }
@@ -158,7 +159,7 @@ struct Burst {
     unpaused_ns: f64,
     /// Median of the first reads after a pause (ns).
     paused_ns: f64,
-    /// Share of a burst that fits "fast reads first, slow reads after".
+    /// Share of a burst that is in the order "first fast reads, then slow ones".
     order: f64,
     /// Fast reads at the start of a burst after a pause, and their total time (ns).
     quick: usize,
@@ -206,13 +207,13 @@ fn is_whole(quick: usize) -> bool {
     quick * 4 > BURST * 3
 }
 
-/// Share of a burst that is fast up to the given number of reads and slow from there on.
+/// Share of a burst that fits this description: the first `quick` reads are fast, the others slow.
 fn in_order(burst: &[f64], quick: usize, between: f64) -> f64 {
     let right = |(index, ns): (usize, &f64)| (*ns < between) == (index < quick);
     burst.iter().enumerate().filter(|one| right(*one)).count() as f64 / burst.len().max(1) as f64
 }
 
-/// How many reads at the start are fast: the prefix in which fast reads outnumber slow ones the
+/// The number of fast reads at the start: the prefix in which fast reads outnumber slow ones the
 /// most, so that a single stalled read does not end it.
 fn fast_prefix(latencies: &[f64], between: f64) -> usize {
     let (mut best, mut sum) = ((0, 0), 0);
@@ -399,7 +400,7 @@ fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     Some((most, of("at random").into_iter().reduce(f64::min)?))
 }
 
-/// Random reads with the same pauses, in the part that is still unread.
+/// Random reads with the same pauses as the sequential ones, in the range that is still unread.
 fn random_bursts(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -458,7 +459,7 @@ struct ByteRange {
 }
 
 impl ByteRange {
-    /// "1 MiB", or "384 KiB to 512 KiB" if the two differ by more than 10%.
+    /// The range as text: "1 MiB", or "384 KiB to 512 KiB" if its ends differ by more than 10%.
     fn words(&self) -> String {
         let size = |bytes: f64| units::size((bytes / 4096.0).round() as u64 * 4096);
         if self.least < 0.9 * self.most {
@@ -469,8 +470,8 @@ impl ByteRange {
     }
 }
 
-/// How much the device had prefetched at the end of a pause. The most is all that was read fast;
-/// the least leaves out what the medium may have delivered while it was read.
+/// Bytes that the device had prefetched at the end of a pause. The upper end counts all fast reads;
+/// the lower end leaves out what the medium may have delivered during these reads.
 fn prefetched(request: u64, burst: &Burst) -> ByteRange {
     let most = request as f64 * burst.quick as f64;
     let meanwhile = request as f64 * burst.quick_ns / burst.unpaused_ns;
@@ -513,8 +514,9 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let keeps_up = |(in_order, random): &(f64, f64)| *random >= HIT_GAIN * *in_order;
     let text = match turns(evidence, target).filter(keeps_up) {
         Some((unpaused, random)) => format!(
-            "{target}: it reads ahead and keeps up with the reader: {request} sequential reads \
-             take {unpaused} even without pauses, random reads {}; so the distance does not show",
+            "{target}: the device reads ahead and keeps up with the reader: {request} sequential \
+             reads take {unpaused} even without pauses, random reads {}; so the distance does not \
+             show",
             units::time(random),
             unpaused = units::time(unpaused)
         ),
@@ -536,14 +538,14 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let reads = format!("{} reads of {}", burst.quick, units::size(*request));
     let text = if burst.is_whole() {
         format!(
-            "{target}: it reads {size} ahead or more in a pause of {after}: nearly all {BURST} \
-             reads of {} were fast; a larger region (--size) may show the end",
+            "{target}: the device reads {size} ahead or more in a pause of {after}: nearly all \
+             {BURST} reads of {} were fast; a larger region (--size) may show the end",
             units::size(*request)
         )
     } else {
         format!(
-            "{target}: it reads {size} ahead in a pause of {after}: the next {reads} are fast; a \
-             sequential reader that computes between reads gets that much without waiting"
+            "{target}: the device reads {size} ahead in a pause of {after}: the next {reads} are \
+             fast; a sequential reader that computes between reads gets that much without waiting"
         )
     };
     let had = |index: usize| bursts.get(index).map(|(_, _, burst)| burst.quick);
@@ -570,7 +572,7 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     }
 }
 
-/// The latency of a prefetch hit, beside that of a cache hit and of a miss.
+/// The latency of a prefetch hit, compared with a cache hit and a miss.
 fn hits(
     found: &mut Conclusion,
     evidence: &Evidence,
@@ -774,7 +776,7 @@ mod tests {
             turn(&mut evidence, "at random", round, 1e6);
         }
         assert!(text_of(&evidence, "no-prefetch-depth").contains("keeps up"));
-        // Sequential reads were slow in one round as well, so it is no read-ahead.
+        // Sequential reads were slow in one round too, so the device does not read ahead.
         turn(&mut evidence, "in order", "2", 1e6);
         assert!(text_of(&evidence, "no-prefetch-depth").contains("no read-ahead shows"));
     }

@@ -61,19 +61,19 @@ pub const ALL: &[&Study] = &[
 
 /// One experiment of the papers.
 pub struct Study {
-    /// Its name.
+    /// Name of the study.
     pub name: &'static str,
-    /// Where the papers describe it, and what they found.
+    /// Where the papers describe the experiment, and what they found.
     pub papers: &'static str,
-    /// What it needs besides a target; may be empty.
+    /// What the study needs besides a target; may be empty.
     pub needs: &'static str,
-    /// Its plan as TOML text: title, question, points and figures.
+    /// Plan of the study as TOML text: title, question, points and figures.
     pub plan: &'static str,
-    /// Ids of the papers' claims that it tests.
+    /// Ids of the papers' claims that the study tests.
     pub claims: &'static [&'static str],
-    /// Ids of the advice rules that it quantifies.
+    /// Ids of the advice rules that the study quantifies.
     pub rules: &'static [&'static str],
-    /// Its own measurement; None: the points of the plan are measured.
+    /// A measurement of the study's own; None if the points of the plan are measured.
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
     /// Analyses the evidence.
     pub analyse: fn(&Evidence) -> Conclusion,

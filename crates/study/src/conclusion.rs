@@ -19,11 +19,11 @@ pub struct Conclusion {
     pub findings: Vec<Finding>,
     /// Verdicts on the papers' claims, in the order in which they were tested.
     pub claims: Vec<ClaimResult>,
-    /// Rules that bring a gain here.
+    /// Advice: rules that bring a gain on this machine.
     pub advice: Vec<Advice>,
-    /// Charts beyond those of the plan.
+    /// Charts in addition to those of the plan.
     pub charts: Vec<Chart>,
-    /// Tables beyond that of all points.
+    /// Tables in addition to the table of all points.
     pub tables: Vec<Table>,
 }
 
@@ -53,9 +53,9 @@ impl Verdict {
 /// The result of testing a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimResult {
-    /// The claim's name in the published data, such as R080.
+    /// Name of the claim in the published data, such as R080.
     pub id: &'static str,
-    /// Whether it holds.
+    /// Whether the claim holds.
     pub verdict: Verdict,
     /// What was measured here, or why the claim is not testable.
     pub here: String,
@@ -114,7 +114,7 @@ impl Conclusion {
         self.advise_in("throughput", rule, gain, setting, evidence);
     }
 
-    /// The same for a gain in something else, such as "CPU".
+    /// Adds advice for a gain in another quantity than rate, such as "CPU".
     pub fn advise_in(
         &mut self,
         gain_in: &'static str,
@@ -200,7 +200,7 @@ impl Conclusion {
     }
 }
 
-/// A claim of either paper by its name.
+/// A claim of either paper, by the claim's name.
 pub fn claim_of(id: &str) -> Option<Claim> {
     let paper = if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 };
     published::claims(paper).into_iter().find(|claim| claim.id == id)
@@ -214,7 +214,7 @@ fn published_times(claim: &Claim) -> f64 {
     }
 }
 
-/// "2.4 times", "the same", "0.8 times".
+/// A ratio as words: "2.4 times", "the same", "0.8 times".
 pub fn words_of_times(times: f64) -> String {
     match times {
         near if (near - 1.0).abs() < 0.005 => "the same".to_owned(),

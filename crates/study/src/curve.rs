@@ -12,7 +12,7 @@ use crate::conclusion::words_of_times;
 const PLATEAU_REACH: f64 = 1.25;
 /// Two rates are "the same" only if they are known to lie this close together (share).
 const SAME: f64 = 0.1;
-/// A size "reaches" the peak from this share of it on.
+/// A size "reaches" the peak if its rate is at least this share of it.
 const AT_PEAK: f64 = 0.9;
 
 /// The usable points with these flags, by rising request size.
@@ -70,11 +70,11 @@ pub fn differ(one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
 /// The ratio of two rates, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison {
-    /// They are known to lie within 10% of each other.
+    /// The rates are known to lie within 10% of each other.
     Same,
-    /// They differ: the ratio of the first to the second.
+    /// The rates differ: ratio of the first to the second.
     Times(f64),
-    /// Noise hides whether they differ: the ratio is known to within this share.
+    /// Unknown: noise hides whether the rates differ; the ratio is known to within this share.
     Unclear(f64),
 }
 
@@ -99,7 +99,8 @@ impl Comparison {
         }
     }
 
-    /// "1.20 times", "the same within 10%", "no measurable difference (±30%)".
+    /// The comparison as words: "1.20 times", "the same within 10%", "no measurable difference
+    /// (±30%)".
     pub fn words(self) -> String {
         match self {
             Comparison::Same => "the same within 10%".to_owned(),
@@ -119,9 +120,9 @@ impl Comparison {
     }
 }
 
-/// The step of a latency curve: the last position of the low part, the first of the high part, and
-/// the latency that separates them (ns). `None` if the curve ends below `gain` times its start, or
-/// does not rise in one step.
+/// The step of a latency curve: the last position with low latency, the first with high latency,
+/// and the latency that separates them (ns). `None` if the curve ends below `gain` times its start,
+/// or does not rise in one step.
 pub fn edge(curve: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
     let (low, high) = (curve.first()?.1, curve.last()?.1);
     if high < gain * low {

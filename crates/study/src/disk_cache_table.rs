@@ -14,12 +14,12 @@ use crate::session::StudyResult;
 
 /// Request sizes of the sequential reads, as in the papers' table.
 const SIZES: [&str; 8] = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"];
-/// The part with two outstanding requests within a small region.
+/// The part of the plan with two outstanding requests within a small region.
 const TWO_DEEP: &str = "two-deep";
 /// Bytes per MB as in the papers.
 const MB: f64 = 1048576.0;
 
-/// The plan of the sequential reads: one part per size, and one at depth 2 within 512 KiB.
+/// The plan of the sequential reads. It has one part per size, and one at depth 2 within 512 KiB.
 pub fn plan(quick: bool) -> String {
     let runtime = if quick { 0.1 } else { 0.5 };
     let mut text = format!(
@@ -92,7 +92,7 @@ impl DiskCacheTable {
         }
     }
 
-    /// The table as JSON; the time of its end in ns since 1970.
+    /// The table as JSON; `ended_unix_ns` is the end of the measurement in ns since 1970.
     pub fn document(&self, ended_unix_ns: i64) -> DiskCacheDocument {
         let row = |(bytes, (same, ordered)): (&u64, &(Option<f64>, Option<f64>))| RowDocument {
             request_bytes: *bytes,

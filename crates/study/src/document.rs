@@ -33,44 +33,44 @@ pub struct StudiesDocument {
 /// The results of one study.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudyDocument {
-    /// Its name.
+    /// Name of the study.
     pub name: String,
-    /// Its title.
+    /// Title of the study.
     pub title: String,
-    /// The question that it answers.
+    /// The question that the study answers.
     pub asks: String,
-    /// Where the papers studied it, and what they found.
+    /// Where the papers describe the experiment, and what they found.
     pub papers: String,
     /// Verdicts on the papers' claims.
     pub claims: Vec<ClaimDocument>,
     /// Every point that was measured.
     pub points: Vec<StudyPointDocument>,
-    /// Measured numbers that are not points of a workload.
+    /// Measured numbers that are not rates of a workload.
     pub readings: Vec<Reading>,
     /// The findings, most important first.
     pub findings: Vec<FindingDocument>,
     /// Rules of the papers that bring a gain here.
     pub advice: Vec<Advice>,
-    /// Parts that could not be measured, with the reason.
+    /// Parts of the plan that could not be measured, with the reason.
     pub left_out: Vec<LeftOut>,
     /// Why nothing was measured; null otherwise.
     pub skipped: Option<Skipped>,
     /// Why the study ended early; null otherwise.
     pub failure: Option<String>,
-    /// Whether the user interrupted it.
+    /// Whether the user interrupted the study.
     pub interrupted: bool,
 }
 
 /// A claim of the papers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimDocument {
-    /// Its name in the published data, such as R080.
+    /// Name of the claim in the published data, such as R080.
     pub id: String,
-    /// The statement.
+    /// The statement of the paper.
     pub claim: String,
     /// The published number.
     pub published: String,
-    /// Whether it holds here.
+    /// Whether the claim holds on this machine.
     pub verdict: Verdict,
     /// What was measured here, or why the claim is not testable.
     pub here: String,
@@ -79,7 +79,7 @@ pub struct ClaimDocument {
 /// A measured point of a study.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StudyPointDocument {
-    /// The part of the plan; empty if the plan has no parts.
+    /// The part of the plan that the point belongs to; empty if the plan has no parts.
     pub part: String,
     /// The target, or the first of several.
     pub target: String,

@@ -14,13 +14,13 @@ use crate::plan::Group;
 /// size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Points on all targets.
+    /// Number of points on all targets.
     pub points: u64,
-    /// Trials of all points.
+    /// Number of trials of all points.
     pub trials: u64,
     /// Time of all trials, without preparing the page cache (ns).
     pub time_ns: u64,
-    /// Bytes written.
+    /// Most bytes that are written.
     pub written_bytes: u64,
 }
 
@@ -36,7 +36,8 @@ impl Extent {
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
             Some(disks) if disks as usize > targets.len() => {
                 let count = targets.len();
-                return Err(Failure::usage(format!("it needs {disks} targets; {count} given")));
+                let what = format!("the study needs {disks} targets; {count} given");
+                return Err(Failure::usage(what));
             }
             Some(disks) => (&targets[..disks as usize], 1),
             None => (&targets[..1], targets.len() as u64),
@@ -68,7 +69,7 @@ impl Extent {
         }
     }
 
-    /// "12 points, 36 trials of 18 s in all, at most 3 GiB written".
+    /// The extent as text, such as "12 points, 36 trials of 18 s in all, at most 3 GiB written".
     pub fn words(self) -> String {
         let written = match self.written_bytes {
             0 => "nothing written".to_owned(),

@@ -16,9 +16,9 @@ type Value = (f64, Option<f64>, Option<f64>);
 
 /// A quantity for the y axis.
 pub struct Metric {
-    /// Its name in a plan.
+    /// Name of the quantity in a plan.
     pub name: &'static str,
-    /// Its label on the axis.
+    /// Label of the quantity on the axis.
     pub label: &'static str,
     unit: Unit,
     of: fn(&MeasuredPoint) -> Option<Value>,
@@ -218,7 +218,7 @@ fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     (unit, if low > 0.0 && high > 4.0 * low { Scale::Log2 } else { Scale::Linear })
 }
 
-/// The label of a flag on an axis.
+/// The label of a flag's axis.
 fn label_of(flag: &str) -> String {
     match flag {
         "bs" => "Request size".to_owned(),

@@ -38,7 +38,7 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The part and the workload of a point, as its name among others.
+/// The part of the plan and the workload of a point, as its name in texts.
 pub fn name(point: &MeasuredPoint) -> String {
     let part = match point.part.as_str() {
         "" => String::new(),

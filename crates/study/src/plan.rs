@@ -18,8 +18,7 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// Each value of this parameter gets a group of its own: where writes are not allowed, reads are
-/// still measured.
+/// Parameter whose values get a group each: where writes are not allowed, reads are still measured.
 const DIRECTION: &str = "rw";
 /// Flags that a plan may not set because they concern the whole run.
 const OF_THE_RUN: [&str; 12] = [
@@ -42,9 +41,9 @@ const GROUPS_MAX: usize = 1_000;
 /// The plan of a study: what to measure.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Its title.
+    /// Title of the study.
     pub title: String,
-    /// The question it answers.
+    /// The question that the study answers.
     pub asks: String,
     /// The built-in study that measures and analyses, if any.
     pub study: Option<String>,
@@ -57,7 +56,7 @@ pub struct Plan {
     parts: Vec<Part>,
 }
 
-/// Points that share flags.
+/// A part of the study's plan: points that share flags.
 #[derive(Clone, Debug, Default)]
 struct Part {
     name: String,
@@ -70,7 +69,7 @@ struct Part {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FigurePlan {
-    /// Its heading.
+    /// Heading of the chart.
     pub title: String,
     /// The x axis: a flag, `part`, `disks` or `target`.
     pub x: String,
@@ -87,13 +86,13 @@ pub struct FigurePlan {
     pub only: BTreeMap<String, Words>,
 }
 
-/// One accepted value, or a list of them.
+/// One accepted value, or a list of accepted values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Words {
-    /// One.
+    /// One accepted value.
     One(String),
-    /// Any of these.
+    /// Any of these values.
     Any(Vec<String>),
 }
 
@@ -110,18 +109,18 @@ impl Words {
 /// Points whose targets are opened in the same way.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// The part they belong to.
+    /// The part of the study's plan that the points belong to.
     pub part: String,
     /// Number of targets that work together; None: each target is measured separately.
     pub disks: Option<u32>,
     /// The experiment without targets.
     pub experiment: Experiment,
-    /// Its flags as on the command line.
+    /// Flags of the points, as on the command line.
     pub words: Vec<String>,
     /// Values of the parameters that are not axes of `sweep`, and other labels that distinguish the
     /// points of this group.
     pub given: BTreeMap<String, String>,
-    /// Changes to a simulated system for these points, such as "file_at=0.5".
+    /// Changes to the simulated system for these points, such as "file_at=0.5".
     pub changes: Option<String>,
 }
 
@@ -181,7 +180,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The names of its parts.
+    /// The names of the plan's parts.
     pub fn parts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| part.name.as_str())
     }
@@ -207,7 +206,7 @@ impl Plan {
 }
 
 impl Part {
-    /// A copy of this part, overridden by the keys of a `[[part]]` table.
+    /// A copy of this part of the plan, overridden by the keys of a `[[part]]` table.
     fn with(&self, mut table: Table, lines: &Lines, path: &str) -> Outcome<Part> {
         let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
         let name = name.ok_or_else(|| {
@@ -353,7 +352,7 @@ fn figures_of(value: Value, lines: &Lines) -> Outcome<Vec<FigurePlan>> {
         table.try_into().map_err(|error: toml::de::Error| {
             let line = lines.before(&format!(".figure.{number}"));
             let message = error.message().replace('\n', " ");
-            let known = "it has title, x, y, log, by and where";
+            let known = "a figure has title, x, y, log, by and where";
             Failure::usage(format!("{line}figure: {message}; {known}"))
         })
     };

@@ -45,7 +45,7 @@ pub struct StudyRunner<'a> {
     pub recorder: &'a mut Recorder,
     /// What has been measured so far.
     pub evidence: Evidence,
-    /// Exit code of the first part that was left out.
+    /// Exit code of the first part of the plan that was left out.
     pub refused: Option<Exit>,
 }
 
@@ -59,7 +59,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Sets the part to which the points measured from now on belong.
+    /// Sets the part of the plan to which the next measured points belong.
     pub fn call(&mut self, part: &str) {
         self.group.part = part.to_owned();
     }
@@ -79,8 +79,8 @@ impl Ready {
         self.group.given.get(flag).map_or("", String::as_str)
     }
 
-    /// What must be equal for trials to be interleaved: simulated or real, host settings, and the
-    /// targets to which those settings apply.
+    /// The properties that must be equal for trials to be interleaved: simulated or real, host
+    /// settings, and the targets to which those settings apply.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
         // Without host settings, trials on different targets can be interleaved.
@@ -93,12 +93,12 @@ impl Ready {
         self.job.axes.iter().map(|axes| self.bench.setting(&self.job, axes)).collect()
     }
 
-    /// Index of its (first) target in [`StudyRunner::study_targets`].
+    /// Index of the group's first target in [`StudyRunner::study_targets`].
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// Trials per point.
+    /// Number of trials per point.
     pub fn trials(&self) -> u32 {
         self.job.trials
     }
@@ -106,7 +106,8 @@ impl Ready {
 
 impl StudyRunner<'_> {
     /// Measures all points of the plan: on each target separately, or on several targets together
-    /// where the plan sets `disks`. A part that does not fit a target is left out, with the reason.
+    /// where the plan sets `disks`. A part of the plan that does not fit a target is left out, with
+    /// the reason.
     ///
     /// # Errors
     /// When a request fails, or the user interrupts.
@@ -428,7 +429,8 @@ impl StudyRunner<'_> {
         Ok(trial)
     }
 
-    /// Adds a measured point to the evidence. `notes` distinguish it from others of the group.
+    /// Adds a measured point to the evidence. `notes` distinguish the point from others of its
+    /// group.
     pub fn add(&mut self, owner: &Ready, notes: &[(&str, &str)], point: Point) {
         if let Some(simulated) = owner.bench.facts().into_iter().find(|f| f.simulated.is_some())
             && let Some(target) = self.evidence.targets.get_mut(owner.first)
@@ -453,7 +455,8 @@ impl StudyRunner<'_> {
         });
     }
 
-    /// Records that a part was left out. The same reason is recorded only once per part.
+    /// Records that a part of the plan was left out. The same reason is recorded only once per
+    /// part.
     pub fn leave_out(&mut self, part: &str, reason: &str) {
         let left_out = LeftOut { part: part.to_owned(), reason: reason.to_owned() };
         if !self.evidence.left_out.contains(&left_out) {

@@ -46,7 +46,7 @@ pub struct Session<'a> {
     pub size: Option<u64>,
 }
 
-/// What the database stores of a study besides its points.
+/// The findings of a study that the database stores besides its points.
 #[derive(Debug, Serialize)]
 struct KeptFindings<'a> {
     findings: Vec<FindingDocument>,
@@ -57,21 +57,21 @@ struct KeptFindings<'a> {
 /// The outcome of a study.
 #[derive(Debug)]
 pub struct StudyResult {
-    /// Its name.
+    /// Name of the study.
     pub name: String,
-    /// Its plan.
+    /// Plan of the study.
     pub plan: Plan,
     /// What the papers found; empty for a user's own plan.
     pub papers: &'static str,
-    /// What was measured.
+    /// The measurements.
     pub evidence: Evidence,
     /// The findings, claims and advice drawn from the evidence.
     pub conclusion: Conclusion,
     /// The charts of the plan, then those of the analysis.
     pub charts: Vec<Chart>,
-    /// Why it failed, if it did.
+    /// Why the study failed; None if it did not.
     pub failure: Option<String>,
-    /// Whether the user interrupted it.
+    /// Whether the user interrupted the study.
     pub interrupted: bool,
     /// The program's exit code, if nothing could be measured.
     pub refused: Option<Exit>,
@@ -235,9 +235,11 @@ fn skipped(evidence: &Evidence, failure: Option<&Failure>) -> Option<Skipped> {
         return None;
     }
     let (reason, remedy) = match (failure, evidence.left_out.first()) {
-        (Some(failure), _) => ("it failed".to_owned(), failure.message.clone()),
-        (None, Some(left_out)) => ("no part of it fits".to_owned(), left_out.reason.clone()),
-        (None, None) => ("nothing was measured".to_owned(), "give it more time".to_owned()),
+        (Some(failure), _) => ("the study failed".to_owned(), failure.message.clone()),
+        (None, Some(left_out)) => {
+            ("no part of the study can run here".to_owned(), left_out.reason.clone())
+        }
+        (None, None) => ("nothing was measured".to_owned(), "give the study more time".to_owned()),
     };
     Some(Skipped { reason, remedy })
 }
@@ -248,8 +250,10 @@ fn why_not(evidence: &Evidence) -> String {
         return format!("the study was skipped: {reason}; {remedy}");
     }
     match evidence.left_out.as_slice() {
-        [] if evidence.is_simulated() => "the model does not have what it asks for".to_owned(),
-        [] => "the points that it asks for were not measured".to_owned(),
+        [] if evidence.is_simulated() => {
+            "the simulated system does not have what the claim needs".to_owned()
+        }
+        [] => "the points that the claim needs were not measured".to_owned(),
         parts => {
             let mut reasons: Vec<&str> = parts.iter().map(|part| part.reason.as_str()).collect();
             let mut seen = std::collections::BTreeSet::new();

@@ -8,24 +8,24 @@
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
-/// Busy members if all requests are placed at random at once.
+/// Expected number of busy devices if all requests are placed at random at once.
 pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
 }
 
-/// Busy members in a closed loop with exponential service times.
+/// Expected number of busy devices in a closed loop with exponential service times.
 pub fn busy_closed(targets: u32, requests: u32) -> f64 {
     let (targets, requests) = (f64::from(targets), f64::from(requests));
     targets * requests / (requests + targets - 1.0)
 }
 
-/// How requests are distributed over the members of a stripe.
+/// How requests are distributed over the devices of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StripeLoad {
-    /// Members with at least one request, averaged over time.
+    /// Devices with at least one request, averaged over time.
     pub busy: f64,
-    /// Requests of the most loaded member over the mean of all members.
+    /// Requests of the most loaded device divided by the mean of all devices.
     pub imbalance: f64,
 }
 
@@ -66,7 +66,7 @@ impl StripeLoad {
 mod tests {
     use super::*;
 
-    /// A request to one member of a stripe with chunks of 8 KiB, with its submission and completion
+    /// A request to one device of a stripe with chunks of 8 KiB, with its submission and completion
     /// time.
     fn request(member: u64, submit_ns: u64, complete_ns: u64) -> LoggedRequest {
         let (offset, length) = (member * 8192, 8192);
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn busy_members_are_averaged_over_time_and_not_over_requests() {
         let layout = Layout::new(2, 8192).unwrap();
-        // Two requests on the first member, then one on each, then one on a single member.
+        // Two requests on the first device, then one on each, then one on a single device.
         let log = [(0, 0, 10), (0, 0, 20), (1, 10, 40), (0, 30, 35)];
         let log = log.map(|(member, from, to)| request(member, from, to));
         let stripe_load = StripeLoad::of(&log, &layout).unwrap();
@@ -89,8 +89,8 @@ mod tests {
         assert_eq!(StripeLoad::of(&[], &layout), None);
     }
 
-    /// The log of a simulated closed loop: members, requests outstanding, and service time (ns) as
-    /// a function of a random number in 0..1.
+    /// Simulates a closed loop on `targets` devices with `depth` requests outstanding, and returns
+    /// its log. `service` maps a random number in 0..1 to a service time (ns).
     fn closed_loop(targets: u64, depth: usize, service: impl Fn(f64) -> f64) -> Vec<LoggedRequest> {
         let mut dice = workload::random::Stream::new(7);
         let mut free = vec![0; targets as usize];

@@ -21,9 +21,9 @@ const LAYOUT_NS: u64 = 15_000_000_000;
 /// A target of a study, prepared once for all studies.
 #[derive(Debug)]
 pub struct StudyTarget {
-    /// As given on the command line.
+    /// The target as given on the command line.
     pub name: PathBuf,
-    /// What it is.
+    /// Kind of the target.
     pub kind: Kind,
 }
 
@@ -34,7 +34,7 @@ pub enum Kind {
     Directory {
         /// The test file.
         scratch: Scratch,
-        /// Its size (bytes).
+        /// Size of the test file (bytes).
         bytes: u64,
     },
     /// An existing file or device.
@@ -43,7 +43,7 @@ pub enum Kind {
     Simulated,
     /// A reference device in this process.
     Reference {
-        /// The idle device, for reading its properties.
+        /// The reference device while it is idle, for reading its properties.
         device: Box<HostTarget>,
     },
 }
@@ -107,12 +107,12 @@ impl StudyTarget {
         matches!(self.kind, Kind::Directory { .. }).then_some(&*self.name)
     }
 
-    /// Whether it is a file or device of this host.
+    /// Whether the target is a file or device of this host.
     pub fn is_real(&self) -> bool {
         matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
     }
 
-    /// Whether it is a simulated system.
+    /// Whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.kind, Kind::Simulated)
     }
@@ -127,7 +127,7 @@ impl StudyTarget {
         }
     }
 
-    /// Opens it read-only, to inspect it.
+    /// Opens the target read-only, to inspect it.
     ///
     /// # Errors
     /// I/O errors; usage for a simulated system or reference device, which cannot be opened.
@@ -141,7 +141,8 @@ impl StudyTarget {
         }
     }
 
-    /// Its properties, under its canonical name. A simulated system has none before it runs.
+    /// Properties of the target, under its canonical name. A simulated system has none before it
+    /// runs.
     pub fn facts(&self) -> TargetFacts {
         let name = self.name.canonicalize().unwrap_or_else(|_| self.name.clone());
         let facts = match &self.kind {

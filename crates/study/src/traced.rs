@@ -157,14 +157,14 @@ pub fn by_turns(
     Ok(())
 }
 
-/// A point that is measured both untraced and traced.
+/// A point that is measured untraced and traced.
 struct Pair<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
     watch: Watch,
-    /// Untraced, then traced.
+    /// The untraced point and the traced one.
     points: [Point; 2],
-    /// Their numbers in the database.
+    /// Numbers of the two points in the database.
     numbers: [usize; 2],
     seen: Vec<TraceSummary>,
 }

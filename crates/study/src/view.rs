@@ -18,11 +18,11 @@ use crate::conclusion::{ClaimResult, Verdict, claim_of};
 use crate::general;
 use crate::session::StudyResult;
 
-/// Findings of each study in the overview of the page.
+/// Number of findings shown for each study in the overview of the page.
 const HEADLINES: usize = 2;
-/// Settings named for a rule that applies to many.
+/// Number of settings named for a rule that applies to many.
 const SETTINGS: usize = 3;
-/// Reasons named for doubtful points.
+/// Number of reasons named for doubtful points.
 const REASONS: usize = 2;
 
 /// The HTML page of all studies.
@@ -150,7 +150,7 @@ fn section(study: &StudyResult) -> Section {
     }
 }
 
-/// The text with a capital letter and a full stop.
+/// The text with a capital letter at its start and a full stop at its end.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
@@ -230,7 +230,7 @@ fn doubts(study: &StudyResult) -> Vec<String> {
         doubts.push("interrupted: the findings cover only the points measured so far".to_owned());
     }
     if let Some(failure) = study.failure.as_ref().filter(|_| study.evidence.skipped.is_none()) {
-        doubts.push(format!("it failed: {failure}"));
+        doubts.push(format!("the study failed: {failure}"));
     }
     let judged = [(State::Invalid, "measured the wrong thing"), (State::Suspect, "are suspect")];
     let points = &study.evidence.points;
@@ -238,7 +238,7 @@ fn doubts(study: &StudyResult) -> Vec<String> {
     doubts
 }
 
-/// How many points have a verdict, with its first reasons.
+/// The number of points with a verdict, and the first reasons.
 fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = lab::point::Verdict::default();
     let doubted = points.iter().filter(|point| point.summary.verdict.state == state);
@@ -249,7 +249,7 @@ fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String>
     (count > 0).then(|| format!("{count} of {all} points {what}: {named}{rest}"))
 }
 
-/// The parts that were not measured, grouped by reason.
+/// The parts of the plan that were not measured, grouped by reason.
 fn left_out(study: &StudyResult) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for part in &study.evidence.left_out {

@@ -24,19 +24,19 @@ const LARGE: u64 = grid::LARGE_BYTES as u64;
 /// Request sizes that count as small (bytes).
 const SMALL: u64 = 8 << 10;
 
-/// A rule: one row of the table.
+/// A rule of advice: one row of the table of rules.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Name of the rule.
     pub id: String,
-    /// Paper and section that state it.
+    /// Paper and section that state the rule.
     pub paper: String,
     /// The rule in today's terms.
     pub text: String,
-    /// How to follow it.
+    /// How to follow the rule.
     pub how: String,
-    /// What measures its gain: `survey`, or the name of a study.
+    /// What measures the rule's gain: `survey`, or the name of a study.
     pub experiment: String,
 }
 
@@ -50,11 +50,11 @@ pub struct Advice {
     /// The setting and its gain alone, such as "reads of 1 MiB (2.6 times)".
     #[serde(skip)]
     pub setting: String,
-    /// The measurements behind it.
+    /// The measurements that show the gain.
     pub evidence: String,
     /// Gain as a factor.
     pub gain: f64,
-    /// Gain used for ranking; for throughput, that of trials paired by time.
+    /// Gain used for ranking; for throughput, the median ratio of trials paired by time.
     #[serde(skip)]
     pub rank_gain: f64,
     /// Half width of the gain's interval (share).
@@ -62,7 +62,7 @@ pub struct Advice {
     pub half_width: f64,
     /// What improves: "throughput" or "CPU".
     pub gain_in: &'static str,
-    /// How to follow it.
+    /// How to follow the rule.
     pub how: String,
 }
 
@@ -219,7 +219,7 @@ fn setting_text(point: &MeasuredPoint) -> String {
     }
 }
 
-/// Larger requests at the same depth and caching mode.
+/// Advice to use larger requests at the same depth and caching mode.
 fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (depth, direct) = (from.key().depth(), from.key().is_direct());
@@ -233,8 +233,8 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// More outstanding requests of the same size, which need direct I/O; only if the gain is due to
-/// the depth and not to bypassing the page cache.
+/// Advice to have more requests of the same size outstanding, which needs direct I/O; only if the
+/// gain is due to the depth and not to bypassing the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -258,7 +258,7 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("deeper-random", &text, from, to)
 }
 
-/// Large direct requests instead of buffered ones of the same size and depth.
+/// Advice to use large direct requests in place of buffered ones of the same size and depth.
 fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     insight.today(operation).filter(|from| !from.key().is_direct())?;
     let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;
@@ -298,7 +298,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     })
 }
 
-/// Small buffered requests instead of direct ones.
+/// Advice to buffer small requests instead of issuing them directly.
 fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (bytes, direct) = (from.key().request_bytes(), from.key().is_direct());

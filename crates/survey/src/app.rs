@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The requests of a program.
+/// The requests that the user's program issues today.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
     /// Request size (bytes).
     pub request_bytes: u32,
-    /// Whether it bypasses the page cache.
+    /// Whether the program bypasses the page cache.
     pub direct: bool,
     /// Requests outstanding.
     pub depth: u32,

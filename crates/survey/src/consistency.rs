@@ -13,7 +13,7 @@ use crate::survey_data::SurveyData;
 const ROUNDING: f64 = 0.01;
 /// Largest ratio of the cost by the model to the measured cost, or the inverse.
 const MAX_MODEL_RATIO: f64 = 1.6;
-/// Text that no sentence may contain: signs of wrong arithmetic.
+/// Texts that no sentence may contain: signs of wrong arithmetic.
 const NONSENSE: [&str; 7] =
     ["NaN", "inf ", "+ 0 ns", "never at", " 0.0 times", "between 0 ", "+-0.0%"];
 

@@ -21,11 +21,11 @@ use crate::visits::SecondVisit;
 /// What `survey --json` prints.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SurveyDocument {
-    /// The program that wrote it.
+    /// The program that wrote the document.
     pub halfpower: Program,
     /// The machine.
     pub host: Host,
-    /// The target.
+    /// The target of the survey.
     pub target: TargetFacts,
     /// Every point with its trials.
     pub points: Vec<PointDocument>,
@@ -78,7 +78,7 @@ pub struct CoverageDocument {
     pub second_visit_times: Option<f64>,
 }
 
-/// One curve over request size.
+/// Half-power size of one curve of rate against request size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDocument {
     /// read or write.
@@ -89,15 +89,15 @@ pub struct HalfPowerDocument {
     pub depth: u32,
     /// Smallest measured size whose rate exceeds half of the peak; null if none does.
     pub request_bytes_measured: Option<u64>,
-    /// The same by the fit T = f + s S; null if the fit never reaches it.
+    /// Half-power size by the fit T = f + s S; null if the fit never reaches half of the peak.
     pub request_bytes_fitted: Option<f64>,
     /// Hockney's n-one-half = f/s, at which the fit reaches half of its asymptote.
     pub request_bytes_half_asymptote: Option<ValueDocument>,
     /// Smallest measured size that may exceed half of the peak, by the interval of its rate; null
-    /// if that is the measured one.
+    /// if equal to the measured size.
     pub request_bytes_perhaps: Option<u64>,
     /// Smallest measured size that certainly exceeds half of the peak, by the interval of its rate;
-    /// null if that is the measured one.
+    /// null if equal to the measured size.
     pub request_bytes_surely: Option<u64>,
     /// The path's share of the fixed time per request; null at depths above 1 and if unknown.
     pub path: Option<PathShare>,
@@ -114,11 +114,11 @@ pub struct HalfPowerDocument {
 /// A fitted value with its 95% interval.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ValueDocument {
-    /// The value.
+    /// The fitted value.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
@@ -128,7 +128,7 @@ impl From<Interval> for ValueDocument {
     }
 }
 
-/// A cost model.
+/// The fitted CPU cost of requests.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CostDocument {
     /// read or write.
@@ -146,22 +146,22 @@ pub struct CostDocument {
 /// A component of the ladder.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RungDocument {
-    /// Its name.
+    /// Name of the component.
     pub component: String,
     /// Advertised rate.
     pub pap_bytes_per_s: Option<f64>,
     /// Measured rate.
     pub rap_bytes_per_s: Option<f64>,
-    /// Whether it limits the fastest reads.
+    /// Whether the component limits the fastest reads.
     pub binding: bool,
 }
 
-/// A setting of reads and one of writes.
+/// The settings of reads and of writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingsDocument {
-    /// Of reads; null if none was measured.
+    /// Setting of reads; null if none was measured.
     pub read: Option<SettingDocument>,
-    /// Of writes; null if none was measured.
+    /// Setting of writes; null if none was measured.
     pub write: Option<SettingDocument>,
 }
 
@@ -174,7 +174,7 @@ pub struct SettingDocument {
     pub request_bytes: u64,
     /// Requests outstanding.
     pub depth: u32,
-    /// Rate.
+    /// Measured rate with this setting.
     pub throughput_bytes_per_s: ValueDocument,
     /// CPU time of the process per request.
     pub cpu_ns_per_request: Option<f64>,
@@ -200,7 +200,7 @@ impl From<&Finding> for FindingDocument {
 pub struct SilentDocument {
     /// Name of the rule.
     pub id: String,
-    /// Paper and section that state it.
+    /// Paper and section that state the rule.
     pub paper: String,
     /// Name of the study.
     pub experiment: String,

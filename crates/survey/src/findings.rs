@@ -58,7 +58,7 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     ))
 }
 
-/// What the peak of an operation is called.
+/// The name for the peak of an operation.
 fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
     let mine = |pap: &&Pap| pap.operation == operation;
     match insight.pap.iter().find(mine).map(|pap| pap.basis) {
@@ -215,7 +215,7 @@ fn best_share(insight: &Insight<'_>, operation: &str) -> Option<String> {
     Some(format!(" (best: {share:.0}%, at {size}, depth {})", key.depth()))
 }
 
-/// Whether a cost model is shown: both of its parts are positive, and it predicts the measured cost
+/// Whether a cost model is shown: both of its costs are positive, and it predicts the measured cost
 /// of 1 MiB.
 pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     let (fixed, per_kib) = (cost.model.fixed_ns.value, cost.model.marginal_ns_per_kib.value);
@@ -312,7 +312,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let (headline, detail) = match insight.cpu_quota {
         Some(cpus) => (
             "The limit of all rates here is the CPU quota of the control group".to_owned(),
-            format!("it allows {cpus:.2} CPUs and throttled the survey; raise cpu.max"),
+            format!("the quota allows {cpus:.2} CPUs and throttled the survey; raise cpu.max"),
         ),
         None => (headline, detail),
     };
@@ -383,8 +383,8 @@ fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
-/// How much of the region was accessed, and whether the device has a cache, which would serve a
-/// second access.
+/// The share of the region that was accessed, and whether the device has a cache, which would serve
+/// a second access.
 fn coverage(data: &SurveyData) -> Option<Finding> {
     let facts = &data.facts;
     let visited = facts.visits.all_bytes();

@@ -12,7 +12,7 @@ use crate::app::App;
 /// A grid point: one workload of the survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridPoint {
-    /// Whether it writes.
+    /// Whether the point writes.
     pub write: bool,
     /// Sequential or random.
     pub pattern: Pattern,
@@ -47,7 +47,9 @@ pub struct Budget {
 
 /// The time of the default survey (ns).
 pub const BUDGET_NS: u64 = 90_000_000_000;
+/// The time of a survey with --quick (ns).
 const QUICK_NS: u64 = 20_000_000_000;
+/// The time of a survey with --thorough (ns).
 const THOROUGH_NS: u64 = 600_000_000_000;
 /// Factor by which trials in virtual time are longer.
 const VIRTUAL_LONGER: u64 = 8;
@@ -75,20 +77,20 @@ impl Budget {
         }
     }
 
-    /// The same in virtual time, which costs little: longer trials, so that slow devices of the
-    /// past complete more than a handful of large requests in each.
+    /// The budget in virtual time, which costs little: it has longer trials, so that slow devices
+    /// of the past complete more than a handful of large requests in each.
     #[must_use]
     pub fn in_virtual_time(self) -> Budget {
         Budget { trial_ns: self.trial_ns * VIRTUAL_LONGER, ..self }
     }
 
-    /// The same for a program that issues these requests.
+    /// The budget with the requests of a user's program as additional points.
     #[must_use]
     pub fn for_app(self, app: Option<App>) -> Budget {
         Budget { app, ..self }
     }
 
-    /// What fits into a budget.
+    /// The densest grid that a survey can measure within a time.
     fn within(budget_ns: u64) -> Budget {
         let small = budget_ns < 60_000_000_000;
         let large = budget_ns >= 300_000_000_000;
@@ -105,7 +107,7 @@ impl Budget {
 }
 
 impl GridPoint {
-    /// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+    /// Whether the point has the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
     pub fn is_out_of_box(&self) -> bool {
         let plain = self.pattern == Pattern::Sequential && self.depth == 1;
         plain && !self.caching.is_direct() && self.request_bytes == OUT_OF_BOX_BYTES

@@ -9,7 +9,7 @@ use lab::evidence::MeasuredPoint;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Where one curve over request size exceeds half of the peak (RAP > PAP/2).
+/// The request size at which one curve exceeds half of the peak (RAP > PAP/2).
 #[derive(Clone, Debug)]
 pub struct HalfPower {
     /// read or write.
@@ -29,19 +29,19 @@ pub struct HalfPower {
     pub fitted: Option<f64>,
     /// The fit, or why there is none.
     pub fit: Result<HalfPowerFit, String>,
-    /// The path's share; at depth 1 only.
+    /// The share of the I/O path in the time of a request; at depth 1 only.
     pub path: Option<PathShare>,
     /// Why no measured size was found.
     pub reason: Option<String>,
 }
 
-/// The path's share of the time of a request. At depth 1 the device is idle while the host
+/// The share of the I/O path in the time of a request. At depth 1 the device is idle while the host
 /// computes, so the time of a request is the sum of device time and path time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PathShare {
     /// Fixed time of a request: f of the fit (ns).
     pub fixed_ns: f64,
-    /// CPU time of the host in it (ns).
+    /// CPU time of the host in the time of a request (ns).
     pub path_ns: f64,
     /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it
     /// is the CPU time of the process, without servers and kernel threads.
@@ -143,8 +143,8 @@ pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     costmodel::fit(&costs).ok()
 }
 
-/// Fits T = f + s S to one curve. T is elapsed time over completed requests, minus `subtracted_ns`;
-/// points for which that is `None` are left out.
+/// Fits T = f + s S to one curve. T is elapsed time divided by completed requests, less
+/// `subtracted_ns`; points for which `subtracted_ns` is `None` are left out.
 fn fit_of(
     points: &[&MeasuredPoint],
     subtracted_ns: impl Fn(&MeasuredPoint) -> Option<f64>,
@@ -170,7 +170,8 @@ fn relative_error(interval: &Interval) -> f64 {
     if width.is_finite() { width.max(REPEATABLE) } else { 1.0 }
 }
 
-/// The path's share, by the CPU time of the machine if enough points have it.
+/// The share of the I/O path in the time of a request, from the CPU time of the machine if enough
+/// points have it.
 fn path(points: &[&MeasuredPoint], whole: &HalfPowerFit, pap: f64) -> Option<PathShare> {
     let upper = |point: &MeasuredPoint| point.summary.cpu_upper_ns;
     let whole_machine = points.iter().filter(|point| upper(point).is_some()).count() >= SIZES_MIN;

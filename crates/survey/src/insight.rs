@@ -37,7 +37,7 @@ const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// Largest request in a cost model (bytes): the block layer splits larger ones.
 const COST_BYTES_MAX: u64 = 1 << 20;
 
-/// The verdict of a figure that is shown with its interval.
+/// The verdict on a figure that is shown with its interval.
 pub fn shown_verdict(point: &MeasuredPoint) -> Verdict {
     point.point.verdict(SHOWN_NOISE)
 }
@@ -50,7 +50,7 @@ fn in_flight_bytes(point: &MeasuredPoint) -> u64 {
     if key.is_direct() { requested } else { requested.max(READ_AHEAD_BYTES) }
 }
 
-/// Whether it is the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
+/// Whether the point has the out-of-box setting: buffered, sequential, 64 KiB, one at a time.
 fn is_out_of_box(point: &MeasuredPoint) -> bool {
     let key = point.key();
     let plain = key.caching == Caching::Buffered && key.depth() == 1 && !key.is_random();
@@ -64,9 +64,9 @@ pub struct Pap {
     pub operation: &'static str,
     /// The rate [bytes per second].
     pub bytes_per_s: f64,
-    /// Its origin as text.
+    /// Origin of the peak as text.
     pub source: String,
-    /// Its origin.
+    /// Origin of the peak.
     #[serde(skip)]
     pub basis: PapBasis,
 }
@@ -85,7 +85,7 @@ pub enum PapBasis {
     },
 }
 
-/// Where one curve over depth exceeds half of the peak.
+/// The depth at which one curve exceeds half of the peak.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDepth {
     /// read or write.
@@ -129,7 +129,7 @@ pub struct Insight<'a> {
     pub simulated_limit: Option<&'a BindingDocument>,
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     pub cpu_quota: Option<f64>,
-    /// Requests of the user's program, if stated with --app.
+    /// Requests of the user's program, if given with --app.
     pub app: Option<App>,
     /// Verdict on the survey.
     pub verdict: Verdict,
@@ -241,7 +241,7 @@ impl<'a> Insight<'a> {
         self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
 
-    /// What the user's program does today: the setting of --app, or out of the box.
+    /// The point with the requests of the user's program: the setting of --app, or out of the box.
     pub fn today(&self, operation: &str) -> Option<&'a MeasuredPoint> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = Caching::of(app.direct, false);
@@ -608,7 +608,7 @@ pub(crate) mod tests {
         let data = data();
         let insight = Insight::of(&data);
         let best = insight.best("read").unwrap();
-        // At depth 8 the device delivers 1 GB/s from 16 KiB on.
+        // At depth 8 the device delivers 1 GB/s with requests of 16 KiB or more.
         assert_eq!((best.key().request_bytes(), best.key().depth()), (16 << 10, 8));
     }
 

@@ -57,16 +57,16 @@ const VISIT: GridPoint = GridPoint {
 pub enum Modes {
     /// A file or device of this host.
     Host {
-        /// Opened for buffered I/O.
+        /// The target opened for buffered I/O.
         buffered: Box<HostTarget>,
-        /// Opened with O_DIRECT, if the file system supports it.
+        /// The target opened with O_DIRECT, if the file system supports it.
         direct: Option<Box<HostTarget>>,
     },
     /// A simulated system.
     Simulated {
-        /// Through the simulated file-system cache.
+        /// The system through its simulated file-system cache.
         buffered: Box<SimulatedTarget>,
-        /// Bypassing the simulated file-system cache.
+        /// The system without its simulated file-system cache.
         direct: Box<SimulatedTarget>,
     },
 }
@@ -74,7 +74,7 @@ pub enum Modes {
 /// The target of a survey, opened, with its limits.
 #[derive(Debug)]
 pub struct Subject {
-    /// The target.
+    /// The opened target in both caching modes.
     pub modes: Modes,
     /// Size of the measured region, from offset 0 (bytes).
     pub region_bytes: u64,
@@ -115,7 +115,7 @@ pub struct Surveyed {
     pub points: Vec<Point>,
     /// Bytes that could still have been written.
     pub write_left: u64,
-    /// Which parts of the region sequential trials covered.
+    /// The parts of the region that sequential trials accessed.
     pub visits: Visits,
     /// Rates of first and second reads of the same blocks, if measured.
     pub second_visit: Option<SecondVisit>,
@@ -589,7 +589,7 @@ impl Subject {
 }
 
 /// CPU overhead of halfpower itself per request, measured on the null I/O engine with full
-/// statistics (ns); None if the measurement is not valid.
+/// statistics (ns); `None` if the measurement is not valid.
 ///
 /// # Errors
 /// When the trial fails.

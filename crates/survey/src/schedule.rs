@@ -18,18 +18,19 @@ const TARGET_HALF_WIDTH: f64 = 0.03;
 const BEND: f64 = 0.15;
 /// Least width assumed for the interval of a point with too few trials.
 const FEW_HALF_WIDTH: f64 = 0.2;
-/// A point with at least this share of the highest rate may be the best.
+/// A point whose rate is at least this share of the highest may be the best.
 const NEAR_SHARE: f64 = 0.85;
-/// Rates above this share of the highest are near the top.
+/// A rate above this share of the highest is near the top.
 const TOP_SHARE: f64 = 0.7;
-/// Settings compared with the fastest in the last rounds: those with the least data in flight ...
+/// Number of settings that the last rounds compare with the fastest: those with the least data in
+/// flight.
 const CONTENDERS: usize = 3;
-/// ... and at least this share of its rate.
+/// Least rate of a contender, as a share of the rate of the fastest setting.
 const CONTENDER_SHARE: f64 = 0.75;
 /// Most trials of one point; more add little information.
 const TRIALS_MAX: usize = 15;
 
-/// A grid point and the rates of its unsoaked trials.
+/// A grid point with the rates of its unsoaked trials.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The grid point.
@@ -113,7 +114,7 @@ fn lines(measured: &[Measured]) -> Vec<Vec<&Measured>> {
     lines
 }
 
-/// Whether the curve bends at a point that has neighbours on both sides.
+/// Whether the curve bends at a point that has a smaller and a larger neighbour.
 fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     let Some(around) = index.checked_sub(1).and_then(|from| sequence.get(from..from + 3)) else {
         return false;
@@ -247,7 +248,7 @@ mod tests {
         let quoted = quoted(&measured, peak);
         let sizes: Vec<u32> =
             quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
-        // Advice compares 64 KiB and 1 MiB; from 1 MiB on, rates are near the highest.
+        // Advice compares 64 KiB and 1 MiB; at 1 MiB and above, rates are near the highest.
         assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
     }
 

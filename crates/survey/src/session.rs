@@ -62,7 +62,7 @@ pub struct SurveyOptions {
     pub quiet: bool,
     /// Print what would be done and do nothing.
     pub plan: bool,
-    /// Seed, permissions and buffer pages.
+    /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
     /// Database, label, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
@@ -110,7 +110,7 @@ impl SurveyTarget {
     }
 }
 
-/// The path of the database, unless `--no-store`.
+/// The path of the database; `None` with `--no-store`.
 fn db_name(options: &SurveyOptions) -> Option<String> {
     options.run.db.as_ref().map(|db| db.display().to_string())
 }
@@ -190,7 +190,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     conclude(options, &console, recorder, &data)
 }
 
-/// The limiting resource of each sequential point of a simulated system; none of others.
+/// The limiting resource of each sequential point of a simulated system; empty for other targets.
 fn limits_of(points: &[Point], is_simulated: bool) -> BTreeMap<String, BindingDocument> {
     let limit = |point: &Point| (point.key.describe(), resource_usage::of(point).binding);
     let sequential = points.iter().filter(|point| is_simulated && !point.key.is_random());

@@ -21,7 +21,7 @@ use crate::visits::{SecondVisit, Visits};
 pub struct SurveyData {
     /// Host, target and measured points.
     pub evidence: Evidence,
-    /// Everything else; kept in the database beside the points.
+    /// All other facts, kept in the database with the points.
     pub facts: Facts,
     /// Start of the survey (ns since 1970).
     pub started_unix_ns: i64,
@@ -78,13 +78,13 @@ impl SurveyData {
         self.evidence.points.iter_mut().map(|measured| &mut measured.point).collect()
     }
 
-    /// The target.
+    /// The target of the survey.
     pub fn target(&self) -> &TargetFacts {
         &self.evidence.targets[0]
     }
 }
 
-/// Facts beside target, host and points.
+/// Facts of a survey other than target, host and points.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// PAP as stated with --pap [bytes per second].
@@ -93,7 +93,7 @@ pub struct Facts {
     pub memory_copy_bytes_per_s: Option<f64>,
     /// CPU time per request on the null I/O engine: the overhead of the instrument (ns).
     pub floor_ns_per_request: Option<f64>,
-    /// Why there is no upper bound of the CPU cost.
+    /// Why there is no upper bound of the CPU cost; `None` if there is one.
     pub soaker_declined: Option<String>,
     /// Measurements that were not available, each with the reason.
     pub missing: Vec<String>,
@@ -110,19 +110,19 @@ pub struct Facts {
     pub written_bytes: u64,
     /// Duration of the survey (ns).
     pub elapsed_ns: u64,
-    /// Whether it was interrupted.
+    /// Whether the survey was interrupted.
     pub interrupted: bool,
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
-    /// The limiting resource of each sequential point of a simulated system, by the description of
-    /// the point.
+    /// The limiting resource of each sequential point of a simulated system, with the description
+    /// of the point as key.
     #[serde(default)]
     pub simulated_limits: BTreeMap<String, BindingDocument>,
-    /// How much of the region sequential trials accessed.
+    /// The parts of the region that sequential trials accessed.
     #[serde(default)]
     pub visits: Visits,
-    /// Test for a cache in the device; `None` if not made.
+    /// The result of the test for a cache in the device; `None` if there was no test.
     #[serde(default)]
     pub second_visit: Option<SecondVisit>,
     /// Rate at which the test file was written [bytes per second].

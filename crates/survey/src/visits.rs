@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 const READ_AHEAD_BYTES: u64 = 2 << 20;
 /// Pairs of reads of the same blocks.
 pub const PAIRS: usize = 3;
-/// The device has a cache if the median second read is at least this many times as fast ...
+/// The device has a cache only if the median second read is at least this many times as fast as the
+/// first.
 const FASTER: f64 = 1.3;
-/// ... and each single one at least this many times.
+/// The device has a cache only if each single second read is at least this many times as fast as
+/// the first.
 const EACH_FASTER: f64 = 1.15;
 
 /// Position of the next sequential trial, and the bytes accessed so far.
@@ -52,9 +54,9 @@ impl Visits {
 /// Test for a cache in the device: rates of direct 64 KiB reads, one at a time [bytes per second].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondVisit {
-    /// Of fresh blocks, before all other trials.
+    /// Rates of reading fresh blocks, before all other trials.
     pub first: Vec<f64>,
-    /// Of the same blocks, immediately afterwards.
+    /// Rates of reading the same blocks again, immediately afterwards.
     pub second: Vec<f64>,
     /// Of the blocks accessed longest ago, at the end of a survey that wrapped around the region.
     pub late: Vec<f64>,

@@ -81,8 +81,8 @@ impl Decimal {
         Some(Decimal { count: count.parse().ok()?, parts })
     }
 
-    /// The product with `factor`: its whole part, if below [`LIMIT`], and the remainder in units of
-    /// `1 / parts`.
+    /// The product with `factor`: the integer below or equal to it, if below [`LIMIT`], and the
+    /// remainder in units of `1 / parts`.
     fn times(&self, factor: u64) -> Option<(u64, u128)> {
         let product = self.count.checked_mul(u128::from(factor))?;
         let whole = Some(product / self.parts).filter(|whole| *whole < LIMIT)?;
@@ -221,7 +221,8 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// Three significant digits, without trailing zeros behind the point; whole numbers stay whole.
+/// A number with three significant digits, without trailing zeros behind the decimal point; whole
+/// numbers stay whole.
 fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = if magnitude >= 99.95 || magnitude == 0.0 {

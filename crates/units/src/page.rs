@@ -26,14 +26,14 @@ pub enum Unit {
     Nanoseconds,
     /// A duration in seconds, for the time axis of a trial.
     Seconds,
-    /// A count, shown with k and M from one thousand on.
+    /// A count, shown with k and M if it is one thousand or more.
     Count,
     /// A share of one, shown in percent.
     Share,
 }
 
-/// How a linear axis shows numbers: each is divided by `divisor`, and `suffix` is written once
-/// beside the axis label.
+/// How a linear axis shows numbers: each number is divided by `divisor`, and `suffix` is written
+/// once beside the axis label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AxisUnit {
     /// Base units in one displayed unit.
@@ -124,8 +124,8 @@ pub fn bytes(value: f64) -> String {
     scaled(value, SIZES, " ", Zeros::Drop)
 }
 
-/// A rate in bytes per second in the papers' unit and in that of data sheets:
-/// `1,252 MiB/s (1,313 MB/s)`.
+/// A rate in bytes per second in the papers' unit and in the unit of data sheets: `1,252 MiB/s
+/// (1,313 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     if !bytes_per_s.is_finite() {
         return MISSING.to_string();
@@ -183,7 +183,8 @@ fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String 
     if unit.1.is_empty() { number } else { format!("{number}{gap}{}", unit.1) }
 }
 
-/// Three significant digits, but all digits of the integer part; thousands are separated by commas.
+/// A number with three significant digits, but with all digits before the decimal point; thousands
+/// are separated by commas.
 fn significant(value: f64, zeros: Zeros) -> String {
     if value == 0.0 {
         return "0".to_string();
@@ -203,12 +204,12 @@ fn decimals(value: f64) -> usize {
     (2 - exponent.unwrap_or(0)).clamp(0, 12) as usize
 }
 
-/// The value of the rounded text.
+/// The value that a rounded text stands for.
 fn as_shown(value: f64) -> f64 {
     format!("{value:.*}", decimals(value)).parse().unwrap_or(value)
 }
 
-/// Inserts commas between groups of three digits of the integer part.
+/// Inserts commas between groups of three digits before the decimal point.
 fn separate_thousands(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
     let (whole, fraction) = rest.split_once('.').map_or((rest, None), |(w, f)| (w, Some(f)));

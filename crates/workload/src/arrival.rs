@@ -7,7 +7,7 @@
 
 use crate::random::Stream;
 
-/// One worker's part of an open loop.
+/// The requests of an open loop that one worker issues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Rate of this worker alone.
@@ -19,14 +19,14 @@ pub struct Rate {
 /// The arrival process: how the gaps between requests are distributed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Process {
-    /// Equal gaps.
+    /// Equal times between requests.
     Constant {
         /// Time of the first request after the start, as a fraction of the gap.
         offset: f64,
     },
-    /// Exponential gaps.
+    /// Exponentially distributed times between requests.
     Poisson {
-        /// Seed of the stream that draws them.
+        /// Seed of the stream that draws the times.
         seed: u64,
     },
 }
@@ -49,7 +49,7 @@ enum Gaps {
 }
 
 impl Arrivals {
-    /// Requests due from `start_ns` on.
+    /// The due times of the requests, beginning at `start_ns`.
     pub fn new(start_ns: u64, rate: Rate) -> Arrivals {
         let (at, gaps) = match rate.process {
             Process::Constant { offset } => (offset, Gaps::Constant),
@@ -67,7 +67,7 @@ impl Arrivals {
         self.start_ns.saturating_add((self.at * self.period_ns) as u64)
     }
 
-    /// Advances to the request after it.
+    /// Advances to the next request.
     #[inline]
     pub fn take(&mut self) {
         self.at += match &mut self.gaps {

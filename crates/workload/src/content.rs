@@ -58,19 +58,19 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
     }
 }
 
-/// What is wrong with a block.
+/// What is wrong with a block that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// No verified block was ever written here, or its header is gone.
     NotSealed,
-    /// A valid block that was written for another offset.
+    /// Wrong place: a valid block that was written for another offset.
     Astray {
-        /// The offset that it was written for (bytes).
+        /// The offset that the block was written for (bytes).
         belongs_at: u64,
     },
     /// The bytes do not match the checksum.
     Corrupt,
-    /// A valid block of an earlier write: a later one was lost.
+    /// Old content: a valid block of an earlier write, so a later write was lost.
     Stale,
 }
 
@@ -79,7 +79,7 @@ pub enum Damage {
 pub struct Mismatch {
     /// Position in the target (bytes).
     pub offset: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub damage: Damage,
 }
 

@@ -21,7 +21,7 @@ impl Cursor {
     }
 }
 
-/// Two cursors are equal if they are the same stream.
+/// Two cursors are equal if they belong to the same stream.
 impl PartialEq for Cursor {
     fn eq(&self, other: &Cursor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -11,7 +11,7 @@ pub enum Error {
     Usage {
         /// What is wrong.
         what: String,
-        /// What to do about it.
+        /// What to do about the error.
         remedy: String,
     },
     /// The target or an I/O engine failed.

@@ -7,12 +7,12 @@
 use crate::sample::FullQueue;
 
 /// At most one in this many turns is skipped at the start: a device needs some turns until requests
-/// that arrived together are spread over its parts.
+/// that arrived together are spread in time.
 const FIRST_SHARE: u64 = 4;
 /// Capacity for the marks of the first turns, sufficient for trials of any length.
 const EARLY_MAX: usize = 128;
 
-/// The counts reached at a time.
+/// The counts of completed requests and bytes at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     at_ns: u64,
@@ -69,7 +69,7 @@ impl FullQueueMeter {
         self.calls_left = u64::from(u64::from(in_flight) >= self.slots);
     }
 
-    /// Counts the completions of one call.
+    /// Adds the completions of one call.
     #[inline]
     pub(crate) fn add(&mut self, now_ns: u64, bytes: u64, requests: u64) {
         self.now.at_ns = now_ns;

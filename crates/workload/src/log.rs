@@ -27,7 +27,7 @@ impl Log {
         Log { worker, submitted_ns: vec![0; slots as usize], requests, most, lost: 0 }
     }
 
-    /// Notes that a slot's request is submitted.
+    /// Records that a slot's request is submitted.
     #[inline]
     pub fn submit(&mut self, slot: u32, now_ns: u64) {
         self.submitted_ns[slot as usize] = now_ns;
@@ -63,7 +63,7 @@ impl Log {
         self.lost = 0;
     }
 
-    /// Moves the records into the sample.
+    /// Moves the logged requests into the sample.
     pub fn give(self, sample: &mut Sample) {
         sample.log = self.requests;
         sample.log_lost = self.lost;

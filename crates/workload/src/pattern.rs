@@ -10,9 +10,9 @@ use crate::random::{Permutation, mix};
 use crate::skew::Skew;
 use crate::spec::{Pattern, Placement, Workload};
 
-/// Constants that derive independent seeds: for skewed draws, and for the location of popular
-/// blocks.
+/// Derives the seed of skewed draws from the seed of the workload.
 const DRAW_SEED: u64 = 0x5CE3;
+/// Derives the seed for the location of popular blocks from the seed of the workload.
 const LOCATION_SEED: u64 = 0x97AC;
 
 /// The offsets of one worker.
@@ -37,7 +37,7 @@ enum Order {
 }
 
 impl Offsets {
-    /// The offsets that a worker's plan describes.
+    /// The generator of the offsets that a worker's plan describes.
     pub fn new(workload: &Workload, plan: &WorkerPlan) -> Offsets {
         let request_bytes = u64::from(workload.request_bytes);
         let granule_bytes = u64::from(workload.granule_bytes());

@@ -30,25 +30,26 @@ const ARRIVAL_SEED: u64 = 0xA771;
 /// The plan of one worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPlan {
-    /// Start of its region (bytes).
+    /// Start of the worker's region (bytes).
     pub region_offset: u64,
-    /// Length of its region (bytes), a multiple of the smallest request size.
+    /// Length of the worker's region (bytes), a multiple of the smallest request size.
     pub region_bytes: u64,
-    /// Where in its region a sequential worker starts (bytes).
+    /// Offset within its region at which a sequential worker starts (bytes).
     pub start_bytes: u64,
-    /// Its seed.
+    /// Seed of the worker's random choices.
     pub seed: u64,
-    /// The CPU it is pinned to; set by the runner, which numbers workers across all targets.
+    /// The CPU that the worker is pinned to; set by the runner, which numbers workers across all
+    /// targets.
     pub cpu: Option<usize>,
-    /// Stop after issuing this many bytes.
+    /// The worker stops when it has issued this many bytes.
     pub limit_bytes: Option<u64>,
-    /// Its share of the rate of an open loop.
+    /// The worker's requests of an open loop; None for a closed loop.
     pub rate: Option<Rate>,
-    /// Index of its target; set by the runner.
+    /// Index of the worker's target; set by the runner.
     pub target: usize,
-    /// Its number across all targets; set by the runner.
+    /// Number of the worker across all targets; set by the runner.
     pub number: u32,
-    /// The sequential stream shared with the other workers of its target; set by the runner.
+    /// The sequential stream shared with the other workers of the target; set by the runner.
     pub cursor: Option<Cursor>,
 }
 

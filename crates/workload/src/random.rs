@@ -23,25 +23,26 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of a seed.
+    /// The random stream that belongs to a seed.
     pub fn new(seed: u64) -> Stream {
         Stream { seed, number: 0 }
     }
 
-    /// The next 64 bits.
+    /// The next 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.number += 1;
         mix(self.seed, self.number)
     }
 
-    /// A number from 0 (included) to 1 (excluded).
+    /// A random number from 0 (included) to 1 (excluded).
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// An integer below `count`; the probabilities are equal to within one part in 2^64 / `count`.
+    /// A random integer below `count`; the probabilities are equal to within one part in 2^64 /
+    /// `count`.
     #[inline]
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
@@ -85,7 +86,7 @@ impl Permutation {
         self.pass += 1;
     }
 
-    /// The next number.
+    /// The next number of the permutation.
     #[inline]
     pub fn next_index(&mut self) -> u64 {
         loop {
@@ -112,7 +113,7 @@ impl Permutation {
         at
     }
 
-    /// A bijection on `0..=mask`.
+    /// Maps `0..=mask` to itself, each number to a different one.
     #[inline]
     fn scramble(&self, counter: u64) -> u64 {
         let mut x = counter.wrapping_add(self.keys[0]) & self.mask;

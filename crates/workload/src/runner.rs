@@ -32,7 +32,7 @@ const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
 /// Stack size of a worker, whose buffers and histograms are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The progress of a trial.
+/// How far a trial has got.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Time since the common start (ns).
@@ -45,7 +45,7 @@ pub struct Progress {
 
 /// How the caller controls a running trial.
 pub struct Control<'a> {
-    /// Set it to end the trial early; the measurements so far are kept.
+    /// A flag that ends the trial early when it is set; the measurements so far are kept.
     pub stop: &'a AtomicBool,
     /// Called about ten times a second by the thread that called [`run`].
     pub on_progress: &'a mut dyn FnMut(Progress),
@@ -99,7 +99,7 @@ impl Shared<'_> {
         self.end.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a worker as ready, also one that failed to set up.
+    /// Counts a worker as ready, even if it failed to set up.
     fn add_ready(&self) {
         lock(&self.ready).0 += 1;
         self.changed.notify_all();
@@ -267,7 +267,7 @@ pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     sum
 }
 
-/// The work of one thread.
+/// What one thread needs for its work.
 struct Job<'a, T, C> {
     target: &'a T,
     workload: &'a Workload,
@@ -461,7 +461,7 @@ fn work<T: Target, C: Clock + Copy>(
     Some((sample, engine))
 }
 
-/// A periodic flush.
+/// Performs a periodic flush and records its duration.
 fn flush<T: Target, C: Clock + Copy>(
     job: &Job<'_, T, C>,
     worker: &mut Worker<T::Engine, C>,

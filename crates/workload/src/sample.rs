@@ -15,7 +15,7 @@ pub const INTERVALS_MAX: usize = 1024;
 /// The counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
 pub struct OperationSample {
-    /// Bytes transferred.
+    /// Bytes transferred by these requests.
     pub bytes: u64,
     /// Requests completed.
     pub requests: u64,
@@ -26,9 +26,9 @@ pub struct OperationSample {
 /// One interval of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
-    /// Bytes completed in it.
+    /// Bytes completed in the interval.
     pub bytes: u64,
-    /// Requests completed in it.
+    /// Requests completed in the interval.
     pub requests: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Interval {
 pub struct Series {
     /// Length of each interval (ns).
     pub interval_ns: u64,
-    /// The intervals from the start of the measured phase.
+    /// The intervals, beginning with the measured phase.
     pub intervals: Vec<Interval>,
 }
 
@@ -101,9 +101,9 @@ impl Series {
 /// complete requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FullQueue {
-    /// Start (ns of the clock).
+    /// Start of the window (ns of the clock).
     pub start_ns: u64,
-    /// End (ns of the clock).
+    /// End of the window (ns of the clock).
     pub end_ns: u64,
     /// Rate in the window (bytes per second).
     pub bytes_per_s: f64,
@@ -116,12 +116,12 @@ pub struct FullQueue {
 const COMMON_SHARE: f64 = 0.98;
 
 impl FullQueue {
-    /// Length (ns).
+    /// Length of the window (ns).
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Requests completed in it.
+    /// Requests completed in the window.
     pub fn requests(&self) -> f64 {
         self.requests_per_s * self.length_ns() as f64 / 1e9
     }
@@ -143,9 +143,9 @@ impl FullQueue {
 /// The first request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Read or write.
+    /// Whether the request was a read or a write.
     pub op: Op,
-    /// Position (bytes).
+    /// Offset of the request (bytes).
     pub offset: u64,
     /// The error number (errno); 0 for an unexpected end of file.
     pub errno: i32,
@@ -156,11 +156,11 @@ pub struct Failure {
 pub struct LoggedRequest {
     /// Number of the worker, counted over all targets.
     pub worker: u32,
-    /// Read or write.
+    /// Whether the request was a read or a write.
     pub op: Op,
-    /// Whether it failed.
+    /// Whether the request failed.
     pub failed: bool,
-    /// Position (bytes).
+    /// Offset of the request (bytes).
     pub offset: u64,
     /// Requested length (bytes).
     pub length: u32,
@@ -181,8 +181,8 @@ pub struct Sample {
     pub accepted_ns: Option<u64>,
     /// End, including the flush (ns of the clock).
     pub end_ns: u64,
-    /// The part in which the queue was full. Only for closed loops without pauses and flushes, at a
-    /// depth above 1, that ran long enough.
+    /// The time in which the queue was full. Known only for closed loops without pauses and
+    /// flushes, at a depth above 1, that ran long enough.
     pub full_queue: Option<FullQueue>,
     /// Duration of each periodic flush (ns).
     pub flushes: Histogram,
@@ -296,14 +296,14 @@ impl Sample {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
-    /// Bytes per second while the queue was full; over the whole measured phase if there is no such
-    /// window, or if a flush at the end is included.
+    /// Bytes per second while the queue was full; or during the whole measured phase if the queue
+    /// was never full long enough, or if a flush at the end is included.
     pub fn bytes_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)
     }
 
-    /// Requests per second over the same time.
+    /// Requests per second over the time for which `bytes_per_s` is computed.
     pub fn requests_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         let whole = || per_second(self.requests(), self.elapsed_ns());

@@ -11,7 +11,7 @@
 use crate::random::{Permutation, Stream};
 use crate::spec::{Distribution, SizeShare, Zone};
 
-/// Draws blocks with repetition.
+/// Draws blocks; a block may be drawn repeatedly.
 #[derive(Clone, Debug)]
 pub struct Skew {
     stream: Stream,
@@ -28,7 +28,7 @@ enum Kind {
 /// A range of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First block.
+    /// First block of the range.
     pub from: u64,
     /// Number of blocks.
     pub count: u64,
@@ -156,7 +156,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Shares with a sum of 100; at most 256 of them.
+    /// Creates shares with a sum of 100; at most 256 of them.
     fn new(percents: impl Iterator<Item = u8>) -> Shares {
         let owned = percents.enumerate();
         let owner: Vec<u8> =
@@ -179,7 +179,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Draws sizes by `seed`; None if the list is empty.
+    /// Draws sizes with a seed; None if the list is empty.
     pub fn new(sizes: &[SizeShare], seed: u64) -> Option<Sizes> {
         let shares = Shares::new(sizes.iter().map(|size| size.percent));
         let bytes: Vec<u32> = sizes.iter().map(|size| size.request_bytes).collect();
@@ -221,7 +221,7 @@ mod tests {
         fn ranks_follow_zipfs_law_at_any_exponent(
             count in 1_u64..3000, theta in 0.01_f64..4.0, near_one: bool, seed: u64,
         ) {
-            // So near to 1 that the usual formula loses all precision.
+            // The exponent is so near to 1 that the usual formula loses all precision.
             let theta = if near_one { 1.0 + (theta - 2.0) * 1e-14 } else { theta };
             let mut sums = vec![0.0];
             for rank in 1..=count {

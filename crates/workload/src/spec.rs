@@ -12,7 +12,7 @@ use crate::written::Written;
 /// In which order the blocks of the region are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// In order of offset; starts over at the end.
+    /// In order of offset; the pattern starts over at the end of the region.
     Sequential,
     /// At a fixed distance. Each pass over the region is shifted by one request, until all blocks
     /// have been visited.
@@ -39,14 +39,14 @@ pub enum Distribution {
     /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, recursively within
     /// that fraction (80/20 is `h` = 0.2). Popular blocks are scattered over the region.
     Pareto {
-        /// Between 0 and 1.
+        /// The fraction of popular blocks, between 0 and 1.
         h: f64,
     },
     /// Parts of the region, in order of offset, with uniform access within each.
     Zoned(Vec<Zone>),
 }
 
-/// A part of the region with its share of the accesses.
+/// A zone of the region with its share of the accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// Share of the accesses (percent); the sum over all zones is 100.
@@ -86,7 +86,7 @@ pub enum Placement {
     Interlocked,
 }
 
-/// When requests are issued.
+/// When requests are issued: closed or open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Arrival {
     /// Closed loop: each completion is followed by a new request, so `depth` stay outstanding.
@@ -150,7 +150,7 @@ impl Default for Steady {
 /// What the written blocks contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Content {
-    /// Incompressible, and different in each block.
+    /// Incompressible data, different in each block.
     #[default]
     Random,
     /// Zeros.
@@ -199,9 +199,9 @@ pub struct Workload {
     pub region_offset: u64,
     /// Length of the region (bytes).
     pub region_bytes: u64,
-    /// Where in its part of the region a thread's sequential requests start (bytes; rounded down to
-    /// whole requests). They wrap around at the end of the part. Interlocked threads and strides
-    /// start at the beginning.
+    /// Offset within a thread's part of the region at which its sequential requests start (bytes;
+    /// rounded down to whole requests). The requests wrap around at the end of the part.
+    /// Interlocked threads and strides start at the beginning.
     pub start_bytes: u64,
     /// How threads share the region.
     pub placement: Placement,
@@ -209,7 +209,7 @@ pub struct Workload {
     pub arrival: Arrival,
     /// Think time of a closed loop.
     pub think: Option<Think>,
-    /// Stop after this many bytes over all threads.
+    /// The trial stops after this many bytes of all threads.
     pub limit_bytes: Option<u64>,
     /// Stop after this time, counted from the end of the warm-up (ns).
     pub limit_ns: Option<u64>,
@@ -217,7 +217,7 @@ pub struct Workload {
     pub steady: Option<Steady>,
     /// Warm-up at the start that is not measured (ns).
     pub warm_up_ns: u64,
-    /// What is written.
+    /// Content of the blocks that are written.
     pub content: Content,
     /// Verified writes record here what they have written. Verified reads check only blocks
     /// recorded here, and read no others; without it they check everything they read.
@@ -322,7 +322,7 @@ impl Workload {
 }
 
 impl fmt::Display for Distribution {
-    /// As fio writes it: `random`, `zipf:1.2`, `pareto:0.2`, `zoned:60/10:40/90`.
+    /// The distribution as fio writes it: `random`, `zipf:1.2`, `pareto:0.2`, `zoned:60/10:40/90`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Distribution::Even => f.write_str("random"),

@@ -16,7 +16,7 @@ use crate::runner::{Control, Progress, SteadyWatch, counters_of, worker_plans};
 use crate::sample::Sample;
 use crate::worker::{State, Worker};
 
-/// Progress is reported every this many advances of time.
+/// Number of advances of virtual time between two progress reports.
 const PASSES: u64 = 16_384;
 /// Maximum virtual time between two looks at the workers (ns).
 const LOOK_NS: u64 = 1_000_000_000;

@@ -8,18 +8,18 @@ use std::collections::VecDeque;
 
 use crate::spec::Think;
 
-/// The pausing slots.
+/// The slots that pause for a think time.
 #[derive(Clone, Debug)]
 pub struct Thinking {
     think: Think,
-    /// Requests of each slot since its last pause.
+    /// Number of requests of each slot since its last pause.
     since: Vec<u32>,
-    /// End of the pause (ns of the clock) and slot, in order.
+    /// The pausing slots: end of the pause (ns of the clock) and slot, in order.
     pausing: VecDeque<(u64, u32)>,
 }
 
 impl Thinking {
-    /// For an engine with `slots` slots.
+    /// Creates the state of an engine with `slots` slots, none of which pauses.
     pub fn new(think: Think, slots: u32) -> Thinking {
         let pausing = VecDeque::with_capacity(slots as usize);
         Thinking { think, since: vec![0; slots as usize], pausing }

@@ -33,7 +33,7 @@ use crate::written::{Expectations, Expected, Marker};
 const TICK_NS: u64 = 50_000_000;
 /// A request that takes longer counts as hung, unless a time limit will end the trial (ns).
 const HANG_NS: u64 = 60_000_000_000;
-/// Maximum time after its end in which an open loop issues overdue requests (ns).
+/// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
 /// Requests never issued are counted up to this number; beyond it the rate was far out of reach.
 const OWED_MAX: u64 = 10_000_000;
@@ -64,7 +64,7 @@ enum Phase {
     Drain,
 }
 
-/// The request in a slot.
+/// The request that is outstanding in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     stamp_ns: u64,
@@ -73,7 +73,7 @@ struct Outstanding {
     moved: u32,
     retries: u32,
     op: Op,
-    /// Whether it is in flight.
+    /// Whether the request is in flight.
     in_flight: bool,
 }
 
@@ -89,10 +89,10 @@ struct CompletionRun {
 /// How many requests are submitted per call.
 #[derive(Clone, Copy, Debug)]
 struct BatchSize {
-    /// The size while completions arrive in later calls: 1 for sequential requests, so that none
+    /// Batch size while completions arrive in later calls: 1 for sequential requests, so that none
     /// are merged; a few for random ones, which saves system calls.
     base: usize,
-    /// The depth.
+    /// Largest batch: the depth.
     most: usize,
     now: usize,
     /// Calls since the size was last reconsidered.
@@ -159,7 +159,7 @@ pub struct Worker<E, C> {
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
-    /// Records verified writes.
+    /// Marks the blocks of verified writes as written.
     marker: Option<Marker>,
     /// The blocks that verified reads expect; None: verified blocks everywhere.
     expectations: Option<Expectations>,
@@ -329,14 +329,15 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush == 0
     }
 
-    /// Whether they are also complete, so that the flush covers all of them.
+    /// Whether the requests so far are also complete, so that the flush covers all of them.
     #[inline]
     fn may_flush(&self) -> bool {
         let idle = self.batch.is_empty() && self.engine.in_flight() == 0;
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// Records a flush of the target from `begun_ns` until now; its duration is part of the trial.
+    /// Records a flush of the target that began at `begun_ns` and has just ended; its duration
+    /// counts in the trial.
     #[cold]
     pub fn flushed(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();

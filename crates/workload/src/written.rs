@@ -7,8 +7,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bits per page of a bitmap, and per word.
+/// Bits per page of a bitmap.
 const PAGE_BITS: u64 = 1 << 18;
+/// Bits per word of a bitmap.
 const WORD_BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (PAGE_BITS / WORD_BITS) as usize;
 
@@ -31,14 +32,14 @@ struct Map {
     pages: Arc<[Page]>,
 }
 
-/// The expected state of a block that was read.
+/// What a block that is read must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Unknown: it was not written.
+    /// Any content: the block was not written.
     Nothing,
     /// A valid verified block.
     Sealed,
-    /// A valid verified block with this seed.
+    /// A valid verified block that was written with this seed.
     SealedWith(u64),
 }
 
@@ -71,7 +72,7 @@ impl Written {
         Expectations { block_bytes: self.block_bytes, begin: self.begin, maps: of_target }
     }
 
-    /// Forgets all blocks, after the files were emptied.
+    /// Forgets all blocks, because the files were emptied.
     pub fn clear(&self) {
         self.maps().clear();
     }
@@ -84,7 +85,7 @@ impl Written {
     }
 }
 
-/// Equal only if they are the same object.
+/// Two values are equal only if they are the same object.
 impl PartialEq for Written {
     fn eq(&self, other: &Written) -> bool {
         std::ptr::eq(self, other)
@@ -135,12 +136,12 @@ impl Marker {
     }
 }
 
-/// The expected blocks of a target.
+/// The expected contents of a target's blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Expectations {
     block_bytes: u64,
     begin: u64,
-    /// Earlier trials first.
+    /// The maps of written blocks; earlier trials come first.
     maps: Vec<Map>,
 }
 

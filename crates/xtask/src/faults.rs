@@ -62,11 +62,13 @@ pub struct Faults {
 
 /// The exit code of a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
+/// Default number of kills.
 const KILLS: u32 = 200;
+/// Number of kills with --quick.
 const KILLS_QUICK: u32 = 20;
 
-/// Tests and prints the table. Returns 0 if nothing was lost and every fault was detected, 1 if
-/// not, 130 after Ctrl-C.
+/// Injects the selected faults and prints the table of results. Returns 0 if nothing was lost and
+/// every fault was detected, 1 if not, 130 after Ctrl-C.
 pub fn run(options: &Faults) -> Result<ExitCode> {
     let chosen = choose(&options.only)?;
     if options.list {
@@ -104,7 +106,7 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
     }
 }
 
-/// The selected classes.
+/// The selected fault classes.
 fn choose(only: &[String]) -> Result<Vec<&'static Class>> {
     let wanted = |class: &&Class| {
         only.is_empty() || only.iter().any(|o| class.word.contains(o) || class.fault.contains(o))

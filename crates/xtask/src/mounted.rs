@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 pub enum Priority {
     /// Real-time, if permitted, so that other programs do not delay the measured requests.
     RealTime,
-    /// Normal.
+    /// The default priority.
     Plain,
 }
 

@@ -61,7 +61,7 @@ pub fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The members without `publish = false`; fails if one lacks a required field.
+/// The crates of the workspace without `publish = false`; fails if one lacks a required field.
 fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut packages = Vec::new();
@@ -133,7 +133,7 @@ fn build(check: &Path, target: &Path) -> Result<()> {
     must_succeed(cargo.current_dir(check))
 }
 
-/// The manifest of a workspace whose members depend on each other instead of on crates.io.
+/// The manifest of a workspace whose crates depend on each other instead of on crates.io.
 fn workspace_manifest(packages: &[Package], profiles: &str) -> String {
     let mut text = String::from("[workspace]\nresolver = \"3\"\nmembers = [\n");
     for package in packages {

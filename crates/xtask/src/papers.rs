@@ -16,7 +16,7 @@ pub struct Options {
     program: Option<PathBuf>,
 }
 
-/// The pages with a table, and which one.
+/// The pages with a table of scores, and which table each has.
 const PAGES: [(&str, &str); 2] = [("README.md", "papers-short"), ("docs/predict.md", "papers")];
 
 /// Writes the tables.

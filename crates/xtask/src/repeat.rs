@@ -42,7 +42,7 @@ const DEVICES: [&str; 5] = [
 ];
 /// Least share of runs that must agree: on a reference device and on the disk.
 const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
-/// Least share of best rates whose intervals must have a point in common.
+/// Least share of the best rates whose intervals must overlap at a common value.
 const OVERLAP_MIN: f64 = 0.95;
 /// The operations of a survey.
 const OPERATIONS: [&str; 2] = ["read", "write"];
@@ -132,7 +132,7 @@ fn summary(document: &Value) -> String {
     format!("{}; {read}; {write}; {}", verdict(document), advice(document))
 }
 
-/// The most frequent answer, and how many gave it.
+/// The most frequent answer, and how often it occurs.
 fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     answers.for_each(|answer| *counts.entry(answer).or_default() += 1);
@@ -140,8 +140,8 @@ fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     most.map(|(answer, count)| (count, answer)).unwrap_or_default()
 }
 
-/// The largest number of intervals with a point in common. If there is such a point, one of the
-/// lower ends is one.
+/// The largest number of intervals that share a common value. If intervals share a value, they also
+/// share one of the lower ends.
 fn overlapping(intervals: &[(f64, f64)]) -> usize {
     let holding = |point: f64| intervals.iter().filter(|(l, h)| (*l..=*h).contains(&point)).count();
     intervals.iter().map(|(low, _)| holding(*low)).max().unwrap_or(0)
@@ -158,7 +158,7 @@ fn same(documents: &[Value]) -> [(usize, String); 4] {
     ]
 }
 
-/// How many intervals of the best rate of an operation have a point in common, and their number.
+/// How many intervals of the best rate of an operation share a common value, and the number of all.
 fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     let interval = |document: &Value| {
         let rate = &document["best"][operation]["throughput_bytes_per_s"];

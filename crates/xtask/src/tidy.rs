@@ -103,7 +103,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Reports too many dependencies of the public crate; `packages` includes itself.
+/// Reports too many dependencies of the public crate; `packages` includes that crate.
 fn too_many_dependencies(packages: &[String]) -> Option<Finding> {
     let dependencies: Vec<&str> =
         packages.iter().map(String::as_str).filter(|name| *name != PUBLIC_CRATE).collect();

@@ -27,15 +27,16 @@ pub struct Options {
     write: bool,
 }
 
-/// The drive whose points are compared, and its system.
+/// The drive whose published points are compared with its simulated system.
 const DRIVE: &str = "Seagate ST34371W (Ultra-Wide)";
+/// The simulated system with this drive.
 const SYSTEM: &str = "sim:nt4-ultrawide";
 /// Largest relative difference from the published rate.
 const DIFFERENCE_MAX: f64 = 0.1;
 /// Bytes of the papers' MB.
 const MB: f64 = 1_048_576.0;
 
-/// A published point.
+/// A point published in the papers: a workload of the drive with its rate.
 #[derive(Debug, PartialEq)]
 struct Point {
     series: String,

@@ -34,7 +34,7 @@ fn run(program: &str, arguments: &[&str], from: &Path, to: &Path) {
 /// A named way to copy.
 type Way = (&'static str, fn(&Path) -> Settings);
 
-/// The ways to copy one tree.
+/// The ways in which one tree is copied.
 fn ways(number: u64) -> Vec<Way> {
     let plain: fn(&Path) -> Settings = |folder| settings(folder, Keep::All);
     let others: [Way; 4] = [

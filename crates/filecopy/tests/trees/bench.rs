@@ -38,7 +38,7 @@ pub fn settings(folder: &Path, keep: Keep) -> Settings {
     Settings { keep, state_folder, ..Settings::default() }
 }
 
-/// The same, with permission to replace everything.
+/// Settings as [`settings`] makes, with permission to replace everything.
 pub fn replacing(folder: &Path, keep: Keep) -> Settings {
     Settings { may_replace: Arc::new(|_, _, _| Ok(())), ..settings(folder, keep) }
 }

@@ -16,7 +16,7 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     pub entries: u64,
-    /// Owners, devices and attributes that only root may set.
+    /// Whether to set owners, devices and attributes that only root may set.
     pub as_root: bool,
     /// Share of files larger than 1 MiB, in percent.
     pub large_percent: u64,

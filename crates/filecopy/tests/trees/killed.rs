@@ -14,7 +14,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// The settings of the copy that a child makes.
+/// The settings with which a child process copies.
 fn sessions(folder: &Path, way: u64) -> Settings {
     let settings = replacing(folder, Keep::All);
     match way % 4 {
@@ -128,7 +128,7 @@ fn check_leftovers(folder: &Path) {
         assert_eq!(metadata.mode() & 0o077, 0, "{path:?}");
         let is_empty = fs::read_dir(&path).unwrap().next().is_none();
         let is_known = known.iter().any(|left| left.path == path.canonicalize().unwrap());
-        // It is recorded before anything is put into it.
+        // A private directory is recorded before anything is put into it.
         assert!(is_known || is_empty, "{path:?} is not known: {known:?}");
         if !is_known {
             fs::remove_dir(&path).unwrap();

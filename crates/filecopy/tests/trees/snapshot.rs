@@ -123,8 +123,8 @@ fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     pub path: PathBuf,
-    /// The differing part: "missing", "extra", "kind", "mode", "owner", "time", "content", "hard
-    /// link", "attributes", "holes".
+    /// The property that differs: "missing", "extra", "kind", "mode", "owner", "time", "content",
+    /// "hard link", "attributes", "holes".
     pub part: &'static str,
     pub what: String,
 }

@@ -20,7 +20,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// Runs a part of a test as an unprivileged user in another process.
+/// Runs one step of a test as an unprivileged user in another process.
 fn as_nobody(test: &str, folder: &Path) -> std::process::Output {
     use std::os::unix::process::CommandExt;
     // The build directory may be readable only by its owner.

@@ -41,12 +41,11 @@ pub struct CalibrateDocument {
     pub parameters: Vec<ParameterDocument>,
     /// Accuracy of the system.
     pub score: ScoreDocument,
-    /// Every point that was used, measured and simulated.
+    /// Every usable point of the run, measured and simulated.
     pub points: Vec<FittedPointDocument>,
     /// Points of the run that could not be used, each with the reason.
     pub left_out: Vec<String>,
-    /// Why stateful parts (cache, write buffer, burst credit) were not searched for; null if they
-    /// were.
+    /// Why no cache, write buffer or burst credit was searched for; null if a search was made.
     pub not_sought: Option<String>,
     /// Content of the system file.
     pub system: String,
@@ -110,7 +109,7 @@ fn run_of(store: &Store, selector: &str) -> Outcome<RunRow> {
     }
 }
 
-/// Refuses a run on rotating disks.
+/// Refuses to calibrate from a run on rotating disks.
 fn refuse_disks(row: &RunRow, history: &History) -> Outcome<()> {
     let target: TargetFacts = serde_json::from_str(&row.target_json).unwrap_or_default();
     match rotating::why_rotating(&target, history) {

@@ -36,22 +36,22 @@ pub struct ChecksumDocument {
 /// A file that was read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileDocument {
-    /// As it was named or found.
+    /// Path as named by the user or found in a directory.
     pub path: String,
-    /// Bytes read.
+    /// Bytes read from the file.
     pub bytes: u64,
     /// BLAKE3 checksum, 64 hexadecimal digits.
     pub blake3: String,
-    /// Whether it matches the stored checksum; null without --check.
+    /// Whether the file matches the stored checksum; null without --check.
     pub matches: Option<bool>,
 }
 
 /// A file that could not be read.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UnreadDocument {
-    /// As it was named or found.
+    /// Path as named by the user or found in a directory.
     pub path: String,
-    /// The reason.
+    /// Why the file could not be read.
     pub error: String,
 }
 

@@ -12,7 +12,7 @@ use lab::failure::Outcome;
 use crate::cli::classic::{ClassicArgs, Tool};
 use crate::command::soak;
 
-/// Does what the tool did.
+/// Runs one of the papers' tools.
 pub fn execute(args: &ClassicArgs) -> Outcome {
     match &args.tool {
         Tool::Sqlio(args) => sqlio::execute(args),

@@ -59,7 +59,7 @@ pub struct CopyDocument {
 pub struct FailureDocument {
     /// Path of the source or of the destination.
     pub path: String,
-    /// "refused", "failed" or "differs".
+    /// Kind of the failure: "refused", "failed" or "differs".
     pub kind: String,
     /// What failed, and the remedy.
     pub message: String,
@@ -575,7 +575,7 @@ fn is_stream(path: &Path) -> bool {
     })
 }
 
-/// Metadata of a source; with --archive that of a link itself.
+/// Metadata of a source; with --archive a link is not followed.
 fn metadata_of(args: &CopyArgs, path: &Path) -> Outcome<fs::Metadata> {
     let is_itself = args.archive && !args.dereference;
     let found = if is_itself { fs::symlink_metadata(path) } else { fs::metadata(path) };

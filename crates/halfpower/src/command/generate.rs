@@ -49,7 +49,7 @@ fn manual() -> Outcome<String> {
 /// A verb that has `--json`, and the schema of its document.
 type Schema = (&'static str, fn() -> String);
 
-/// All of them.
+/// All verbs with `--json`.
 const SCHEMAS: [Schema; 16] = [
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),

@@ -24,10 +24,10 @@ use crate::cli::mount::MountArgs;
 
 /// Name of the served file.
 const FILE_NAME: &str = "device";
-/// How often it checks whether to stop.
+/// How often the server checks whether to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The model behind the file.
+/// What determines the times of the file's requests.
 enum Model {
     Truth(Box<Truth>),
     System(Box<System>),
@@ -148,7 +148,7 @@ pub fn execute(args: &MountArgs) -> Outcome {
     if args.plan {
         let (size, file) = (units::size(size_bytes), args.folder.join(FILE_NAME));
         console::data(&format!("serve {}, {size}, {}", file.display(), model.describe(args)));
-        console::data("its content is kept in memory; nothing was done");
+        console::data("the content of the file is kept in memory; nothing was done");
         return Ok(Exit::Ok);
     }
     // A second signal must not end the program before it has unmounted.

@@ -36,7 +36,7 @@ pub fn execute(args: &ReproduceArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Each figure predicted without its own points.
+/// Predicts each figure with the parameters fitted to the other figures.
 fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
     let figures = figures(paper);
     let parameters = fitted::parameters(&figures);

@@ -30,7 +30,7 @@ use crate::cli::RunArgs;
 pub enum Form {
     /// One workload.
     Run,
-    /// All combinations of lists.
+    /// All combinations of the lists.
     Sweep,
     /// All combinations in a simulated system, with its resource usage.
     Simulate,
@@ -213,7 +213,7 @@ fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
     } else {
         format!("{seconds} s of {spent}")
     };
-    console::data(&format!("takes {time}; nothing was done"));
+    console::data(&format!("would take {time}; nothing was done"));
     Ok(Exit::Ok)
 }
 

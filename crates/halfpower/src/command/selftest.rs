@@ -139,7 +139,7 @@ fn print(quantities: &[Quantity]) {
     );
 }
 
-/// Four significant digits.
+/// The value with four significant digits.
 fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

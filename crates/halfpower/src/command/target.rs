@@ -28,14 +28,14 @@ pub struct TargetDocument {
     layers: Vec<LayerDocument>,
     /// Content of a file or device, as far as recognised.
     content: Option<String>,
-    /// Free bytes of its file system.
+    /// Free bytes of the target's file system.
     free_bytes: Option<u64>,
     writing: Writing,
     /// Information that only root can read.
     missing: Vec<String>,
 }
 
-/// One layer.
+/// One layer of the path from the target to the hardware.
 #[derive(Debug, Serialize, JsonSchema)]
 struct LayerDocument {
     /// file, directory, file system, partition, volume, device or bus.
@@ -43,7 +43,7 @@ struct LayerDocument {
     name: String,
     /// Number of branches (an array, a btrfs of several devices) above it.
     depth: usize,
-    /// Its properties; each name ends in its unit.
+    /// Properties of the layer; each name ends in a unit.
     facts: BTreeMap<&'static str, FactDocument>,
 }
 
@@ -59,11 +59,11 @@ enum FactDocument {
 /// Whether writing is safe.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Writing {
-    /// "freely", "with" (needs the flag), or "refused".
+    /// Whether writing is allowed: "freely", "with" (needs the flag), or "refused".
     allowed: &'static str,
     /// The flag that allows it and gives up the existing data.
     flag: Option<String>,
-    /// The reason.
+    /// Why writing is allowed or refused.
     why: String,
 }
 

@@ -25,11 +25,11 @@ pub struct TuneDocument {
     pub halfpower: Program,
     /// The path as typed.
     pub target: String,
-    /// The storage below it.
+    /// The storage on which the path lies.
     pub storage: StorageDocument,
-    /// For sequential reads.
+    /// Tuning for sequential reads.
     pub read: TuningDocument,
-    /// For sequential writes; null if nothing was written.
+    /// Tuning for sequential writes; null if nothing was written.
     pub write: Option<TuningDocument>,
     /// Why nothing was written; null if writes were measured.
     pub not_written: Option<String>,
@@ -39,7 +39,7 @@ pub struct TuneDocument {
     pub kept_in: Option<String>,
 }
 
-/// A storage.
+/// The storage that a tuning belongs to.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StorageDocument {
     /// Key under which tunings are stored.

@@ -21,7 +21,7 @@ use crate::cli::whatif::WhatifArgs;
 const LIMIT_NS: u64 = 20_000_000_000;
 /// Simulated requests of all files together.
 const REQUESTS: u64 = 5000;
-/// Least requests per file.
+/// Fewest simulated requests of one file.
 const REQUESTS_PER_FILE: u64 = 100;
 /// Least requests per outstanding one, so that ramp-up and drain have little weight.
 const REQUESTS_PER_OUTSTANDING: u64 = 50;
@@ -41,7 +41,7 @@ pub struct WhatifDocument {
     pub before: SideDocument,
     /// Results after the change.
     pub after: SideDocument,
-    /// Throughput after over throughput before.
+    /// Throughput after the change divided by the throughput before.
     pub ratio: f64,
     /// Sensitivity of the throughput before the change to each parameter of the system, strongest
     /// first.
@@ -73,7 +73,7 @@ pub fn execute(args: &WhatifArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Prints both sides and what would be simulated.
+/// Prints the load and system before and after the change, and what would be simulated.
 fn plan(args: &WhatifArgs, question: &Question) {
     let keys = question.before.keys().len() + question.after.keys().len();
     let [before, after] = [&question.load, &question.load_after].map(whatif::describe);

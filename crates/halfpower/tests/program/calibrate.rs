@@ -17,7 +17,7 @@ fn calibrated(target: &str, flags: &str) -> (Place, Value) {
     (place, document)
 }
 
-/// Mean error on the points that were held out of the fit; the limit is 10%.
+/// Checks the mean error on the held-out points; the limit is 10%.
 fn predicts_the_other_half(document: &Value) {
     let held_out = &document["score"]["held_out"];
     assert!(held_out["points"].as_u64().unwrap() >= 4, "{document}");

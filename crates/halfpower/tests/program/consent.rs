@@ -17,7 +17,7 @@ use crate::volume::{LoopDevice, Volume, make};
 
 /// Number of lines for each verb that measures.
 const LINES: usize = 400;
-/// Studies that write.
+/// Studies that write to their targets.
 const WRITING: [&str; 9] = [
     "depth",
     "allocate",
@@ -354,7 +354,7 @@ fn lines_for(
         }
         "runs" => files.iter().map(|db| format!("runs list --db {db}")).collect(),
         "mount" => {
-            // It ends at once, because standard input is closed.
+            // The server ends at once, because standard input is closed.
             let served = ["truth:fixed=1ms", "sim:nt4-ultrawide"];
             let named = treasure.targets().into_iter();
             let lines = named.flat_map(|t| served.map(|what| format!("mount {what} {t}")));

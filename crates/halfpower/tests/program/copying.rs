@@ -393,7 +393,8 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     assert_eq!(place.listing(), ["copy", "tree"]);
 }
 
-/// Kills copies at moments over their whole duration: a file that has its name is complete.
+/// Kills copies at moments spread over their whole duration. A file that has its final name must be
+/// complete.
 fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     let mut finished = 0;
     let lines = |name: &str| -> Vec<String> {
@@ -479,7 +480,7 @@ fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
         place.does("clean");
         assert_eq!(there.listing(), ["lost+found"]);
     }
-    // The same if the available space is not known beforehand.
+    // A full disk is also reported if the size of the copy is not known beforehand.
     let line = format!("copy - {}", target.display());
     let mut command = place.command(&line);
     command.stdin(File::open(place.path("big")).unwrap());

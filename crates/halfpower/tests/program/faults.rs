@@ -12,7 +12,7 @@ use crate::volume::{LoopDevice, Volume};
 
 const SHORT: &str = "--bs 64k --size 1m --trials 1 --quiet";
 
-/// Waits until a started run is in its first trial.
+/// Waits until a run that was started is in its first trial.
 #[track_caller]
 fn measures(place: &Place, running: &mut Running) {
     running.until("it measures", || {
@@ -301,7 +301,7 @@ fn a_cpu_quota_of_a_control_group_is_named_in_the_verdict() {
 fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
     let device = or_skip!(LoopDevice::new(64 << 20));
     let number = fs::read_to_string(device.path().replacen("/dev/", "/sys/block/", 1) + "/dev");
-    // So low that it is felt on a busy machine too.
+    // The limit is low enough to be the bottleneck on a busy machine too.
     let limit = format!("{} 1000000", number.unwrap().trim());
     let group = or_skip!(Group::new("blkio", &[("blkio.throttle.read_bps_device", &limit)]));
     let place = Place::new();

@@ -218,7 +218,7 @@ fn restore_leaves_what_somebody_else_has_set_since() {
     );
     place.is_tidy();
 
-    // The same during a run, which reports it when it ends.
+    // A setting changed during a run is also kept, and the run reports it when it ends.
     let running = at_work(&place, &device, "--read-ahead 512k");
     queue.set("read_ahead_kb", "2048");
     running.signal("INT");

@@ -12,7 +12,7 @@ fn trials(document: &Value) -> &[Value] {
     list(&document["trials"])
 }
 
-/// The only trial.
+/// The only trial of a document.
 fn trial(document: &Value) -> &Value {
     assert_eq!(trials(document).len(), 1);
     &document["trials"][0]

@@ -41,8 +41,9 @@ fn log_of(place: &Place) -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// Reads 64 Ki blocks of 4 KiB with the engine null, so no device limits the rate.
+/// Flags that read 4 KiB blocks with the engine null, so that no device limits the rate.
 const NULL: &str = "run --ioengine null --bs 4k --size 256m --trials 1 --no-store --log log.csv";
+/// Number of 4 KiB blocks in the region.
 const BLOCKS: u64 = 64 * KIB;
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
-/// Computes for a second, as far as the machine is free.
+/// A shell command that computes for a second, as far as the CPU is free.
 const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
 
 /// Number of attempts to find a quiet moment.

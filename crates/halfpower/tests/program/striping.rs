@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::fixture::{KIB, MIB, Place, list, real, whole};
 
-/// Reassembles the stripe from its members, chunk by chunk.
+/// Reassembles a striped file from its devices, chunk by chunk.
 fn put_together(members: &[&Path], chunk: usize) -> Vec<u8> {
     let contents: Vec<Vec<u8>> = members.iter().map(|path| fs::read(path).unwrap()).collect();
     let rows = contents[0].len() / chunk;

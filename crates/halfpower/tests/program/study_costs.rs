@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Place, list, or_skip, real, root, whole};
 
-/// Runs one study and returns its part of the document.
+/// Runs one study and returns its entry in the document.
 fn study(place: &Place, line: &str) -> Value {
     let document = place.document(&format!("study {line} --no-store"));
     let [study] = list(&document["studies"]) else { panic!("{document}") };
     study.clone()
 }
 
-/// A reading of a study.
+/// The value of a reading of a study.
 #[track_caller]
 fn reading(study: &Value, quantity: &str, label: (&str, &str)) -> f64 {
     let is_it = |reading: &&Value| {
@@ -30,7 +30,7 @@ fn verdict<'a>(study: &'a Value, id: &str) -> &'a str {
     claim.unwrap_or_else(|| panic!("no {id}: {study}"))["verdict"].as_str().unwrap()
 }
 
-/// The parts that were left out, with the reasons.
+/// The measurements that the study left out, with the reasons.
 fn left_out(study: &Value) -> String {
     list(&study["left_out"]).iter().map(Value::to_string).collect()
 }
@@ -98,7 +98,7 @@ fn a_price_too_many_is_refused_before_anything_is_measured() {
     assert!(ended.stdout.contains("--price states 2 and there are 1 targets"), "{ended}");
 }
 
-/// The points of a part.
+/// The points of one part of the study's plan.
 fn points<'a>(study: &'a Value, part: &str) -> Vec<&'a Value> {
     list(&study["points"]).iter().filter(|point| point["part"] == part).collect()
 }

@@ -174,7 +174,7 @@ fn a_device_that_does_not_read_ahead_is_said_not_to() {
 fn the_read_ahead_of_a_simulated_disk_lies_within_what_is_found() {
     let cache = study("device-cache sim:nt4-ultrawide --quick");
     let sentence = findings(&cache, "prefetch-depth")[0];
-    // Parses "it reads 88 KiB to 192 KiB ahead"; the system file says 140 KiB.
+    // Parses "the device reads 88 KiB to 192 KiB ahead"; the system file says 140 KiB.
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let sizes: Vec<f64> = words
         .windows(2)

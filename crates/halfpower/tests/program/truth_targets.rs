@@ -118,8 +118,8 @@ fn reads_that_begin_again_at_the_start_of_their_region_are_not_the_devices() {
 
 #[test]
 fn points_of_a_sweep_do_not_serve_each_other_from_a_cache() {
-    // A cache of 8 MB holds few of the random requests over 256 MiB if each point has its own
-    // order. Requests then take 4 ms, eight at a time.
+    // A cache of 8 MB serves few of the random requests to 256 MiB, as long as each point has its
+    // own order. The device then needs 4 ms for a request and serves eight at a time.
     let words = "truth:fixed=4ms,rate=1GB/s,parallel=8,cache=8MB mounted --size 256m";
     let served = or_skip!(Served::of(words));
     let line = "sweep mounted/device --rw randread --bs 4k --iodepth 1,2,4,8 --runtime 0.5 \

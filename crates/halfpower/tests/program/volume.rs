@@ -75,7 +75,7 @@ impl LoopDevice {
         Ok(path)
     }
 
-    /// Its kernel path.
+    /// Kernel path of the loop device.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -166,7 +166,7 @@ pub struct TwoDevices {
 }
 
 impl TwoDevices {
-    /// With a profile such as raid1, on devices of this size.
+    /// A btrfs with a profile such as raid1, on devices of this size.
     pub fn new(profile: &str, bytes: u64) -> Result<TwoDevices, String> {
         let devices = [LoopDevice::blank(bytes)?, LoopDevice::blank(bytes)?];
         let paths = devices.each_ref().map(LoopDevice::path);
@@ -224,13 +224,13 @@ impl Volume {
         Ok(Volume { folder, device })
     }
 
-    /// Mounts it again.
+    /// Mounts the device again.
     pub fn is_back(&self) -> Result<(), String> {
         let folder = self.folder().display().to_string();
         system(&["mount", self.device.path(), &folder]).map(|_| ())
     }
 
-    /// Unmounts it although files may be open.
+    /// Unmounts the device although files on it may be open.
     pub fn is_taken_away(&self) -> Result<(), String> {
         system(&["umount", "--lazy", &self.folder().display().to_string()]).map(|_| ())
     }
@@ -243,7 +243,7 @@ impl Volume {
         system(&["mount", "-o", "remount,ro", &self.folder().display().to_string()]).map(|_| ())
     }
 
-    /// Fills it except for this many bytes.
+    /// Fills the file system except for this many bytes.
     pub fn fill_up(&self, but_bytes: u64) {
         let path = self.folder().join("filler");
         let mut filler = File::create(&path).unwrap();

@@ -43,7 +43,7 @@ impl DelayDevice {
         self
     }
 
-    /// Its parameters.
+    /// Parameters of the device.
     pub fn truth(&self) -> &Truth {
         &self.truth
     }

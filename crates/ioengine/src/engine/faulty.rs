@@ -26,7 +26,7 @@ struct FaultedRequest {
 /// When a delayed completion is released.
 #[derive(Clone, Copy, Debug)]
 enum Hold {
-    /// After this many other completions.
+    /// Released after this many other completions.
     AfterOthers(u32),
     /// At this time (ns).
     Until(u64),

@@ -12,8 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::request::Request;
 
 /// The files of one engine: a single file, several files among which a request chooses, or the
-/// members
-/// of a stripe, whose requests are cut into pieces that share a slot's memory.
+/// files of a stripe, whose requests are cut into pieces that share a slot's memory.
 #[derive(Clone, Debug)]
 pub struct Files {
     files: Arc<[Arc<File>]>,

@@ -11,20 +11,20 @@ use crate::sys;
 /// Which options are requested; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// See [`EngineOption::SqPoll`].
+    /// Whether [`EngineOption::SqPoll`] is requested.
     pub sq_poll: bool,
-    /// See [`EngineOption::IoPoll`].
+    /// Whether [`EngineOption::IoPoll`] is requested.
     pub io_poll: bool,
-    /// See [`EngineOption::Uncached`].
+    /// Whether [`EngineOption::Uncached`] is requested.
     pub uncached: bool,
-    /// See [`EngineOption::Fua`].
+    /// Whether [`EngineOption::Fua`] is requested.
     pub fua: bool,
     /// Whether the engine may move between threads. Without it, an io_uring belongs to the thread
     /// that created it, which saves the kernel some work per request.
     pub any_thread: bool,
 }
 
-/// One option.
+/// An option of an I/O engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineOption {
     /// io_uring: a kernel thread takes submissions (IORING_SETUP_SQPOLL).
@@ -43,14 +43,14 @@ pub enum EngineOption {
 pub struct OptionAvailability {
     /// The option.
     pub option: EngineOption,
-    /// Whether the kernel offers it; a target may still refuse it.
+    /// Whether the kernel offers the option; a target may still refuse it.
     pub available: bool,
-    /// Details, or why it is unavailable and what would help.
+    /// Details, or why the option is unavailable and what would help.
     pub detail: String,
 }
 
 impl EngineOption {
-    /// All of them.
+    /// All options.
     pub const ALL: [EngineOption; 4] =
         [EngineOption::SqPoll, EngineOption::IoPoll, EngineOption::Uncached, EngineOption::Fua];
 
@@ -69,7 +69,7 @@ impl EngineOption {
         format!("`{}`", self.name())
     }
 
-    /// What it does, in one line.
+    /// What the option does, in one line.
     pub fn summary(self) -> &'static str {
         match self {
             EngineOption::SqPoll => "a thread of the kernel takes io_uring's submissions (SQPOLL)",
@@ -81,7 +81,7 @@ impl EngineOption {
         }
     }
 
-    /// Tests whether this host offers it.
+    /// Tests whether this host offers the option.
     pub fn availability(self) -> OptionAvailability {
         let found = match self {
             EngineOption::SqPoll => {
@@ -128,7 +128,9 @@ fn uncached_here() -> Result<String, Error> {
     let file = std::fs::File::open(itself);
     let file = file.map_err(|e| Error::io(format!("opening {itself}"), e))?;
     match sys::reads_uncached(&file) {
-        Ok(()) => Ok("it depends on the file system; that of this program supports it".to_owned()),
+        Ok(()) => {
+            Ok("depends on the file system; the file system of this program supports it".to_owned())
+        }
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
             let what = "the file system of this program does not support RWF_DONTCACHE";
             Err(Error::new(ErrorKind::Unsupported, what).with_remedy(

@@ -57,8 +57,8 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
 }
 
 impl<E: Engine> Striped<E> {
-    /// Wraps an engine on all members, in which each group of `1 << pieces_bits` slots shares its
-    /// memory.
+    /// Wraps an engine on all files of the stripe, in which each group of `1 << pieces_bits` slots
+    /// shares its memory.
     pub fn new(inner: E, layout: Layout, pieces_bits: u32) -> Self {
         let slots = (inner.slots() >> pieces_bits) as usize;
         Striped {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn members_work_at_the_same_time() {
-        // Each of the 4 members serves 4 of the 16 chunks, one after another.
+        // Each of the 4 files of the stripe serves 4 of the 16 chunks, one after another.
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {

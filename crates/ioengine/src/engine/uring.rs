@@ -37,9 +37,9 @@ use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
 /// How long a dropped engine waits for the device before it leaks its buffers.
 const DRAIN_NS: u64 = 30_000_000_000;
-/// How long the SQPOLL thread spins without submissions before it sleeps (ms). Longer than a
-/// request of a disk, so that it does not sleep within a trial; short, so that little CPU is wasted
-/// after one.
+/// Time that the SQPOLL thread spins without submissions before it sleeps (ms). It exceeds the time
+/// of a disk request, so that the thread does not sleep within a trial; it is short, so that little
+/// CPU time is wasted at the end of one.
 const SQ_IDLE_MS: u32 = 50;
 /// Maximum number of submission queue entries in the kernel.
 const ENTRIES_MAX: u32 = 32_768;
@@ -92,7 +92,7 @@ pub struct Uring {
     handle: Handle,
     owner: ThreadId,
     files: Files,
-    /// None only while dropping.
+    /// Memory of the slots; None only while the engine is dropped.
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
     options: EngineOptions,

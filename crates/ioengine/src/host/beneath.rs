@@ -45,7 +45,7 @@ fn btrfs_devices(source: &str) -> usize {
     mine.and_then(devices).map_or(1, Iterator::count)
 }
 
-/// Whether it is tmpfs or ramfs, which accept O_DIRECT although it has no effect there.
+/// Whether a mount is tmpfs or ramfs, which accept O_DIRECT although it has no effect there.
 pub(super) fn is_in_memory(mount: Option<&Mount>) -> bool {
     mount.is_some_and(|m| matches!(m.file_system.as_str(), "tmpfs" | "ramfs"))
 }

@@ -12,7 +12,7 @@ use crate::host::HostTarget;
 use crate::stripe::Layout;
 use crate::target::{Alignment, Coverage, Hint, Scrub, Target};
 
-/// The members of a striped target and how data is distributed over them.
+/// The targets of a stripe and how data is distributed over them.
 #[derive(Debug)]
 pub(super) struct Stripe {
     members: Vec<HostTarget>,
@@ -20,12 +20,11 @@ pub(super) struct Stripe {
 }
 
 impl HostTarget {
-    /// Combines several targets into a stripe with chunks of `chunk_bytes`. Its size follows from
-    /// the smallest member, its alignment from the strictest.
+    /// Combines several targets into a stripe with chunks of `chunk_bytes`. The size of the stripe
+    /// follows from the smallest target, its alignment from the strictest.
     ///
-    /// # Errors
-    /// Usage: no or too many members, members of different kinds or caching modes, or a chunk that
-    /// is not a multiple of their alignment.
+    /// # Errors Usage: no or too many targets, targets of different kinds or caching modes, or a
+    /// chunk that is not a multiple of their alignment.
     pub fn striped(members: Vec<HostTarget>, chunk_bytes: u64) -> Result<HostTarget, Error> {
         let layout = Layout::new(members.len(), chunk_bytes)?;
         let (kind, caching) = (members[0].kind, members[0].caching);
@@ -42,7 +41,7 @@ impl HostTarget {
         if members.iter().any(|member| member.kind != kind || member.caching != caching) {
             return usage(
                 format!(
-                    "the members of the stripe (first: {}) differ in kind or caching mode",
+                    "the targets of the stripe (first: {}) differ in kind or caching mode",
                     members[0].name
                 ),
                 "stripe files, or devices, in one caching mode",
@@ -68,17 +67,17 @@ impl HostTarget {
         })
     }
 
-    /// The members of a stripe; empty if it is none.
+    /// The targets of a stripe; empty if the target is not striped.
     pub fn members(&self) -> &[HostTarget] {
         self.stripe.as_ref().map_or(&[], |stripe| &stripe.members)
     }
 
-    /// The layout, if it is a stripe.
+    /// The layout of the stripe; None if the target is not striped.
     pub fn layout(&self) -> Option<Layout> {
         self.stripe.as_ref().map(|stripe| stripe.layout)
     }
 
-    /// The underlying devices, each once; empty for a stripe with a member whose device is unknown.
+    /// The underlying devices, each once; empty for a stripe if one of the devices is unknown.
     pub(super) fn devices(&self) -> Vec<&Device> {
         let Some(Stripe { members, .. }) = &self.stripe else {
             return self.device.iter().collect();
@@ -96,7 +95,7 @@ impl HostTarget {
 }
 
 impl Stripe {
-    /// Makes one engine for all members.
+    /// Makes one engine for all targets of the stripe.
     pub(super) fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         let bits = pieces_bits(&self.layout, spec.depth, spec.slot_bytes)?;
         let files: Option<Vec<Arc<File>>> =
@@ -151,7 +150,8 @@ impl Stripe {
         self.members.iter().map(|member| member.coverage(from, bytes)).sum()
     }
 
-    /// The part of each member that a range covers, in whole chunks: offset and length (bytes).
+    /// The range of each target of a stripe that a range of the stripe covers, in whole chunks:
+    /// offset and length (bytes).
     fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
         let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
         let from = offset / row * self.layout.chunk_bytes();

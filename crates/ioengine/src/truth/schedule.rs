@@ -47,15 +47,15 @@ impl Schedule {
     }
 }
 
-/// The part of a request that goes to one member.
+/// A piece of a request that goes to one device of the stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     member: usize,
-    /// The range on that member.
+    /// The range of bytes on that device.
     range: Range,
 }
 
-/// A range of bytes on one member.
+/// A range of bytes on one device of the stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     offset: u64,
@@ -104,7 +104,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// One member of a stripe, or the whole device.
+/// One device of a stripe, or the whole device without a stripe.
 #[derive(Clone, Debug)]
 struct Member {
     /// When each server becomes free (ns).
@@ -264,14 +264,14 @@ impl Prefetcher {
             && passed_ns.is_some_and(|passed_ns| passed_ns >= moving_ns(distance, rate))
     }
 
-    /// Notes that a request missed and used the medium until `done`.
+    /// Records that a request missed and used the medium until `done`.
     fn missed(&mut self, op: Op, range: Range, done: u64) {
         let continues = op == Op::Read && self.read_end == Some(range.offset);
         self.since_ns = continues.then_some(done);
         self.from = range.end();
     }
 
-    /// Notes a request, hit or miss.
+    /// Records a request, hit or miss.
     fn passed(&mut self, op: Op, range: Range) {
         if op == Op::Read {
             self.read_end = Some(range.end());
@@ -438,7 +438,8 @@ mod tests {
         let truth = Truth { bytes_per_s: Some(200e6), buffer, ..Truth::default() };
         let length = 65536_u32;
         let done = closed_loop(&truth, Op::Write, length, 4, 4000);
-        // The buffer is full after B / (in - out) seconds, after accepting B in / (in - out) bytes.
+        // With size B, input rate I and drain rate D, the buffer is full at the time B / (I - D).
+        // It has then accepted B I / (I - D) bytes.
         let full_s = (64 * MIB) as f64 / 150e6;
         let before = done.iter().filter(|at| (**at as f64) < full_s * 1e9).count() as f64;
         assert!((before * f64::from(length) / (full_s * 200e6) - 1.0).abs() < 0.01, "{before}");
@@ -548,7 +549,7 @@ mod tests {
             ..Truth::default()
         };
         let mut schedule = Schedule::new(truth);
-        // The first member has three requests queued, the second none.
+        // The first device has three requests queued, the second none.
         let first = [0, 2, 4].map(|chunk| schedule.admit(0, Op::Read, chunk * 4096, 4096));
         assert_eq!(first, [1_001_000, 2_001_000, 3_001_000]);
         assert_eq!(schedule.admit(0, Op::Read, 4096, 4096), 1_002_000);

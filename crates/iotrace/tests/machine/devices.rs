@@ -42,7 +42,7 @@ impl SlowDevice {
         Path::new(&self.device)
     }
 
-    /// Maximum number of requests in its driver.
+    /// Maximum number of requests in the loop driver of the device.
     pub fn tags(&self) -> Result<u32, String> {
         let path = format!("{}/nr_requests", self.queue());
         let text = fs::read_to_string(&path).map_err(|error| format!("reading {path}: {error}"))?;
@@ -54,7 +54,7 @@ impl SlowDevice {
         format!("/sys/block/{name}/queue")
     }
 
-    /// Changes a setting of its queue; it vanishes with the device.
+    /// Changes a setting of the device's queue; the setting vanishes with the device.
     pub fn set(&self, setting: &str, value: &str) -> Result<(), String> {
         let path = format!("{}/{setting}", self.queue());
         fs::write(&path, value).map_err(|error| format!("writing {value} to {path}: {error}"))

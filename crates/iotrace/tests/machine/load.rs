@@ -39,9 +39,9 @@ pub struct Load {
 /// Placement of the SQPOLL thread.
 #[derive(Clone, Copy, Debug)]
 pub struct SqPollThread {
-    /// Its only CPU; the load's own thread uses the others.
+    /// The only CPU of the SQPOLL thread; the load's own thread uses the others.
     pub cpu: usize,
-    /// When that CPU is taken away.
+    /// When the CPU of the SQPOLL thread is taken away.
     pub hog_time: HogTime,
 }
 
@@ -51,7 +51,7 @@ pub enum HogTime {
     Never,
     /// From before each submission until the end of [`HOG_NS`].
     FromSubmission,
-    /// During [`HOG_NS`].
+    /// After each submission, during [`HOG_NS`].
     AfterSubmission,
 }
 

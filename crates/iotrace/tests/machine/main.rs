@@ -212,7 +212,7 @@ fn median(phases: &Phases, phase: Phase) -> f64 {
     phases.time(phase).map_or(0.0, |time| time.p50_ns as f64)
 }
 
-/// Checks that `phase` grew by the delay and no other phase by more than 5% of it.
+/// Checks that `phase` grew by the delay, and every other phase by at most 5% of the delay.
 fn only_grows(
     phase: Phase,
     before: &Measured,

@@ -18,24 +18,24 @@ type Parsed = Result<(), String>;
 /// One parameter of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name: the flag without dashes, and the key in plan files. Uses fio's name if there is
-    /// one.
+    /// Name of the parameter: the flag without dashes, and the key in plan files. Uses fio's name
+    /// if there is one.
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
     /// The group under which `--help` lists it.
     pub heading: &'static str,
-    /// What `--help` shows for its value: `SIZE`.
+    /// What `--help` shows as the parameter's value, such as `SIZE`.
     pub value_name: &'static str,
     /// The default value as typed by a user; empty without a default.
     pub default: &'static str,
     /// All valid values if there are only a few, for shell completion.
     pub choices: &'static [&'static str],
-    /// Whether it is a switch, which needs no value.
+    /// Whether the parameter is a switch, which needs no value.
     pub is_switch: bool,
-    /// Whether it is an axis of a sweep, which takes a list.
+    /// Whether the parameter is an axis of a sweep, which takes a list.
     pub is_axis: bool,
-    /// Whether all measuring commands have it, so that `CommonArgs` declares it.
+    /// Whether all measuring commands have the parameter, so that `CommonArgs` declares it.
     pub is_common: bool,
     /// The text shown by `--help`.
     pub help: &'static str,
@@ -547,13 +547,13 @@ pub const PARAMETERS: &[Parameter] = &[
     .common(),
 ];
 
-/// Sets an optional value.
+/// Parses and sets an optional value.
 fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Parsed {
     *place = Some(value?);
     Ok(())
 }
 
-/// Replaces a default value.
+/// Parses a value and replaces the default by it.
 fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     *place = value?;
     Ok(())

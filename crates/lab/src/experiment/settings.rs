@@ -14,12 +14,12 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Permissions to write, which are accepted only on the command line.
 pub const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
 
-/// One parameter with its values.
+/// One parameter with the values given for it.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The parameter.
     pub parameter: &'static Parameter,
-    /// Its values as typed on the command line.
+    /// Values of the parameter as typed on the command line.
     pub values: Vec<String>,
 }
 
@@ -29,13 +29,13 @@ impl Setting {
         format!("--{}={}", self.parameter.name, self.values.join(","))
     }
 
-    /// The same parameter with a single value.
+    /// The parameter with a single value instead of its own.
     #[must_use]
     pub fn with(&self, value: &str) -> Setting {
         Setting { values: vec![value.to_owned()], ..self.clone() }
     }
 
-    /// Sets it in an experiment.
+    /// Sets the parameter in an experiment.
     ///
     /// # Errors
     /// A usage error for an invalid value.
@@ -86,7 +86,7 @@ impl Settings {
         self.0.iter()
     }
 
-    /// The union of both; `others` take precedence.
+    /// The settings of both; where both set a parameter, `others` wins.
     #[must_use]
     pub fn overridden_by(&self, others: &Settings) -> Settings {
         let mut settings = self.without(others);

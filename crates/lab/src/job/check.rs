@@ -8,7 +8,7 @@ use super::Axes;
 use crate::experiment::{Allocation, Experiment};
 use crate::failure::{Failure, Outcome};
 
-/// A memory mapping cannot grow with its file.
+/// Refuses a memory mapping of a file that grows, because a mapping cannot grow with its file.
 pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     let maps = axes.iter().any(|axes| axes.engine_kind == Some(EngineKind::Mmap));
     if maps && allocation.grows() {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder;
 
-/// Prefix of the file names of entries.
+/// Prefix of the file names of settings entries.
 const PREFIX: &str = "settings-";
 
 /// Settings of one device that a run changed.
@@ -23,9 +23,10 @@ pub struct Entry {
     pub device: Identity,
     /// The changes, in the order in which they were made.
     pub changes: Vec<Change>,
-    /// The process that made the changes.
+    /// Id of the process that made the changes.
     pub pid: u32,
-    /// Boot id when the process ran.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it tells
+    /// whether the process id may have been reused.
     pub boot_id: String,
 }
 
@@ -40,19 +41,20 @@ pub struct Identity {
     pub serial: Option<String>,
     /// The kernel's sequence number of the disk (diskseq, since Linux 5.15).
     pub diskseq: Option<String>,
-    /// Inode of its `queue` folder in sysfs, which identifies the queue even if the medium changed.
+    /// Inode of the device's `queue` folder in sysfs, which identifies the queue even if the medium
+    /// changed.
     #[serde(default)]
     pub queue: Option<u64>,
 }
 
-/// One setting.
+/// A change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Its name below the device's `queue` folder ("scheduler").
+    /// Name of the setting below the device's `queue` folder ("scheduler").
     pub name: String,
-    /// Its file.
+    /// Path of the setting's file.
     pub path: PathBuf,
-    /// The value to restore.
+    /// The value before the change, which must be restored.
     pub old: String,
     /// The value that was set. None: not requested, but the kernel may reset it.
     pub wanted: Option<String>,
@@ -70,7 +72,7 @@ pub struct Recorded {
 /// An entry found on disk.
 #[derive(Debug)]
 pub struct Found {
-    /// Its content.
+    /// Content of the entry.
     pub entry: Entry,
     /// The lock on the entry; None while its owner lives.
     recorded: Option<Recorded>,

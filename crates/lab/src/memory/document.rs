@@ -25,7 +25,7 @@ pub struct MemoryDocument {
     pub offset_bytes: u64,
     /// CPUs to which threads were pinned in turn.
     pub cpus: Vec<usize>,
-    /// Data caches of the first of them, as reported by Linux.
+    /// Data caches of the first of these CPUs, as reported by Linux.
     pub caches: Vec<CacheDocument>,
     /// Kernels by working set and threads.
     pub table: Vec<CellDocument>,
@@ -44,9 +44,9 @@ pub struct MemoryDocument {
 pub struct CacheDocument {
     /// Level; 1 is closest to the CPU.
     pub level: u32,
-    /// Its size.
+    /// Size of the cache.
     pub bytes: u64,
-    /// CPUs that share it.
+    /// Number of CPUs that share the cache.
     pub shared_by: u32,
 }
 
@@ -59,7 +59,7 @@ pub struct CellDocument {
     pub level: String,
     /// Size of all arrays of one thread.
     pub set_bytes: u64,
-    /// Threads, each with a set of its own.
+    /// Number of threads; each has a working set of its own.
     pub threads: u64,
     /// Number of samples.
     pub samples: u64,
@@ -77,33 +77,33 @@ pub struct CellDocument {
 pub struct CurveDocument {
     /// The kernel.
     pub kernel: String,
-    /// Its points, in ascending order of size.
+    /// Rates of the curve, in ascending order of working-set size.
     pub points: Vec<CurvePointDocument>,
     /// Ranges of sets with about the same rate; a cache level ends between two of them.
     pub plateaus: Vec<PlateauDocument>,
 }
 
-/// A point of a curve.
+/// The rate at one working-set size.
 #[derive(Serialize, JsonSchema)]
 pub struct CurvePointDocument {
-    /// Size of the set.
+    /// Size of the working set.
     pub set_bytes: u64,
     /// Median rate, bytes counted once.
     pub bytes_per_s: f64,
 }
 
-/// A range of sets with about the same rate.
+/// A range of working-set sizes with about the same rate.
 #[derive(Serialize, JsonSchema)]
 pub struct PlateauDocument {
-    /// The smallest set.
+    /// The smallest working set.
     pub from_bytes: u64,
-    /// The largest set.
+    /// The largest working set.
     pub to_bytes: u64,
     /// Median rate, bytes counted once.
     pub bytes_per_s: f64,
 }
 
-/// A data path.
+/// The rate of a data path through the file system.
 #[derive(Serialize, JsonSchema)]
 pub struct PathDocument {
     /// temporary-file-read, temporary-file-write, hot-file-read, memcpy-to-buffer or

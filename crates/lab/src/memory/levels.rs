@@ -8,9 +8,9 @@ use super::SIZES_TO_THE_OCTAVE;
 
 /// The working set for memory is this multiple of a thread's share of the largest cache.
 const FAR_TIMES: u64 = 4;
-/// Limits of the working set for memory (bytes). The lower one allows for a cache that the kernel
-/// does not report, the upper one limits the time.
+/// Smallest working set for memory (bytes); it allows for a cache that the kernel does not report.
 const FAR_LEAST_BYTES: u64 = 32 << 20;
+/// Largest working set for memory (bytes); it limits the time of the measurement.
 const FAR_MOST_BYTES: u64 = 1 << 30;
 /// The working set for memory if the kernel reports no cache (bytes).
 const FAR_UNKNOWN_BYTES: u64 = 256 << 20;
@@ -33,8 +33,8 @@ fn share(cache: &Cache, threads: usize) -> u64 {
     cache.bytes / u64::from(cache.shared_by).min(threads as u64).max(1)
 }
 
-/// One working set for each cache, half of a thread's share of it, and one for memory of at most
-/// `most_bytes`. A cache is left out if a thread's share of it is no larger than that of the
+/// One working set for each cache, of half a thread's share of the cache, and one for memory of at
+/// most `most_bytes`. A cache is left out if a thread's share of it is no larger than that of the
 /// previous level.
 pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
@@ -53,7 +53,7 @@ pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Leve
     levels
 }
 
-/// The cache or memory that holds a working set.
+/// Name of the cache or memory that holds a working set.
 pub fn place(caches: &[Cache], threads: usize, set_bytes: u64) -> Level {
     let fits = caches.iter().find(|cache| set_bytes <= share(cache, threads));
     let name = fits.map_or("DRAM".to_owned(), |cache| format!("L{}", cache.level));

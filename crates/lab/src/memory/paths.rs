@@ -23,7 +23,7 @@ use crate::trials::Lab;
 
 /// Bytes of a request, as in the papers.
 pub const REQUEST_BYTES: usize = 64 << 10;
-/// Maximum size of a file (bytes); a pass over it takes tens of milliseconds.
+/// Maximum size of a file (bytes); one pass over the file takes tens of milliseconds.
 const FILE_MOST_BYTES: u64 = 128 << 20;
 
 /// The measured paths, in this order.
@@ -38,7 +38,7 @@ pub const PATHS: [&str; 5] = [
 /// The rate of a data path.
 #[derive(Clone, Debug)]
 pub struct PathReading {
-    /// One of [`PATHS`].
+    /// Name of the data path: one of [`PATHS`].
     pub name: &'static str,
     /// Bytes of the file or array.
     pub file_bytes: u64,

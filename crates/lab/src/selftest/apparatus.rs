@@ -13,7 +13,7 @@ use crate::trials::{Lab, Setting};
 
 /// Size of the devices (bytes).
 pub const DEVICE_BYTES: u64 = 256 << 20;
-/// The largest depth; it keeps the buffers small.
+/// The largest depth in the self-test; small enough to keep the buffers small.
 pub const DEEP: u32 = 32;
 
 /// The settings of one trial.
@@ -60,7 +60,7 @@ impl Probe {
 pub struct Apparatus<'a> {
     /// Runs the trials.
     pub lab: &'a Lab,
-    /// Where the devices are: behind FUSE or in this process.
+    /// How the devices are served: behind FUSE or in this process.
     pub source: Source,
 }
 

@@ -12,7 +12,7 @@ use ioengine::{Caching, EngineKind, HostTarget};
 use crate::failure::{Failure, Outcome};
 use crate::fuse_server::{self, Served};
 
-/// Where a reference device is.
+/// How a reference device is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A file over FUSE; every request goes through the kernel.
@@ -73,8 +73,8 @@ pub struct Assistant {
 }
 
 impl Assistant {
-    /// Starts it; returns the pipe through which it receives bytes. It uses `cpu_ns` of CPU time
-    /// for each.
+    /// Starts an assistant; returns the pipe through which it receives bytes. The assistant uses
+    /// `cpu_ns` of CPU time for each.
     pub fn start(cpu_ns: u64) -> Outcome<(Assistant, File)> {
         let failed = |e| Failure::failed(format!("starting the helper process of the device: {e}"));
         let mut command = fuse_server::ourselves(false)?;

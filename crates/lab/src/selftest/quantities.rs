@@ -29,7 +29,7 @@ const SLICE_TOLERANCE: f64 = 0.02;
 /// Largest distance between the bounds of the CPU cost, as a share of the lower one.
 const BOUNDS_TOLERANCE: f64 = 0.15;
 
-/// Quantities that are measured on the same device.
+/// Measures the quantities that need the same device.
 pub type Group = fn(&Apparatus<'_>) -> Outcome<Vec<Quantity>>;
 
 /// All groups, each with its name for the progress line.
@@ -59,7 +59,7 @@ fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let value = |name, measured| Quantity::value(name, "us", (2000.0, measured), TOLERANCE);
     Ok(vec![
         value("latency of a request", measured).with_path(path / 1000.0),
-        // The same from the number of requests alone, without timestamps. This detects wrong
+        // The latency from the number of requests alone, without timestamps. It detects wrong
         // timestamps, which the subtraction of the path would hide.
         value("latency by counting", counted).with_path(counted_path / 1000.0),
     ])
@@ -232,16 +232,15 @@ fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value(name, unit, (50.0, measured), SLICE_TOLERANCE)])
 }
 
-/// CPU time per request that the device uses in the submitting thread, and in a separate process
-/// (us).
+/// CPU time per request that the device uses in the submitting thread (us).
 const CHARGED_US: u64 = 100;
+/// CPU time per request that the device uses in a separate process (us).
 const UNCHARGED_US: u64 = 6;
 
-/// Minimum and maximum number of trials with a soaker; as many run without.
+/// Minimum and maximum number of trials with a soaker. The same number runs without one.
 const CPU_ROUNDS: (u32, u32) = (7, 20);
-/// Rounds end when the upper bound exceeds the median that it is computed from by at most this
-/// share of the truth. Other programs on the machine widen this interval. Surveys add trials by the
-/// same rule.
+/// Trials are added until the upper bound of CPU time exceeds its median by at most this share of
+/// the true value, as in surveys. Other programs on the machine make more trials necessary.
 const CPU_SPREAD: f64 = 0.04;
 
 /// A device of known CPU cost, partly used in another process. The truth must be between the

@@ -32,7 +32,7 @@ impl Throttled {
         Ok(Throttled { device, _group: group })
     }
 
-    /// The device.
+    /// Path of the device.
     pub fn path(&self) -> &Path {
         &self.device.path
     }

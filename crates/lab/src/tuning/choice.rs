@@ -6,8 +6,9 @@
 use analysis::quantile::median;
 use seqio::tune::Setting;
 
-/// Request sizes (KiB) and depths of the grid.
+/// Request sizes that are tried (KiB).
 const REQUEST_KIB: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
+/// Depths that are tried.
 const DEPTHS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Maximum memory of a setting: request size times depth (bytes).
 const MEMORY_MOST: u64 = 64 << 20;
@@ -55,7 +56,7 @@ pub struct Choice {
     /// The cheapest setting that loses at most 3% of the best rate: the least memory, then the
     /// least CPU time.
     pub cheapest: Measured,
-    /// The fastest.
+    /// The fastest setting.
     pub best: Measured,
 }
 

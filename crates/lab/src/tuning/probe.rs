@@ -14,8 +14,8 @@ use workload::content;
 
 /// Length of a probe (ns).
 const PROBE_NS: u64 = 25_000_000;
-/// Maximum length of a probe including its setup (ns). If it takes longer, the storage is too slow
-/// for this setting.
+/// Maximum length of a probe including its setup (ns). If a probe takes longer, the storage is too
+/// slow for its setting.
 const PATIENCE_NS: u64 = 300_000_000;
 /// Probes start at multiples of the largest request size (bytes).
 const GRID_BYTES: u64 = 8 << 20;
@@ -36,13 +36,13 @@ pub struct Probe<'a> {
     /// Start of the next probe, and bytes moved by the longest one (bytes).
     next: u64,
     longest: u64,
-    /// Bytes that may still be written.
+    /// Bytes that the probe may still write.
     write_left: u64,
     seed: u64,
     clock: Monotonic,
 }
 
-/// The stream of a probe.
+/// What a probe reads or writes.
 enum Stream {
     Reading(Box<Reader>),
     Writing(Box<Writer>),
@@ -93,7 +93,7 @@ impl<'a> Probe<'a> {
         }))
     }
 
-    /// Bytes that may still be written.
+    /// Bytes that the probe may still write.
     pub fn write_left(&self) -> u64 {
         self.write_left
     }

@@ -23,7 +23,7 @@ pub struct TestSet {
     pub targets: Vec<PathBuf>,
     /// Caching modes.
     pub caching: Vec<Caching>,
-    /// Directions: whether it writes.
+    /// The directions of the tests: true for writes.
     pub writes: Vec<bool>,
     /// Access orders.
     pub orders: Vec<Order>,
@@ -116,8 +116,8 @@ impl TestSet {
         self.tests()?.iter().map(line).collect()
     }
 
-    /// The tests as a plan file for `halfpower sweep`: a part for each caching mode and order,
-    /// synchronous or asynchronous.
+    /// The tests as a plan file for `halfpower sweep`: a section for each caching mode and order,
+    /// and for synchronous and asynchronous requests.
     ///
     /// # Errors
     /// Too many tests.
@@ -149,8 +149,8 @@ impl TestSet {
         Ok(lines.join("\n"))
     }
 
-    /// The part of the tests with a caching mode and order that are synchronous, or that are not;
-    /// empty if there are none.
+    /// The section of the plan file with the tests of a caching mode and order that are
+    /// synchronous, or that are not; empty if there are none.
     fn part(&self, caching: Caching, order: Order, sync: bool) -> Vec<String> {
         let depths = self.depths.iter().filter(|depth| (**depth == 0) == sync);
         let depths: Vec<String> = depths.map(|depth| (*depth).max(1).to_string()).collect();
@@ -189,7 +189,7 @@ impl TestSet {
     }
 }
 
-/// Every test with every value.
+/// Combines every test with every value.
 fn each<T: Copy>(tests: Vec<Flags>, values: &[T], set: impl Fn(&mut Flags, T)) -> Vec<Flags> {
     let mut found = Vec::with_capacity(tests.len() * values.len());
     for test in tests {

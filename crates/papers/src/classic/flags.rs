@@ -14,22 +14,23 @@ pub const THREADS_MAX: u64 = 256;
 const BLOCK_KIB_MAX: u64 = 1 << 20;
 /// The largest file size and offset that is accepted (bytes).
 pub const BYTES_MAX: u64 = 1 << 62;
-/// Rows of the strip without -i, and blocks of a row without -f (SQLIO's defaults).
+/// Default number of rows of a strip, without -i, as in SQLIO.
 pub const ROWS: u64 = 64;
+/// Default number of blocks in a row, without -f, as in SQLIO.
 const COLUMNS: u64 = 64;
 
 /// The order in which blocks are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// -frandom.
+    /// The flag -frandom.
     Random,
-    /// -fsequential.
+    /// The flag -fsequential.
     Sequential,
-    /// -fN: rows of N blocks, accessed column by column.
+    /// The flag -fN: rows of N blocks, accessed column by column.
     Stripe {
         /// Blocks in a row.
         columns: u64,
-        /// Rows: -i.
+        /// Number of rows: the flag -i.
         rows: u64,
     },
 }
@@ -37,29 +38,29 @@ pub enum Order {
 /// The parsed flags, with SQLIO's defaults for missing ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flags {
-    /// -kW.
+    /// The flag -kW: write instead of read.
     pub writes: bool,
-    /// -t; `None`: 1, or what the parameter file says.
+    /// Number of threads: the flag -t. `None` means 1, or what the parameter file says.
     pub threads: Option<u32>,
     /// -s, as typed (s).
     pub seconds: String,
-    /// -f and -i.
+    /// Order of accesses: the flags -f and -i.
     pub order: Order,
-    /// -o; 0 means synchronous.
+    /// Requests outstanding: the flag -o; 0 means synchronous.
     pub outstanding: u32,
-    /// -b.
+    /// Block size (KiB): the flag -b.
     pub block_kib: u64,
-    /// -S.
+    /// First block: the flag -S.
     pub start_blocks: u64,
-    /// -B.
+    /// Caching mode: the flag -B.
     pub caching: Caching,
-    /// -L: print latencies.
+    /// The flag -L: print latencies.
     pub latencies: bool,
-    /// -U: print how busy the machine was.
+    /// The flag -U: print the CPU utilisation.
     pub utilisation: bool,
     /// -p or -aR: CPUs to which the threads are pinned in turn; empty if not pinned.
     pub cpus: Vec<usize>,
-    /// -F.
+    /// The parameter file: the flag -F.
     pub param_file: Option<PathBuf>,
 }
 
@@ -70,11 +71,11 @@ const REFUSED: [(&str, &str, &str); 7] = [
     ("m", "each request has one buffer here", "drop it"),
     ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop it"),
     ("6", "memory is always copied with the fastest instructions of this CPU", "drop it"),
-    ("D", "there are no debugging levels here", "drop it"),
+    ("D", "halfpower has no debugging levels", "drop it"),
     ("?", "help has another flag", "use halfpower classic sqlio --help"),
 ];
 
-/// Flags that depend on others, collected before those are known.
+/// Flags whose meaning depends on other flags, as collected before all are known.
 #[derive(Default)]
 struct RawFlags {
     order: Option<OrderFlag>,
@@ -86,7 +87,7 @@ struct RawFlags {
 enum OrderFlag {
     /// Blocks of a row.
     Columns(u64),
-    /// An order without rows.
+    /// An order of accesses without rows.
     Plain(Order),
 }
 
@@ -170,7 +171,7 @@ fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     })
 }
 
-/// Checks a number of seconds: digits with at most one point.
+/// Checks a number of seconds: digits with at most one decimal point.
 fn seconds(value: &str) -> Outcome<String> {
     let digits = value.chars().all(|c| c.is_ascii_digit() || c == '.');
     let found = units::parse_duration(value).ok().filter(|ns| digits && *ns > 0);

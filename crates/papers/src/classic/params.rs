@@ -14,9 +14,9 @@ use crate::classic::flags::{THREADS_MAX, mask};
 pub struct ParamLine {
     /// The file that is read or written.
     pub file: PathBuf,
-    /// Threads that work on it.
+    /// Number of threads that work on the file.
     pub threads: u32,
-    /// CPUs of its mask; empty if not pinned.
+    /// CPUs of the line's mask; empty if threads are not pinned.
     pub cpus: Vec<usize>,
     /// How much of the file is used (MB of 2^20 bytes), if stated.
     pub size_mb: Option<u64>,
@@ -50,7 +50,7 @@ fn line(number: usize, text: &str) -> Outcome<ParamLine> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let (file, threads, rest) = match fields.as_slice() {
         [file, threads, rest @ ..] if rest.len() <= 2 => (file, threads, rest),
-        fields => return Err(wrong(format!("it has {} fields", fields.len()))),
+        fields => return Err(wrong(format!("the line has {} fields", fields.len()))),
     };
     let threads = threads.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads));
     let threads = threads

@@ -12,7 +12,7 @@ use crate::classic::params::ParamLine;
 
 /// SQLIO's file if none is named.
 const FILE: &str = "testfile.dat";
-/// Prefixes of targets with an I/O engine of their own.
+/// Prefixes of targets that bring their own I/O engine.
 const OWN_WAY: [&str; 2] = ["sim:", "truth:"];
 
 /// A test of SQLIO as a line of `halfpower run`.

@@ -69,7 +69,7 @@ pub fn utilisation(trial: &Trial) -> Vec<String> {
     ]
 }
 
-/// Whole milliseconds, as SQLIO counted them.
+/// A time in whole milliseconds, as SQLIO counted them.
 fn whole_ms(ns: f64) -> u64 {
     (ns / MS) as u64
 }

@@ -66,7 +66,7 @@ pub struct TraceLine {
     pub user_ms: f64,
     /// CPU charged to the process in the kernel (ms).
     pub kernel_ms: f64,
-    /// When it began [ns since 1970].
+    /// Start of the test [ns since 1970].
     pub started_unix_ns: i64,
     /// The user's comment; commas become semicolons.
     pub comment: String,

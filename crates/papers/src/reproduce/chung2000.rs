@@ -1,7 +1,7 @@
-//! The tables and scattered numbers of the second paper as tables of points: rates, random
+//! The tables and scattered numbers of the second paper as tables of values: rates, random
 //! requests, prices, CPU costs, and the plateaus stated in its text and captions.
 //!
-//! The points of its figures are lost; `chung2000_figures` simulates what they show.
+//! The values of its figures are lost; `chung2000_figures` simulates what they show.
 
 use crate::reproduce::figure::{Cell, Chart, Column, Explanation, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
@@ -11,15 +11,15 @@ use crate::reproduce::published::{self, Row};
 pub const ATLAS: &str = "w2k-atlas10k";
 /// IDE disks on a 3ware card under Windows 2000.
 pub const FIREBALL: &str = "w2k-fireball-3ware";
-/// The same disks on the next card, 3W-6800.
+/// The IDE disks of [`FIREBALL`] on the next 3ware card, 3W-6800.
 pub const CARD_6800: &str = "w2k-3w6800";
 /// Maxtor DiamondMax disks, also IDE.
 pub const DIAMONDMAX: &str = "w2k-diamondmax";
 /// A CIFS file server over Gigabit Ethernet.
 pub const CIFS: &str = "w2k-cifs-gigabit";
-/// The old machine under NT 4.0 SP6.
+/// The machine of the first paper under NT 4.0 SP6.
 pub const E5000_NT4: &str = "e5000-nt4sp6";
-/// The old machine under Windows 2000.
+/// The machine of the first paper under Windows 2000.
 pub const E5000_W2K: &str = "e5000-w2k";
 
 /// Known reasons for residuals.
@@ -79,7 +79,7 @@ pub fn tables() -> Vec<Figure> {
     ]
 }
 
-/// A table with a single column of points, whose rows have names.
+/// A table with a single column of values, whose rows have names.
 fn table(key: &str, title: &str, unit: &str, rows: Vec<(String, Cell)>) -> Figure {
     let (names, cells): (Vec<String>, Vec<Option<Cell>>) =
         rows.into_iter().map(|(name, cell)| (name, Some(cell))).unzip();

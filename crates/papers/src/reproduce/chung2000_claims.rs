@@ -15,7 +15,7 @@ use crate::reproduce::probe::{Extent, Lab, Probe};
 use crate::reproduce::published;
 use crate::reproduce::riedel97::{FAST, ULTRA};
 
-/// Depths of its figures.
+/// Depths of the paper's figures.
 const DEPTHS: [f64; 5] = [1.0, 2.0, 3.0, 4.0, 8.0];
 /// Prices of a SCSI and an IDE disk (USD): C174, C172.
 const PRICES: [f64; 2] = [534.0, 209.0];
@@ -65,7 +65,8 @@ fn pci_requests(lab: &Lab) -> Answer {
     Ok(measured.requests_per_s * 100.0 / share)
 }
 
-/// The number of disks from which on one more adds less than a share of a single disk's throughput.
+/// The number of disks beyond which one more disk adds less than a share of a single disk's
+/// throughput.
 fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answer {
     for disks in 1..12 {
         let more = peak(lab, probe(disks + 1))? - peak(lab, probe(disks))?;
@@ -73,15 +74,15 @@ fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answ
             return Ok(f64::from(disks));
         }
     }
-    Err("no number of disks saturates it".to_owned())
+    Err("no number of disks up to 12 reaches the limit".to_owned())
 }
 
-/// Throughput of more disks minus that of fewer (MB/s).
+/// Throughput of the probe `more` minus that of `fewer` (MB/s).
 fn adds(lab: &Lab, more: Probe, fewer: Probe) -> Answer {
     Ok(peak(lab, more)? - peak(lab, fewer)?)
 }
 
-/// Section 1.
+/// Checks of the claims in section 1.
 pub const OVERVIEW: &[Check] = &[
     ("C004", |lab| lab.mib(&atlas().wce().deep(2))),
     ("C005", |lab| ratio(lab, &atlas().deep(2), &Probe::of(ULTRA))),
@@ -97,7 +98,7 @@ pub const OVERVIEW: &[Check] = &[
                 return Ok(f64::from(3 * buses));
             }
         }
-        Err("no number of disks saturates it".to_owned())
+        Err("no number of disks up to 15 reaches the limit".to_owned())
     }),
     ("C014", |lab| disks_until_full(lab, |disks| atlas().striped(disks), 0.5)),
     ("C015", |lab| Ok(reads(lab, atlas())? * 8.0 / 1024.0)),
@@ -113,7 +114,7 @@ pub const OVERVIEW: &[Check] = &[
     ("C033", |lab| Ok(reads(lab, atlas())? / reads(lab, fireball())?)),
 ];
 
-/// Sections 3 and 4.
+/// Checks of the claims in sections 3 and 4.
 pub const INTERNALS: &[Check] = &[
     ("C061", |lab| lab.mib(&apart(FIREBALL, 4).random().deep(8))),
     ("C073", |lab| {
@@ -122,7 +123,7 @@ pub const INTERNALS: &[Check] = &[
     }),
 ];
 
-/// Sections 5 and 6.
+/// Checks of the claims in sections 5 and 6.
 pub const OLD_HARDWARE: &[Check] = &[
     ("C076", |lab| {
         let read = Probe::of(ULTRA).buffered();
@@ -134,10 +135,10 @@ pub const OLD_HARDWARE: &[Check] = &[
             let write = |system| Probe::of(system).buffered().writing().kib(kib);
             Ok(soaked(lab, &write(E5000_NT4))? * 333.0 / 200.0 < cost(lab, &write(ULTRA))?)
         };
-        let mut from = Err("it does not hold at the largest size".to_owned());
+        let mut from = Err("the claim does not hold at the largest size".to_owned());
         for kib in SIZES {
             from = match (cheaper(kib)?, from) {
-                (false, _) => Err("it does not hold at the largest size".to_owned()),
+                (false, _) => Err("the claim does not hold at the largest size".to_owned()),
                 (true, Ok(size)) => Ok(size),
                 (true, Err(_)) => Ok(kib),
             };
@@ -162,7 +163,7 @@ pub const OLD_HARDWARE: &[Check] = &[
     }),
 ];
 
-/// Section 7.1.
+/// Checks of the claims in section 7.1.
 pub const RANDOM: &[Check] = &[
     ("C100", |lab| {
         // The last depth of figure 11 before a gain shows.
@@ -183,7 +184,7 @@ pub const RANDOM: &[Check] = &[
     ("C109", |lab| Ok(percent_more(reads(lab, atlas().buffered())?, reads(lab, atlas())?))),
 ];
 
-/// Sections 7.2 and 7.3.
+/// Checks of the claims in sections 7.2 and 7.3.
 pub const ONE_SCSI_DISK: &[Check] = &[
     ("C116", |lab| ratio(lab, &atlas().deep(2), &Probe::of(ULTRA))),
     ("C118", |lab| lab.mib(&atlas().buffered().wce().kib(2.0))),
@@ -203,7 +204,7 @@ pub const ONE_SCSI_DISK: &[Check] = &[
     ("C138", |lab| Ok(lab.measure(&atlas().kib(2.0).deep(2))?.busy_percent())),
 ];
 
-/// Section 7.4.
+/// Checks of the claims in section 7.4.
 pub const SCSI_STRIPES: &[Check] = &[
     ("C145", |lab| {
         first_size(&SIZES, |kib| {
@@ -221,7 +222,7 @@ pub const SCSI_STRIPES: &[Check] = &[
     ("C158", |lab| adds(lab, atlas().striped(4), atlas().striped(3))),
 ];
 
-/// Section 8.1.
+/// Checks of the claims in section 8.1.
 pub const IDE_RANDOM: &[Check] = &[
     ("C160", |lab| lab.rate(&fireball().random().deep(32))),
     ("C161", |lab| Ok(lab.rate(&fireball().random().deep(32))? / 90.0)),
@@ -231,7 +232,7 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C177", |lab| reads(lab, atlas())),
     ("C178", |lab| Ok(percent_more(2.5 * reads(lab, fireball())?, reads(lab, atlas())?))),
     ("C182", |lab| {
-        // The position (GB of 40) from which on the disk is faster than at its start.
+        // The first position (GB of 40) at which the disk is faster than at its start.
         let at = |gb: f64| {
             let place = format!("{:?}", gb / 40.0);
             lab.mib(&Probe::of(DIAMONDMAX).with("file_at", place).over(Extent::Bytes(32 << 20)))
@@ -255,7 +256,7 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C195", |lab| lab.rate(&apart(FIREBALL, 4).random().wce())),
 ];
 
-/// Sections 8.2 and 8.3.
+/// Checks of the claims in sections 8.2 and 8.3.
 pub const ONE_IDE_DISK: &[Check] = &[
     ("C197", |lab| Ok(ratio(lab, &fireball().buffered(), &atlas().buffered())? * 100.0)),
     ("C199", |lab| lab.mib(&fireball().buffered().wce().kib(2.0))),
@@ -278,7 +279,7 @@ pub const ONE_IDE_DISK: &[Check] = &[
     ("C208", |lab| optimal_depth(lab, &fireball().kib(8.0))),
 ];
 
-/// Section 8.4.
+/// Checks of the claims in section 8.4.
 pub const IDE_STRIPES: &[Check] = &[
     ("C215", |lab| peak(lab, fireball().striped(2))),
     ("C216", |lab| peak(lab, fireball().striped(2).wce())),
@@ -306,7 +307,7 @@ pub const IDE_STRIPES: &[Check] = &[
     ("C237", |lab| lab.rate(&twinstor().random().deep(2))),
 ];
 
-/// Sections 9 and 10.
+/// Checks of the claims in sections 9 and 10.
 pub const NETWORK: &[Check] = &[
     ("C260", |lab| lab.mib(&cifs().kib(32.0).deep(2))),
     ("C274", pci_requests),
@@ -351,8 +352,8 @@ fn us_of_2_kib(fixed: &str, each: &str) -> Option<f64> {
     Some(stated(fixed)? + 2.0 * stated(each)?)
 }
 
-/// The size (KB) from which on the buffered writes of NT 4.0 SP6, scaled from 333 to 200 MHz, cost
-/// less than those of Figure 2 of the first paper.
+/// The smallest size (KB) above which buffered writes of NT 4.0 SP6, scaled from 333 to 200 MHz,
+/// always cost less than those of Figure 2 of the first paper.
 fn cheaper_under_sp6() -> Option<f64> {
     let (fixed, each) = (stated("C078")?, stated("C079")?);
     let mut from = None;
@@ -366,7 +367,7 @@ fn cheaper_under_sp6() -> Option<f64> {
     from
 }
 
-/// What other numbers of the paper give for some of its claims.
+/// Values that other numbers of the paper give for some of its claims.
 const OWN: &[OwnValue] = &[
     (&["C028", "C280"], || Some(stated("C264")? / stated("C260")?), "C264 over C260"),
     (
@@ -391,5 +392,5 @@ const OWN: &[OwnValue] = &[
     (&["C232"], || stated("C060"), "C060"),
 ];
 
-/// What the claims of this paper are checked with.
+/// How the claims of this paper are checked.
 pub const CHECKS: Checks = Checks { computed: COMPUTED, own: OWN };

@@ -1,6 +1,6 @@
 //! The figures of the second paper, simulated as their captions and the text describe them.
 //!
-//! Their published points are lost, so there is nothing to compare with: each chart shows what the
+//! Their published values are lost, so there is nothing to compare with: each chart shows what the
 //! simulator says. The numbers that the text reads off a figure are claims.
 
 use crate::reproduce::chung2000::{
@@ -42,7 +42,7 @@ fn depths(name: &str, probe: &Probe) -> Series {
     DEPTHS.map(|depth| (format!("{name}, {depth} deep"), probe.clone().deep(depth))).to_vec()
 }
 
-/// Reads, writes and writes with WCE under a name.
+/// Series of reads, writes, and writes with WCE, all with a common name.
 fn directions(name: &str, probe: &Probe) -> Series {
     let named = |what: &str| format!("{name} {what}").trim_start().to_owned();
     let off = probe.clone().writing().with("write_cache", "off");
@@ -61,7 +61,7 @@ fn soaked(title: &str, series: Series) -> Chart {
     by_sizes(title, Metric::SoakedPerMib, series)
 }
 
-/// A chart of random requests over depths.
+/// A chart of random requests against depth.
 fn by_depth(title: &str, metric: Metric, series: Series) -> Chart {
     let cells = |probe: Probe| {
         let cell = |depth| Some(Cell::new(probe.clone().random().deep(depth), metric));

@@ -1,7 +1,7 @@
 //! The numbers in a paper's text, computed by the simulator, and the score.
 //!
 //! Each claim is judged by [`claims::judge`] as on the paper's own machine. The same computation is
-//! also made from the points of the paper's own figures and tables, where they have what it needs.
+//! also made from the values of the paper's own figures and tables, where they have what it needs.
 //! If these contradict the claim, nothing can meet both, and the claim is listed instead of scored.
 //! Claims that contradict each other form a group and count as one.
 
@@ -19,7 +19,7 @@ pub type Check = (&'static str, fn(&Lab) -> Answer);
 /// Names of claims, the value that other numbers of the same paper give for them, and how.
 pub type OwnValue = (&'static [&'static str], fn() -> Option<f64>, &'static str);
 
-/// What a paper's claims are checked with.
+/// How the claims of a paper are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Checks {
     /// The computation of each claim that is checked.
@@ -35,11 +35,11 @@ pub struct Scored {
     pub claim: Claim,
     /// The simulated value.
     pub answer: Answer,
-    /// Whether it matches the published one.
+    /// Whether the simulated value matches the published one.
     pub pass: bool,
     /// The claim that stands for the group, if another one does; this one is then not counted.
     pub counted_as: Option<String>,
-    /// Why it does not pass.
+    /// Why the claim does not pass; `None` if it passes.
     pub reason: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct Contradicted {
     pub scored: Scored,
     /// The value that the paper's own figures, tables or other claims give.
     pub own: f64,
-    /// Where that value is from.
+    /// Where the contradicting value is from.
     pub source: String,
 }
 
@@ -67,11 +67,11 @@ pub struct Claims {
     pub contradicted: Vec<Contradicted>,
     /// Claims that contradict an input of the simulator; what they are about is not computed.
     pub contradict_inputs: Vec<Claim>,
-    /// Claims that were checked, with all members of groups.
+    /// Claims that were checked; of a group of equivalent claims, all.
     pub scored: Vec<Scored>,
 }
 
-/// How many claims passed, of how many.
+/// How many claims passed, out of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Claims that passed.
@@ -95,12 +95,12 @@ impl Count {
 }
 
 impl Claims {
-    /// The claims that count: one of each group.
+    /// The claims that count: one of each group of equivalent claims.
     pub fn counted(&self) -> impl Iterator<Item = &Scored> {
         self.scored.iter().filter(|scored| scored.counted_as.is_none())
     }
 
-    /// All claims that count.
+    /// How many of the claims that count passed.
     pub fn all(&self) -> Count {
         Count::of(self.counted())
     }
@@ -110,7 +110,8 @@ impl Claims {
         Count::of(self.counted().filter(|scored| scored.claim.is_measured()))
     }
 
-    /// The same with those that the paper's own numbers contradict.
+    /// How many of the measured claims passed, including those that the paper's own numbers
+    /// contradict.
     pub fn measured_with_contradicted(&self) -> Count {
         let more = self.contradicted.iter().map(|one| &one.scored);
         let all = self.counted().chain(more);
@@ -118,7 +119,7 @@ impl Claims {
     }
 }
 
-/// Checks all claims of a paper, in a simulated machine and against the points that it published.
+/// Checks all claims of a paper, with a simulated machine and with the values that it published.
 pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims {
     let all = claims::of(paper);
     let known: BTreeMap<&str, fn(&Lab) -> Answer> =
@@ -150,7 +151,7 @@ pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims
     }
 }
 
-/// What the paper itself gives for a claim elsewhere, and where.
+/// The value that another number of the paper gives for a claim, with its source.
 fn own_value(claim: &Claim, in_figures: Option<f64>, own: &[OwnValue]) -> Option<(f64, String)> {
     let stated = own.iter().find(|(ids, _, _)| ids.contains(&claim.id.as_str()));
     match stated {
@@ -199,7 +200,7 @@ pub fn first_size(sizes: &[f64], mut holds: impl FnMut(f64) -> Result<bool, Stri
             return Ok(*kib);
         }
     }
-    Err("it holds at no size".to_owned())
+    Err("the claim holds at no size".to_owned())
 }
 
 /// The best throughput over these sizes (MB/s).
@@ -227,17 +228,17 @@ pub fn media_limit(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.98 * best(lab, probe, sizes)?)
 }
 
-/// Throughput of a point over that of another.
+/// Throughput of the probe `over` divided by that of `under`.
 pub fn ratio(lab: &Lab, over: &Probe, under: &Probe) -> Answer {
     Ok(lab.mib(over)? / lab.mib(under)?)
 }
 
-/// How much lower the throughput of a point is than that of another (percent).
+/// How much lower the throughput of the probe `less` is than that of `than` (percent).
 pub fn loss(lab: &Lab, less: &Probe, than: &Probe) -> Answer {
     Ok((1.0 - ratio(lab, less, than)?) * 100.0)
 }
 
-/// How much higher the throughput of a point is than that of another (percent).
+/// How much higher the throughput of the probe `more` is than that of `than` (percent).
 pub fn gain(lab: &Lab, more: &Probe, than: &Probe) -> Answer {
     Ok((ratio(lab, more, than)? - 1.0) * 100.0)
 }

@@ -1,4 +1,4 @@
-//! The JSON document of `reproduce --json`: every point, score and claim.
+//! The JSON document of `reproduce --json`: every value, score and claim.
 //!
 //! Its schema is published in `docs/schema/reproduce.schema.json`; the texts of this file appear
 //! there.
@@ -21,9 +21,9 @@ pub struct ReproduceDocument {
     pub paper: String,
     /// Authors, title and year.
     pub title: String,
-    /// Its figures and tables.
+    /// Figures and tables of the paper.
     pub figures: Vec<FigureDocument>,
-    /// Its claims; absent if only one figure was requested.
+    /// Results for the claims in the text; absent if only one figure was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claims: Option<ClaimsDocument>,
 }
@@ -31,19 +31,20 @@ pub struct ReproduceDocument {
 /// A figure or table.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FigureDocument {
-    /// Its name on the command line: 2, t3.
+    /// Name of the figure on the command line, such as 2 or t3.
     pub key: String,
-    /// Its name in the paper.
+    /// Name of the figure in the paper.
     pub name: String,
-    /// What it shows.
+    /// What the figure shows.
     pub title: String,
-    /// How far it is from what was published; absent where nothing was.
+    /// How far the simulated values are from the published ones; absent if no values were
+    /// published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreDocument>,
-    /// The same of the naive bound.
+    /// How far the naive bound is from the published values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naive_score: Option<ScoreDocument>,
-    /// Its charts.
+    /// Charts of the figure.
     pub charts: Vec<ChartDocument>,
     /// A published table that describes the set-up, with the names of its columns first. It is an
     /// input and not scored.
@@ -54,54 +55,54 @@ pub struct FigureDocument {
 /// A chart of a figure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ChartDocument {
-    /// What it shows, with the unit.
+    /// What the chart shows, with the unit.
     pub title: String,
-    /// The quantity of the rows.
+    /// The quantity that differs from row to row, such as the request size.
     pub rows_are: String,
     /// The labels of the rows.
     pub rows: Vec<String>,
-    /// The series.
+    /// The series of the chart, one for each column.
     pub columns: Vec<ColumnDocument>,
-    /// How far it is from what was published.
+    /// How far the simulated values of the chart are from the published ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreDocument>,
-    /// The same of the naive bound.
+    /// How far the naive bound is from the published values of the chart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naive_score: Option<ScoreDocument>,
-    /// Points that are off by more than a tenth.
+    /// Values of the chart that are off by more than a tenth.
     pub residuals: Vec<ResidualDocument>,
 }
 
 /// A series of a chart.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ColumnDocument {
-    /// What it is called.
+    /// Name of the series.
     pub name: String,
-    /// A point for each row; null if the series has none there.
+    /// A value for each row; null if the series has no value in that row.
     pub points: Vec<Option<PointDocument>>,
 }
 
-/// A simulated point.
+/// A value of a published chart, and what the simulation gives for it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PointDocument {
-    /// What the simulator says.
+    /// The simulated value.
     pub simulated: Option<f64>,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
     /// The naive bound: min(depth x size / R0, disks x media, bus), where R0 is the time of a
     /// single request.
     pub naive: Option<f64>,
-    /// Relative error; for shares in percent, the difference in percentage points over 100.
+    /// Relative error; for shares in percent, the difference in percentage points divided by 100.
     pub error: Option<f64>,
     /// Why there is no simulated value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Errors of a set of points, as shares.
+/// Errors of a set of values, as shares.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ScoreDocument {
-    /// Points compared.
+    /// Number of values compared.
     pub points: u64,
     /// Mean absolute error.
     pub mean: f64,
@@ -111,16 +112,16 @@ pub struct ScoreDocument {
     pub p90: f64,
     /// The worst error, with its sign.
     pub worst: f64,
-    /// The point with the worst error.
+    /// Series and row of the value with the worst error.
     pub worst_point: String,
     /// Root of the mean square error.
     pub demerit: f64,
 }
 
-/// A point with a large error.
+/// A value of a chart with a large error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidualDocument {
-    /// Series and row.
+    /// Names of the series and of the row.
     pub point: String,
     /// Relative error.
     pub error: f64,
@@ -139,11 +140,11 @@ pub struct ClaimsDocument {
     pub failed: u64,
     /// Checked claims whose kind is measured or derived; a group counts once.
     pub measured_checked: u64,
-    /// How many of those passed.
+    /// Number of those claims that passed.
     pub measured_passed: u64,
     /// Claims that a simulation of storage cannot check.
     pub out: u64,
-    /// The checked claims, with all members of groups.
+    /// The checked claims; of a group of equivalent claims, all.
     pub checked: Vec<ClaimDocument>,
     /// Checked claims that the paper's own numbers contradict; they are not counted.
     pub contradicted: Vec<ContradictedDocument>,
@@ -158,29 +159,29 @@ pub struct ClaimsDocument {
 /// A claim that was checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClaimDocument {
-    /// Its name.
+    /// Name of the claim: R or C and a number.
     pub id: String,
-    /// Its section in the paper.
+    /// Section of the paper that states the claim.
     pub section: String,
-    /// What it says.
+    /// The statement of the paper.
     pub claim: String,
     /// The published value or range, unit and qualifier.
     pub published: String,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// Its kind: measured, derived ...
+    /// Kind of the claim: measured, derived and so on.
     pub kind: String,
-    /// What the simulator says.
+    /// The simulated value.
     pub simulated: Option<f64>,
-    /// How the quantity is taken, where the statement leaves that open.
+    /// How the quantity is measured, where the statement leaves that open.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub quantity: String,
     /// Whether the simulated value matches the published one.
     pub pass: bool,
-    /// The claim of the same group that is counted instead of this one.
+    /// The claim of the same group that is counted in place of this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_as: Option<String>,
-    /// Why it does not pass.
+    /// Why the claim does not pass; absent if it passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -192,18 +193,18 @@ pub struct ContradictedDocument {
     pub claim: ClaimDocument,
     /// The value that the paper's own figures, tables or other claims give.
     pub own: f64,
-    /// Where that value is from.
+    /// Where the contradicting value is from.
     pub source: String,
 }
 
 /// A claim that is not checked.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OutDocument {
-    /// Its name.
+    /// Name of the claim: R or C and a number.
     pub id: String,
-    /// What it says.
+    /// The statement of the paper.
     pub claim: String,
-    /// Why it is not checked.
+    /// Why the claim is not checked.
     pub why: String,
 }
 

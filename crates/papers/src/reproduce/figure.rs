@@ -1,6 +1,6 @@
-//! A figure or table of a paper, its simulated points, and their errors against the published ones.
+//! A figure or table of a paper, its simulated values, and their errors against the published ones.
 //!
-//! A figure has charts, a chart has rows and columns, and each cell is a point: simulated value,
+//! A figure has charts, a chart has rows and columns, and each cell has a simulated value,
 //! published value if known, and naive bound. Scores use relative errors, or differences in
 //! percentage points for shares.
 
@@ -10,10 +10,10 @@ use analysis::quantile::quantile;
 
 use crate::reproduce::probe::{Lab, MIB, Measured, Probe};
 
-/// Errors above this share are listed by point.
+/// Errors above this share are listed.
 pub const LISTED: f64 = 0.10;
 
-/// The quantity of a point that a chart shows.
+/// The quantity that a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Metric {
     /// Throughput (MB/s).
@@ -30,9 +30,9 @@ pub enum Metric {
     SoakedPerMib,
     /// Share of all processors that is busy (percent).
     BusyShare,
-    /// This price (USD) over requests per second.
+    /// This price (USD) divided by the requests per second.
     PricePerRequest(f64),
-    /// Requests per second over this price (USD).
+    /// Requests per second divided by this price (USD).
     RequestsPerPrice(f64),
     /// Median response time (ms).
     Latency,
@@ -64,7 +64,8 @@ impl Metric {
         matches!(self, Metric::Phases(_) | Metric::BusShare)
     }
 
-    /// Sets what a published value says of a point that does not know it yet.
+    /// Stores a published value, and what follows from it, in the fields of `point` that are still
+    /// unknown.
     fn put(self, value: f64, point: &mut Measured) {
         let mib = point.request_bytes / MIB;
         let set = |place: &mut f64, value: f64| {
@@ -91,7 +92,7 @@ impl Metric {
         }
     }
 
-    /// The value of a simulated point; `None` if the system does not have the quantity.
+    /// The value of the quantity in a simulation; `None` if the system does not have the quantity.
     pub fn of(self, measured: &Measured) -> Option<f64> {
         match self {
             Metric::Throughput => Some(measured.mib_per_s),
@@ -110,7 +111,7 @@ impl Metric {
     }
 }
 
-/// The published points of figures, as if they had been simulated.
+/// The published values of figures, in place of simulated results.
 pub fn published_lab(figures: &[Figure]) -> Lab {
     let mut points: HashMap<Probe, Measured> = HashMap::new();
     for figure in figures {
@@ -125,54 +126,54 @@ pub fn published_lab(figures: &[Figure]) -> Lab {
     Lab::of_published(points)
 }
 
-/// A point of a chart, before it is simulated.
+/// A cell of a chart, before it is simulated.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// System and workload.
     pub probe: Probe,
-    /// The quantity shown.
+    /// The quantity that the chart shows.
     pub metric: Metric,
     /// The published value.
     pub published: Option<f64>,
 }
 
 impl Cell {
-    /// A point without a published value.
+    /// A cell without a published value.
     pub fn new(probe: Probe, metric: Metric) -> Cell {
         Cell { probe, metric, published: None }
     }
 }
 
-/// A column of a chart.
+/// A column of a chart: one series.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name of the series.
     pub name: String,
-    /// A cell for each row.
+    /// A cell for each row; `None` if the series has no value there.
     pub cells: Vec<Option<Cell>>,
 }
 
-/// A chart: a column for each series, and rows that are usually request sizes.
+/// A chart: a column for each series, and a row for each request size or other label.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows.
+    /// What the chart shows.
     pub title: String,
-    /// The quantity of the rows.
+    /// The quantity that differs from row to row, such as the request size.
     pub rows_are: &'static str,
-    /// The rows.
+    /// The labels of the rows.
     pub rows: Vec<String>,
-    /// The series.
+    /// The series of the chart, one for each column.
     pub columns: Vec<Column>,
 }
 
 /// A figure or table.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// Its name on the command line: `2`, `t3`.
+    /// Name of the figure on the command line, such as `2` or `t3`.
     pub key: String,
-    /// What it shows.
+    /// What the figure shows.
     pub title: String,
-    /// Its charts.
+    /// Charts of the figure.
     pub charts: Vec<Chart>,
     /// A published table that describes the set-up; an input and not scored.
     pub given: Option<&'static str>,
@@ -188,12 +189,12 @@ pub fn name_of(key: &str) -> String {
 }
 
 impl Figure {
-    /// `Figure 2` or `Table 3`.
+    /// Name of the figure: `Figure 2` or `Table 3`.
     pub fn name(&self) -> String {
         name_of(&self.key)
     }
 
-    /// Whether it has published points to compare with.
+    /// Whether the figure has published values to compare with.
     pub fn has_published(&self) -> bool {
         let columns = self.charts.iter().flat_map(|chart| &chart.columns);
         columns
@@ -201,58 +202,58 @@ impl Figure {
             .any(|cell| cell.published.is_some())
     }
 
-    /// The points of all charts.
+    /// The probes of all cells of all charts.
     pub fn probes(&self) -> Vec<Probe> {
         let columns = self.charts.iter().flat_map(|chart| &chart.columns);
         columns.flat_map(|column| column.cells.iter().flatten()).map(|c| c.probe.clone()).collect()
     }
 }
 
-/// A simulated point.
+/// A value of a published chart, with what the simulation and the naive bound give for it.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The simulated value; `None` if there is none.
     pub simulated: Option<f64>,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
-    /// The naive bound.
+    /// The naive bound for the value.
     pub naive: Option<f64>,
-    /// Relative error; for shares in percent, the difference in percentage points over 100.
+    /// Relative error; for shares in percent, the difference in percentage points divided by 100.
     pub error: Option<f64>,
     /// Why there is no simulated value.
     pub why: Option<String>,
 }
 
-/// A simulated chart.
+/// A published chart, with what the simulation and the naive bound give for each of its values.
 #[derive(Clone, Debug)]
 pub struct ChartResult {
-    /// The chart.
+    /// The chart with its published values.
     pub chart: Chart,
-    /// The points by column and row.
+    /// The values by column and row.
     pub points: Vec<Vec<Option<Point>>>,
-    /// Errors against the published points; `None` if there are none.
+    /// Errors against the published values; `None` if there are none.
     pub score: Option<Score>,
-    /// The same for the naive bound.
+    /// Errors of the naive bound against the published values; `None` if there are none.
     pub naive: Option<Score>,
-    /// Points with an error above [`LISTED`].
+    /// Values with an error above [`LISTED`].
     pub residuals: Vec<Residual>,
 }
 
-/// A point with a large error.
+/// A value of a chart with a large error.
 #[derive(Clone, Debug)]
 pub struct Residual {
-    /// Series and row.
+    /// Names of the series and of the row.
     pub name: String,
-    /// The error.
+    /// The error of the value, as a share.
     pub error: f64,
     /// The reason, if known.
     pub explanation: Option<&'static str>,
 }
 
-/// Errors of a set of points, as shares.
+/// Errors of a set of values, as shares.
 #[derive(Clone, Debug)]
 pub struct Score {
-    /// Points compared.
+    /// Number of values compared.
     pub points: usize,
     /// Mean absolute error.
     pub mean: f64,
@@ -262,7 +263,7 @@ pub struct Score {
     pub p90: f64,
     /// The worst error, with its sign.
     pub worst: f64,
-    /// The point with the worst error.
+    /// Series and row of the value with the worst error.
     pub worst_name: String,
     /// Root of the mean square error.
     pub demerit: f64,
@@ -312,7 +313,7 @@ pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> Cha
 }
 
 impl ChartResult {
-    /// The errors of all published points with their names, of the simulation or of the naive
+    /// The errors of all published values with their names, of the simulation or of the naive
     /// bound.
     pub fn errors(&self, of_naive: bool) -> Vec<(String, f64)> {
         let mut errors = Vec::new();
@@ -345,7 +346,8 @@ fn explain(known: &[Explanation], key: &str, series: &str, row: &str) -> Option<
     found.map(|explanation| explanation.4)
 }
 
-/// The error of a point against the published value, as a share; `None` if either is missing.
+/// The error of the simulated value against the published one, as a share; `None` if either is
+/// missing.
 pub fn error_of(lab: &Lab, cell: &Cell) -> Option<f64> {
     let measured = lab.measure(&cell.probe).ok()?;
     error_from(cell, cell.metric.of(&measured)?)

@@ -9,29 +9,31 @@ use simulator::Description;
 
 use crate::reproduce::figure::Figure;
 
-/// A fitted value.
+/// A parameter of a system file that was fitted to published values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The systems that share it.
+    /// The systems that share the parameter.
     pub systems: Vec<String>,
-    /// Its path in the system file, such as `drive.firmware_read`.
+    /// Path of the parameter in the system file, such as `drive.firmware_read`.
     pub key: String,
-    /// Its value, in the unit of the file.
+    /// Value of the parameter, in `unit`.
     pub value: f64,
-    /// Its unit.
+    /// Unit of the value.
     pub unit: String,
-    /// To what it was fitted.
+    /// What the value was fitted to.
     pub source: String,
 }
 
 impl Parameter {
-    /// The figures and tables to which it was fitted, by their names on the command line.
+    /// The figures and tables to which the parameter was fitted, by their names on the command
+    /// line.
     pub fn figures(&self) -> Vec<String> {
         cited(&self.source)
     }
 
-    /// The value that it would have if nothing were known: no time and no size, for a rate the
-    /// advertised one, and for what a drive keeps or merges what it reads ahead or gets at once.
+    /// The value of the parameter if nothing were known: no time and no size; for a rate the
+    /// advertised one; for data that a drive keeps or merges, as much as it reads ahead or gets at
+    /// once.
     pub fn neutral(&self) -> f64 {
         let of = |key: &str| {
             let description = Description::named(self.systems.first()?).ok()?;

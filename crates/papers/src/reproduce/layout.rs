@@ -12,7 +12,7 @@ use crate::reproduce::{FigureResult, Reproduction};
 
 /// Width of a cell with a published value.
 const PAIR: usize = 22;
-/// Width of a cell without one.
+/// Width of a cell without a published value.
 const SINGLE: usize = 14;
 
 /// All figures, then the scores, then the claims.
@@ -102,7 +102,7 @@ fn chart_lines(result: &ChartResult) -> Vec<String> {
     lines
 }
 
-/// Why points could not be simulated, each reason once.
+/// Why values could not be simulated, each reason once.
 fn missing(result: &ChartResult) -> Vec<String> {
     let reasons = result.points.iter().flatten().flatten().filter_map(|point| point.why.clone());
     let mut reasons: Vec<String> = reasons.collect();
@@ -163,7 +163,7 @@ fn summary(figures: &[FigureResult]) -> Vec<String> {
     lines
 }
 
-/// How many parameters were fitted, and to how many scored points.
+/// How many parameters were fitted, and to how many scored values.
 fn parameter_line(reproduction: &Reproduction) -> String {
     let fitted = fitted::parameters(reproduction.figures.iter().map(|result| &result.figure)).len();
     let points = |figure: &FigureResult| -> usize {
@@ -211,7 +211,7 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
     lines
 }
 
-/// "73 of 96 (76.0%)".
+/// A count as text, such as "73 of 96 (76.0%)".
 pub fn count_text(count: Count) -> String {
     format!("{} of {} ({:.1}%)", count.passed, count.of, count.percent())
 }
@@ -251,7 +251,7 @@ pub fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// At least three significant digits; whole numbers from 1000 on.
+/// A number with at least three significant digits; a whole number if it is 1000 or more.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),

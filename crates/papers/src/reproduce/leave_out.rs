@@ -1,11 +1,12 @@
-//! What a figure's error would be had nobody seen it: every parameter that was fitted to it is
-//! fitted again without it, and the figure is predicted.
+//! The error of a figure when its published values are not used: every parameter that was fitted
+//! to the figure is fitted again without it, and the figure is predicted.
 //!
-//! A parameter is determined by the other figures if a step of it moves at least two of their
-//! points by 1% or more. Points that are also in the figure left out (Figure 5 repeats Figures 2
-//! to 4) are left out with it. Determined parameters descend from the value of the file, one after
-//! the other and in ever smaller steps, to the least mean error of the points that they move. What
-//! nothing else determines gets a neutral value: no time, no size, the advertised rate.
+//! The other figures determine a parameter if a step of the parameter moves at least two of their
+//! values by 1% or more. A value that the left-out figure repeats (Figure 5 repeats Figures 2 to 4)
+//! is left out too. The search for each determined parameter starts at the value of the system
+//! file and takes ever smaller steps, to the least mean error of the values that it moves. A
+//! parameter that nothing else determines gets a neutral value: no time, no size, the advertised
+//! rate.
 //! Choices without a number, such as which requests keep the bus, are not undone, nor are the zones
 //! of Figure 14, which are a table.
 
@@ -17,19 +18,19 @@ use crate::reproduce::probe::{Change, Lab, Probe};
 
 /// Points that a step of a parameter must move, for it to count as determined by them.
 const LEAST_POINTS: usize = 2;
-/// Relative change of a value from which on a point counts as moved.
+/// Relative change of a value above which the value counts as moved.
 const MOVED: f64 = 0.01;
 /// Steps of the search, as factors, for each round.
 const ROUNDS: [f64; 2] = [1.25, 1.08];
 
-/// A figure that was predicted without its own points.
+/// A figure that was predicted without its own values.
 #[derive(Clone, Debug)]
 pub struct LeftOut {
-    /// Its name: `Figure 10`.
+    /// Name of the figure, such as `Figure 10`.
     pub name: String,
-    /// Its score with the values of the system files.
+    /// Score of the figure with the values of the system files.
     pub fitted: Score,
-    /// Its score with the values found without it.
+    /// Score of the figure with parameters that were fitted to all other figures.
     pub predicted: Score,
     /// Parameters that other figures determine: name, value of the file, value found.
     pub refitted: Vec<(String, f64, f64)>,
@@ -37,17 +38,17 @@ pub struct LeftOut {
     pub undetermined: Vec<(String, f64)>,
 }
 
-/// A published point and the figure it is in.
+/// A published value and its figure.
 struct Point<'a> {
     figure: usize,
     cell: &'a Cell,
 }
 
-/// Everything that the search needs to know.
+/// The input of the search: parameters, and published values.
 struct Search<'a> {
     parameters: &'a [Parameter],
     points: Vec<Point<'a>>,
-    /// For each parameter, the points that a step of it moves.
+    /// For each parameter, the published values that a step of the parameter moves.
     moves: Vec<Vec<usize>>,
 }
 
@@ -117,7 +118,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// The simulated values of some points.
+    /// The simulated values for some of the published values.
     fn values(&self, lab: &Lab, points: &[usize]) -> Vec<Option<f64>> {
         self.learn(lab, points);
         let value = |point: &usize| {
@@ -138,7 +139,7 @@ impl<'a> Search<'a> {
         on_all_cores(&probes, |probe| drop(lab.measure(probe)));
     }
 
-    /// The mean absolute error of some points, with some parameters changed.
+    /// The mean absolute error of some of the published values, with some parameters changed.
     fn mean_error(&self, changes: &[Change], points: &[usize]) -> f64 {
         let lab = Lab::with(changes.to_vec());
         self.learn(&lab, points);
@@ -207,7 +208,7 @@ impl<'a> Search<'a> {
         all.flat_map(|(index, value)| self.parameters[*index].changed(*value)).collect()
     }
 
-    /// Moves one parameter while that lowers the mean error of the points that it moves.
+    /// Changes one parameter as long as that lowers the mean error of the values that it moves.
     fn descend(
         &self,
         fitted: &[usize],

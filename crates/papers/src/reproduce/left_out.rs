@@ -1,21 +1,21 @@
-//! Published points that no score counts, each with its reason.
+//! Published values that no score counts, each with its reason.
 //!
-//! A file of published data is a list of rows. A row is either a point of a figure, which is
+//! A file of published data is a list of rows. A row is either a value of a figure, which is
 //! scored, or it is named here. A test counts both against the rows of the file.
 
 use crate::reproduce::figure::name_of;
 use crate::reproduce::published::{self, Paper, Row};
 
-/// Points of a file that are not scored.
+/// Published values of a figure that are not scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// Figure or table in the paper.
     pub figure: String,
-    /// Rows of the published data.
+    /// Number of rows of the published data.
     pub points: usize,
-    /// What they are.
+    /// What the rows contain.
     pub what: &'static str,
-    /// Why they are not scored.
+    /// Why the rows are not scored.
     pub why: &'static str,
 }
 
@@ -57,7 +57,7 @@ const fn rule(
 const ADVERTISED: Rule = rule("kind", &["PAP"], "advertised rates", "inputs");
 const COPIES: &str = "inputs: measured by the host's memory tests";
 
-/// All files of published points.
+/// All files of published values.
 const SOURCES: &[Source] = &[
     source(Paper::Riedel97, "2", published::FIGURE_2, &[]),
     source(Paper::Riedel97, "3", published::FIGURE_3, &[]),
@@ -144,7 +144,7 @@ const SOURCES: &[Source] = &[
 ];
 
 impl Source {
-    /// The rule that leaves each row with a value out, if one does.
+    /// For each row with a value, the rule that excludes it from the score, if any.
     fn rows(&self) -> impl Iterator<Item = Option<&'static Rule>> {
         let rules = self.rules;
         let fits = |row: &Row, rule: &Rule| {
@@ -156,7 +156,7 @@ impl Source {
     }
 }
 
-/// The published points of a paper that are not scored.
+/// The published values of a paper that are not scored.
 pub fn left_out(paper: Paper) -> Vec<LeftOut> {
     let mut all: Vec<LeftOut> = Vec::new();
     for source in SOURCES.iter().filter(|source| source.paper == paper) {

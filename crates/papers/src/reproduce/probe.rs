@@ -1,6 +1,6 @@
-//! One point of a paper: a system and its set-up, a workload, and the simulated result.
+//! A probe of a paper: a system and its set-up, a workload, and the simulated result.
 //!
-//! A [`Lab`] simulates each point once, even if several figures and claims use it.
+//! A [`Lab`] simulates each probe once, even if several figures and claims use it.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -19,12 +19,12 @@ pub const MIB: f64 = 1_048_576.0;
 /// Size of the file of all sequential measurements (bytes): R015.
 const FILE_BYTES: u64 = 100 << 20;
 
-/// How much is read or written, and at which pace.
+/// How much is read or written, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// This many bytes from the start of the file.
     Bytes(u64),
-    /// Any part of the file, for this time (ns).
+    /// Any offsets of the file, for this time (ns).
     Anywhere(u64),
     /// The first bytes of the file repeatedly, for one second of simulated time; at least one
     /// request.
@@ -111,7 +111,7 @@ impl Probe {
         if disks == 1 { self } else { self.with("disks", disks).with("volume", "stripe") }
     }
 
-    /// Sets how much is read or written, and at which pace.
+    /// Sets how much is read or written, and for how long.
     pub fn over(mut self, extent: Extent) -> Probe {
         self.extent = extent;
         self
@@ -234,7 +234,7 @@ impl Probe {
     }
 }
 
-/// The simulated result of a point.
+/// The simulated result of a probe.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Throughput (MB/s of the papers: 2^20 bytes).
@@ -257,7 +257,7 @@ pub struct Measured {
     pub cpus: f64,
     /// Name of the bus.
     bus: String,
-    /// Busy time of each part of the system.
+    /// Busy time of each resource of the system.
     pub account: Account,
 }
 
@@ -279,7 +279,7 @@ impl Measured {
         }
     }
 
-    /// A point of which nothing is known but the size of its requests.
+    /// A result in which nothing is known but the request size.
     pub fn unknown(probe: &Probe) -> Measured {
         let unknown = f64::NAN;
         Measured {
@@ -312,12 +312,12 @@ impl Measured {
         self.cpu_lower_ns * self.requests_per_s / 1e7
     }
 
-    /// Utilisation of all processors (percent).
+    /// Utilisation of all processors together (percent).
     pub fn busy_percent(&self) -> f64 {
         self.cpu_upper_ns * self.requests_per_s / 1e7 / self.cpus
     }
 
-    /// Utilisation of a part of the system (percent).
+    /// Utilisation of a resource of the system (percent).
     pub fn utilisation_percent(&self, name: &str) -> Option<f64> {
         let part = self.account.resources.iter().find(|part| part.name == name)?;
         Some(part.utilisation(self.account.elapsed_ns) * 100.0)
@@ -339,7 +339,7 @@ impl Measured {
     }
 }
 
-/// The result of a point, or why it could not be simulated.
+/// The result of a probe, or why it could not be simulated.
 pub type Reading = Result<Arc<Measured>, String>;
 
 /// A value of a system file that is replaced, in the unit of the file.
@@ -353,7 +353,7 @@ pub struct Change {
     pub value: f64,
 }
 
-/// Simulates each point once and remembers the result.
+/// Simulates each probe once and remembers the result.
 #[derive(Debug, Default)]
 pub struct Lab {
     known: Mutex<HashMap<Probe, Reading>>,
@@ -362,7 +362,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A lab that simulates nothing and knows these points only.
+    /// A lab that simulates nothing and only returns these results.
     pub fn of_published(points: HashMap<Probe, Measured>) -> Lab {
         let known = points.into_iter().map(|(probe, point)| (probe, Ok(Arc::new(point))));
         Lab { known: Mutex::new(known.collect()), published_only: true, ..Lab::default() }
@@ -373,7 +373,7 @@ impl Lab {
         Lab { changes, ..Lab::default() }
     }
 
-    /// The result of a point.
+    /// The result of a probe.
     ///
     /// # Errors
     /// When the system cannot be set up like that.
@@ -390,15 +390,14 @@ impl Lab {
         reading
     }
 
-    /// Simulates many points on all cores, so that later calls find them.
+    /// Simulates many probes on all cores, so that later calls find the results.
     pub fn learn(&self, probes: &[Probe]) {
         simulated::on_all_cores(probes, |probe| drop(self.measure(probe)));
     }
 
     /// Throughput (MB/s).
     ///
-    /// # Errors
-    /// When the point has no throughput, else as for [`Lab::measure`].
+    /// # Errors When the result has no throughput, else as for [`Lab::measure`].
     pub fn mib(&self, probe: &Probe) -> Result<f64, String> {
         known(self.measure(probe)?.mib_per_s)
     }
@@ -412,7 +411,8 @@ impl Lab {
     }
 }
 
-/// A value, unless it is none: a published point has only what was published.
+/// Returns a value of a result, unless it is unknown. A published result has only the published
+/// quantities.
 ///
 /// # Errors
 /// When it is not a number.

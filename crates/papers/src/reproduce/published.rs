@@ -1,4 +1,4 @@
-//! The published data of the papers: points of figures, tables, and every number of their text.
+//! The published data of the papers: values of figures, tables, and every number of their text.
 //!
 //! The files are in the folder `data` of this crate and are compiled into the program.
 

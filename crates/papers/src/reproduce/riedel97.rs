@@ -1,6 +1,6 @@
-//! The figures and tables of the first paper as tables of points.
+//! The figures and tables of the first paper as tables of values.
 //!
-//! If the published points are available, the data states how each was measured. The other figures
+//! If the published values are available, the data states how each was measured. The other figures
 //! are set up as their captions and the text describe.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const MISALIGN: &str = "12k";
 const ABOVE_THE_MEDIA: &str =
     "published above the media rate at any position (6.71 MB/s, Figure 14)";
 
-/// Known reasons for residuals.
+/// Known reasons for residuals of the figures.
 pub const EXPLANATIONS: &[Explanation] = &[
     ("4", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but measured at 256 KB (flagged)"),
     ("6", "3 Buffers", 192.0, 192.0, ABOVE_THE_MEDIA),
@@ -80,7 +80,7 @@ fn throughput(title: &str, columns: Vec<(String, Probe)>) -> Chart {
     by_size(title, Metric::Throughput, columns)
 }
 
-/// The charts of a file of points.
+/// The charts of a file of published values.
 fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     let mut charts: Vec<Chart> = Vec::new();
     let sizes = sizes_of(file);
@@ -111,7 +111,8 @@ fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     figure(key, title, charts)
 }
 
-/// The request sizes of a file of points (KB): those of the other figures, and any beyond them.
+/// The request sizes in a file of published values (KB): the sizes of the other figures, and all
+/// others that occur.
 fn sizes_of(file: &'static str) -> Vec<f64> {
     let mut sizes = SIZES.to_vec();
     let rows = published::rows(file);
@@ -141,9 +142,9 @@ fn series_of(row: &Row) -> String {
     }
 }
 
-/// The probe of a point, without its request size. Files on stripes are not aligned to its chunks
-/// unless the row says so. Figure 13 does not state whether WCE is on; its writes at depth 3 are
-/// those of Figure 10 with WCE.
+/// The probe of a published value, without its request size. Files on stripes are not aligned to
+/// its chunks unless the row says so. Figure 13 does not state whether WCE is on; its writes at
+/// depth 3 are those of Figure 10 with WCE.
 fn probe_of(row: &Row) -> Probe {
     let disks = row.number("disks").map_or(1, |disks| disks as u32);
     let system = system_of(row.text("drive"));
@@ -174,7 +175,7 @@ fn metric_of(row: &Row) -> Metric {
     }
 }
 
-/// Figure 1: what passes through each part while a file is read or written on one disk.
+/// Figure 1: what passes through each component while a file is read or written on one disk.
 fn table_1_pipeline() -> Figure {
     let read = Probe::of(FAST).buffered();
     let column = |name: &str, probe: Probe| Column {
@@ -389,8 +390,8 @@ fn hit_times() -> Figure {
     figure("t3", "Reads from the drives' buffers, by the driver", vec![chart])
 }
 
-/// Phases of Table 4 that the model combines: name of the row, phases of the table, phases of the
-/// model.
+/// Phases of Table 4 that the model combines, each with the name of the row, phases of the table,
+/// phases of the model.
 const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Arbitrate", &["Arbitrate", "Arbitrate Win"], &["arbitrate"]),
     ("Reselect", &["Reselect", "(Re)Select End"], &["reselect"]),

@@ -10,7 +10,7 @@ use crate::reproduce::riedel97::{FAST, SIZES, ULTRA, striped as stripe};
 
 /// Sizes of the figures, and larger ones that the text mentions (KB).
 const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
-/// Instructions of a request over its CPU time: 10,000 in 120 us (instructions/ns).
+/// Instructions of a request divided by its CPU time: 10,000 in 120 us (instructions/ns).
 const INSTRUCTIONS_PER_NS: f64 = 10_000.0 / 120_000.0;
 /// The innermost position of Figure 14, as a share of the disk.
 const INNERMOST: &str = "0.9667";
@@ -37,14 +37,14 @@ fn cached_stripe() -> Probe {
     stripe(ULTRA, 3).buffered().with("overlapped", "on")
 }
 
-/// The number of disks on one bus from which on one more adds less than 10%.
+/// The number of disks on one bus beyond which one more disk adds less than 10%.
 fn saturating(lab: &Lab, probe: impl Fn(u32) -> Probe) -> Result<f64, String> {
     for disks in 1..8 {
         if ratio(lab, &probe(disks + 1), &probe(disks))? < 1.1 {
             return Ok(f64::from(disks));
         }
     }
-    Err("no number of disks up to 8 saturates it".to_owned())
+    Err("no number of disks up to 8 saturates the bus".to_owned())
 }
 
 fn disks_that_saturate(lab: &Lab) -> Result<f64, String> {
@@ -65,14 +65,16 @@ fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     })
 }
 
-/// The size (KB) from which on, at all larger ones too, a point comes within this share of another
-/// or is faster.
+/// The smallest size (KB) above which the probe `this` always comes within this share of `other` or
+/// is faster.
 fn overtakes(lab: &Lab, this: &Probe, other: &Probe, within: f64) -> Answer {
-    let mut from = Err("it holds at no size".to_owned());
+    let mut from = Err("the claim holds at no size".to_owned());
     for kib in SIZES {
         let ratio = ratio(lab, &this.clone().kib(kib), &other.clone().kib(kib))?;
         from = match from {
-            _ if ratio < 1.0 - within => Err("it does not hold at the largest size".to_owned()),
+            _ if ratio < 1.0 - within => {
+                Err("the claim does not hold at the largest size".to_owned())
+            }
             Ok(size) => Ok(size),
             Err(_) => Ok(kib),
         };
@@ -86,31 +88,31 @@ fn series_of_figure_4() -> [Probe; 6] {
     [ultra(), fast(), ultra().writing(), fast().writing(), ultra().wce(), fast().wce()]
 }
 
-/// CPU time of unbuffered requests of this size (ms/MB), the mean over the series of Figure 4.
+/// CPU time of unbuffered requests of this size (ms/MB): the mean of the series of Figure 4.
 fn unbuffered_cost(lab: &Lab, kib: f64) -> Answer {
     let costs = series_of_figure_4().map(|probe| cost(lab, &probe.kib(kib)));
     Ok(costs.into_iter().sum::<Result<f64, String>>()? / 6.0)
 }
 
-/// Throughput of buffered requests (MB/s), the mean over all sizes but the smallest.
+/// Throughput of buffered requests (MB/s): the mean of all sizes but the smallest.
 fn buffered_mean(lab: &Lab, probe: &Probe) -> Answer {
     let rates = SIZES[1..].iter().map(|kib| lab.mib(&probe.clone().kib(*kib)));
     Ok(rates.sum::<Result<f64, String>>()? / (SIZES.len() - 1) as f64)
 }
 
-/// What WCE gains for buffered writes of all sizes but the smallest, as a factor.
+/// The factor that WCE gains for buffered writes: the mean of all sizes but the smallest.
 fn gain_of_wce(lab: &Lab) -> Answer {
     let write = ultra().buffered();
     Ok(buffered_mean(lab, &write.clone().wce())? / buffered_mean(lab, &write.writing())?)
 }
 
-/// What one disk delivers in reads and in writes with WCE of 64 KB (MB/s), the mean of both.
+/// Throughput of one disk for reads, and for writes with WCE, of 64 KB (MB/s): the mean of both.
 fn one_disk(lab: &Lab, disk: &Probe) -> Answer {
     Ok((lab.mib(disk)? + lab.mib(&disk.clone().wce())?) / 2.0)
 }
 
-/// The largest loss of throughput by a file that is not aligned to the chunks of four disks
-/// (percent), over the sizes of Figure 13, three requests deep.
+/// The largest loss of throughput (percent) of a file that is not aligned to the chunks of four
+/// disks (percent), over the sizes of Figure 13, three requests deep.
 fn loss_by_misalignment(lab: &Lab, set: impl Fn(Probe) -> Probe) -> Answer {
     let mut most = f64::NEG_INFINITY;
     for kib in SIZES {
@@ -152,7 +154,7 @@ fn share_of_media(lab: &Lab, probe: &Probe, outer: f64, inner: f64) -> Result<f6
     Ok((outer + inner) * 50.0)
 }
 
-/// Sections 1 and 2.
+/// Checks of the claims in sections 1 and 2.
 pub const OUT_OF_BOX: &[Check] = &[
     ("R001", |lab| lab.mib(&fast().buffered())),
     ("R002", |lab| known(lab.measure(&ultra().buffered().kib(2.0))?.cpu_percent())),
@@ -192,7 +194,7 @@ pub const OUT_OF_BOX: &[Check] = &[
     ("R041", gain_of_wce),
 ];
 
-/// Section 3.
+/// Checks of the claims in section 3.
 pub const UNBUFFERED: &[Check] = &[
     ("R042", |lab| {
         let share = |probe: Probe, advertised: f64| -> Result<f64, String> {
@@ -254,7 +256,7 @@ pub const UNBUFFERED: &[Check] = &[
     ("R076", |lab| overtakes(lab, &ultra().writing(), &ultra().buffered().writing(), 0.03)),
 ];
 
-/// Section 4.
+/// Checks of the claims in section 4.
 pub const PARALLEL: &[Check] = &[
     ("R077", |lab| reaches(lab, &fast(), &SIZES, FAST_MEDIA / 2.0)),
     ("R078", |lab| reaches(lab, &fast().writing().deep(3), &SIZES, FAST_MEDIA / 2.0)),
@@ -323,7 +325,7 @@ pub const PARALLEL: &[Check] = &[
     ("R130", disks_that_saturate),
 ];
 
-/// Sections 5 and 6.
+/// Checks of the claims in sections 5 and 6.
 pub const INTERNALS: &[Check] = &[
     ("R140", |lab| hit(lab, FAST, 2.0)),
     ("R141", |lab| Ok(64.0 * 1000.0 / 1024.0 / lab.mib(&fast())?)),

@@ -1,7 +1,8 @@
 //! The scores of both papers as one Markdown table, for the README and the documentation.
 //!
-//! `cargo xtask papers` writes it there. Scores of figures count every published point; those of
-//! claims count a group of contradicting claims once. What is not scored follows with its reason.
+//! `cargo xtask papers` writes the table there. Scores of figures count every published value;
+//! scores of claims count a group of contradicting claims once. The values and claims that are not
+//! scored follow with the reason.
 
 use crate::reproduce::claim::{Claims, Count};
 use crate::reproduce::figure::{ChartResult, Figure, Score};
@@ -10,7 +11,7 @@ use crate::reproduce::left_out::left_out;
 use crate::reproduce::published::{Claim, Paper};
 use crate::reproduce::{FigureResult, Reproduction, figures, reproduce};
 
-/// Both papers, simulated with their claims; of the figures, those with published points.
+/// Both papers, simulated with their claims and with the figures that have published values.
 pub fn both_papers() -> Vec<Reproduction> {
     let one = |paper| {
         let scored = figures(paper).into_iter().filter(Figure::has_published).collect();

@@ -18,8 +18,9 @@ const MIB: u64 = 1024 * KIB;
 const LINK: f64 = 3.9e9;
 /// Rate of the data sheet.
 const DEVICE: f64 = 3.7e9;
-/// Asymptotic rates of the model.
+/// Asymptotic rate of reads in the model (bytes per second).
 const TOP_READ: f64 = 3.65e9;
+/// Asymptotic rate of writes in the model (bytes per second).
 const TOP_WRITE: f64 = 2.1e9;
 
 /// Fixed and marginal CPU cost of the model (ns, ns per byte).
@@ -213,7 +214,7 @@ fn out_of_box(points: &[PointView]) -> &PointView {
     read(points, "buffered", 128 * KIB, 1)
 }
 
-/// The direct read with the highest rate.
+/// The direct sequential read with the highest rate.
 fn best(points: &[PointView]) -> &PointView {
     let reads = points
         .iter()

@@ -99,14 +99,14 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Memory for one request.
+    /// Allocates memory for one request.
     pub fn new() -> Pages {
         let memory = vec![1; REQUEST_BYTES + 4096];
         let begin = memory.as_ptr().align_offset(4096);
         Pages { memory, begin }
     }
 
-    /// The memory.
+    /// The bytes of the memory.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.memory[self.begin..][..REQUEST_BYTES]
     }

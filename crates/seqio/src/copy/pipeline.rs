@@ -16,30 +16,31 @@ use crate::requests::{Requests, Transfer};
 
 const SOURCE: u16 = 0;
 const TARGET: u16 = 1;
-/// Request size (bytes) and number of slots if only one write is in flight at a time.
+/// Request size if only one write is in flight at a time (bytes).
 const ONE_BY_ONE_BYTES: u32 = 4 << 20;
+/// Number of slots if only one write is in flight at a time.
 const ONE_BY_ONE_SLOTS: u32 = 4;
 
-/// A part of the file from its reading to its writing.
+/// A piece of the file between its read and its write.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// `None` for a hole.
+    /// Slot of the piece; `None` for a hole.
     slot: Option<u32>,
     offset: u64,
     length: u64,
 }
 
-/// A copy with requests in flight on both sides.
+/// A copy with reads and writes in flight at the same time.
 #[derive(Debug)]
 struct Pipeline {
     requests: Requests,
     holes: Holes,
     request_bytes: u64,
-    /// Maximum number of parts that are read ahead.
+    /// Maximum number of pieces that are read ahead.
     depth: usize,
     free: Vec<u32>,
     reading: VecDeque<Part>,
-    /// Read and shown to the watcher, but not yet being written.
+    /// Pieces that were read and shown to the watcher, but are not yet being written.
     waiting: VecDeque<Part>,
     writing: VecDeque<Part>,
     /// Offset of the next read, and the end of everything written (bytes).
@@ -165,8 +166,8 @@ impl Pipeline {
         self.requests.wait().map_err(on_source(None))
     }
 
-    /// Handles a completed read: shows the part to the watcher and queues its write. Returns false
-    /// if the file ended within the part; reads beyond it are then discarded.
+    /// Handles a completed read: shows the piece to the watcher and queues its write. Returns false
+    /// if the file ended within the piece; reads beyond it are then discarded.
     fn part_was_read(
         &mut self,
         copying: &mut Copying,
@@ -220,7 +221,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes the first part in order if its write has completed.
+    /// Takes the first piece in order if its write has completed.
     fn take_written(&mut self) -> Result<bool> {
         let Some(part) = self.writing.front().copied() else { return Ok(false) };
         if let Some(slot) = part.slot {
@@ -240,7 +241,7 @@ impl Pipeline {
         Ok(true)
     }
 
-    /// Issues further reads. A part ends where a hole begins, so that holes are preserved.
+    /// Issues further reads. A piece ends where a hole begins, so that holes are preserved.
     fn read_ahead(&mut self, size: u64) {
         while self.next < size && self.reading.len() < self.depth {
             let offset = self.next;

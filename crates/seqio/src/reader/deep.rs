@@ -25,7 +25,7 @@ enum Ahead {
 }
 
 impl Ahead {
-    /// Its end (bytes).
+    /// End of the block or hole (bytes).
     fn end(&self) -> u64 {
         match *self {
             Ahead::Slot { offset, length, .. } | Ahead::Hole { offset, length } => {
@@ -189,7 +189,7 @@ impl Deep {
         true
     }
 
-    /// Discards the current block and everything read ahead.
+    /// Discards the current block and all blocks read ahead.
     pub fn stop(&mut self) {
         self.release();
         self.give_up_queue();
@@ -329,7 +329,7 @@ impl Deep {
         }
     }
 
-    /// The member that holds an offset of the stream, and the offset in it.
+    /// The file of the stripe that holds an offset of the stream, and the offset in that file.
     fn locate(&self, offset: u64) -> (u16, u64) {
         let piece = self.layout.and_then(|layout| layout.pieces(offset, 1).next());
         piece.map_or((0, offset), |piece| (piece.member, piece.offset))
@@ -338,8 +338,7 @@ impl Deep {
 
 /// Size of a stream striped over several files (bytes).
 ///
-/// # Errors
-/// When the sizes do not form a stripe. Of devices, only complete rows are read.
+/// # Errors When the sizes do not form a stripe. Of devices, only complete stripe rows are read.
 fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
     if !members.iter().all(|member| member.is_regular) {
@@ -354,8 +353,8 @@ fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
             let chunk = layout.chunk_bytes();
             let what = format!(
                 "file {number} has {size} bytes, but a stripe of {total} bytes with chunks of \
-                 {chunk} puts {wanted} there; name all members in the order in which they were \
-                 written, and its chunk size"
+                 {chunk} puts {wanted} there; name all files in the order in which they were \
+                 written, and the chunk size of the stripe"
             );
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }

@@ -23,7 +23,7 @@ const AFTER_SEEK_BYTES: usize = 8 << 10;
 /// A file that is read through the page cache.
 #[derive(Debug)]
 pub(super) struct Plain {
-    /// `None` after the file was returned to the caller.
+    /// The file; `None` after it was returned to the caller.
     file: Option<Arc<File>>,
     has_offsets: bool,
     buffer: Vec<u8>,
@@ -42,8 +42,8 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// A reader from an offset on; `left` is the remaining size if known (bytes). With `leaves`,
-    /// pages that it brings into the page cache are dropped again.
+    /// A reader that starts at an offset; `left` is the remaining size if known (bytes). With
+    /// `leaves`, pages that it brings into the page cache are dropped again.
     pub fn new(
         opened: &Opened,
         plan: &Plan,
@@ -77,7 +77,7 @@ impl Plain {
         plain
     }
 
-    /// A reader of nothing.
+    /// A reader without data.
     pub fn empty() -> Plain {
         Plain {
             file: None,
@@ -118,7 +118,7 @@ impl Plain {
         }
     }
 
-    /// The number of bytes that the program wants after a seek.
+    /// Announces how many bytes the program wants after a seek.
     pub fn expect(&mut self, bytes: usize) {
         if self.filled == 0 && self.next_bytes == AFTER_SEEK_BYTES {
             self.next_bytes = bytes.clamp(PAGE_BYTES, self.request_bytes.max(PAGE_BYTES));

@@ -71,8 +71,9 @@ impl Read for Reader {
     }
 }
 
-/// Read size at the expected end, and the largest size (bytes).
+/// Read size at the expected end of the file (bytes).
 const GROWN_BYTES: u64 = 511;
+/// Largest read size (bytes).
 const READ_BYTES_MAX: u64 = 1 << 20;
 
 impl Seek for Reader {

@@ -115,7 +115,7 @@ fn whole(name: String, entry: &Entry) -> Result<(String, Tuned), String> {
     Ok((name, tuned))
 }
 
-/// Parses a dotted key; each part is bare or quoted.
+/// Parses a dotted key; each name between dots is bare or quoted.
 fn keys(path: &str) -> Result<Vec<String>, String> {
     let (mut found, mut rest) = (Vec::new(), path.trim());
     loop {

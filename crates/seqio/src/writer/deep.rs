@@ -32,9 +32,11 @@ struct Filling {
     slot: u32,
     /// Offset in the stream (bytes).
     begin: u64,
-    /// Capacity, filled bytes, and bytes that are already written.
+    /// Capacity of the block (bytes).
     room: u32,
+    /// Bytes that the program has put into the block.
     filled: u32,
+    /// Bytes of the block that are already written.
     flushed: u32,
 }
 
@@ -57,15 +59,15 @@ pub(super) struct Deep {
     /// End of the reserved blocks (bytes), and whether to reserve more.
     reserved: u64,
     reserves: bool,
-    /// Nobody reads the file, so its size may exceed what is written.
+    /// Whether nobody reads the file meanwhile, so that its size may exceed what is written.
     unseen: bool,
-    /// The file may have blocks, or a size, beyond what was written.
+    /// Whether the file may have blocks, or a size, beyond what was written.
     has_reserve: bool,
 }
 
 impl Deep {
-    /// A writer to one file from an offset on; updates the plan. `None` if there is no memory for
-    /// requests.
+    /// A writer to one file that starts at an offset; updates the plan. `None` if there is no
+    /// memory for requests.
     pub fn new(
         options: &Options,
         file: &Opened,
@@ -260,7 +262,7 @@ impl Deep {
         !self.unseen && begin + u64::from(bytes) > self.seen_end
     }
 
-    /// Writes the unwritten part of a block; false if there is none.
+    /// Starts the write of the unwritten bytes of a block; false if there are none.
     fn send(&mut self, filling: &Filling) -> io::Result<bool> {
         let Filling { slot, begin, filled, flushed, .. } = *filling;
         if filled == flushed {

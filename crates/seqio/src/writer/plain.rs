@@ -16,19 +16,21 @@ pub(super) struct Plain {
     has_offsets: bool,
     buffer: Vec<u8>,
     capacity: usize,
-    /// Offset of the buffer, its length, and how much of it was written (bytes).
+    /// Offset of the buffer in the stream (bytes).
     begin: u64,
+    /// Bytes in the buffer.
     filled: usize,
+    /// Bytes of the buffer that are already written.
     flushed: usize,
     /// End of the stream (bytes).
     end: u64,
-    /// Blocks may be reserved beyond the end.
+    /// Whether blocks may be reserved beyond the end.
     has_reserve: bool,
     is_regular: bool,
 }
 
 impl Plain {
-    /// A writer from a position on; space is reserved if the size is known.
+    /// A writer that starts at a position; space is reserved if the size is known.
     pub fn new(
         opened: &Opened,
         request_bytes: u32,

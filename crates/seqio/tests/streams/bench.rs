@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use seqio::{Cache, EngineKind, Options, Reader};
 use tempfile::TempDir;
 
-/// Error numbers that are retried.
+/// Error number of an interrupted call, which is retried.
 const EINTR: i32 = 4;
+/// Error number of a call without resources, which is retried.
 const EAGAIN: i32 = 11;
 
 /// A folder on the disk of the build, where direct I/O usually works.
@@ -69,7 +70,7 @@ pub fn blocks(reader: &mut Reader) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Everything a reader gives through [`Read`], in parts of `bytes` bytes.
+/// Everything a reader gives through [`Read`], in pieces of `bytes` bytes.
 pub fn parts(reader: &mut Reader, bytes: usize) -> std::io::Result<Vec<u8>> {
     let (mut all, mut part) = (Vec::new(), vec![0; bytes]);
     loop {

@@ -14,7 +14,7 @@ use seqio::{Cache, Options};
 
 use crate::bench::{assert_same, content, folder, harmless, made, way};
 
-/// Copies between two paths from an offset on.
+/// Copies between two paths, starting at an offset.
 fn copied(
     options: &Options,
     [from, to]: &[PathBuf; 2],
@@ -30,7 +30,7 @@ fn names(folder: &Path) -> [PathBuf; 2] {
     ["from", "to"].map(|name| folder.join(name))
 }
 
-/// Reassembles the data it observes.
+/// A watcher that reassembles the data it is shown.
 #[derive(Default)]
 struct Seen {
     all: Vec<u8>,

@@ -36,7 +36,7 @@ proptest! {
         prop_assert_eq!(writer.finish().unwrap(), bytes as u64);
         let mut reader = reading.open_striped(&paths, chunk).unwrap();
         assert_same(&blocks(&mut reader).unwrap(), &wanted)?;
-        // The first chunk is on the first member, as in the papers.
+        // The first chunk is on the first file, as in the papers.
         let first = std::fs::read(&paths[0]).unwrap();
         let chunk = (chunk as usize).min(bytes);
         assert_same(&first[..chunk], &wanted[..chunk])?;

@@ -46,7 +46,8 @@ pub(crate) struct Device {
     pub(super) busy: bool,
     pub(super) working_on: u32,
     pub(super) busy_since_ns: u64,
-    /// Its own work and its wait for the media since then (ns). The rest is for the bus.
+    /// The controller's own work and its wait for the media since it got the command (ns). The rest
+    /// is time for the bus.
     pub(super) work_ns: ControllerTimes,
     /// Busy time of the controller (ns).
     pub controller_ns: ControllerTimes,

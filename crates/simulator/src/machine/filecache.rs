@@ -21,12 +21,12 @@ enum Unit {
     Cached,
 }
 
-/// Owner of a cache.
+/// Where a cache is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
-    /// In host memory; the CPU copies.
+    /// A file-system cache in host memory; the CPU copies the data.
     FileSystem,
-    /// In a RAID controller; its processor moves the data.
+    /// A cache in a RAID controller; its processor moves the data.
     Controller,
 }
 

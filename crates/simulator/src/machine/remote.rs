@@ -31,7 +31,7 @@ impl Remote {
     }
 }
 
-/// Stages of a remote request; each ends with the next event.
+/// Stages of a remote request; each stage ends with the next event.
 const CLIENT: u8 = 0;
 const THERE: u8 = 1;
 const SERVER: u8 = 2;
@@ -92,7 +92,7 @@ impl Machine {
         }
     }
 
-    /// The server's devices have finished their part.
+    /// Continues a remote request when the server's devices have finished.
     pub(crate) fn remote_stored(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { op, length, .. } = self.ios[io];

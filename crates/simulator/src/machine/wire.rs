@@ -20,7 +20,7 @@ use crate::volume::Piece;
 /// The phases of a bus (paper 1, Table 4).
 pub(crate) const PHASE_NAMES: [&str; PHASES] =
     ["arbitrate", "reselect", "select", "message in", "message out", "command", "data", "status"];
-/// Number of phases.
+/// Number of phases of the bus.
 pub(crate) const PHASES: usize = 8;
 const ARBITRATE: usize = 0;
 const RESELECT: usize = 1;
@@ -58,7 +58,7 @@ pub(crate) struct Bus {
     until_ns: u64,
     /// Part of the tenures at the pace of each link, and last of the drives (ns).
     paced_ns: Vec<u64>,
-    /// What paced the current tenure.
+    /// The link or device that set the pace of the current tenure.
     paced_by: Option<usize>,
     /// Incomplete commands of all devices on the bus.
     outstanding: u32,

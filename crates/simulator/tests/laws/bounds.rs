@@ -15,7 +15,7 @@ use crate::support::{
 
 const KIB: u64 = 1024;
 
-/// A system and a load.
+/// A system and a load for which bounds are checked.
 #[derive(Clone)]
 struct Case {
     system: System,

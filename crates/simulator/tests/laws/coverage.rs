@@ -8,8 +8,9 @@ use workload::{Pattern, Sample, Workload};
 
 use crate::support::{load, named, run};
 
-/// Runs per case, and trials per run.
+/// Number of runs per case.
 const RUNS: u64 = 200;
+/// Number of trials per run.
 const TRIALS: u64 = 6;
 /// Runs whose interval must contain the long-run rate: 93%.
 const COVERED_MIN: u64 = 186;
@@ -45,8 +46,8 @@ impl Case {
         run(&self.system, &load, Caching::Direct).sample
     }
 
-    /// The interval reported for a run: that of the median, widened by half a request, because
-    /// requests are counted whole.
+    /// The interval reported for a run: the interval of the median, widened by half a request,
+    /// because requests are counted whole.
     fn reported_interval(&self, run: u64) -> Interval {
         let trials = (0..TRIALS).map(|trial| self.sample(run * 1000 + trial + 1, self.trial_ns));
         let (mut rates, mut resolution) = (Vec::new(), 0.0_f64);

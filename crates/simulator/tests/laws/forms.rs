@@ -95,7 +95,7 @@ fn bare_units(units: &str, unit_us: &str) -> System {
     bare(units, unit_us, ["0", "0"])
 }
 
-/// The same with a fixed latency and completion coalescing.
+/// A flash device as above with a fixed latency and completion coalescing.
 fn bare(units: &str, unit_us: &str, [fixed_us, coalesce_us]: [&str; 2]) -> System {
     let none = ["host.direct_read.fixed", "host.direct_read.each", "links.0.read", "bus.read"];
     let none = none.map(|key| (key, "0"));

@@ -139,7 +139,7 @@ fn a_bus_at_the_pace_of_a_link_is_not_the_bottleneck() {
     assert_eq!(written.resource, "SCSI adapter", "{written:?}");
 }
 
-/// Keys that set the speed of each resource: names of parts, and the beginnings of their keys.
+/// Keys that set the speed of each resource: names of resources, and the beginnings of their keys.
 fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     let group = |names: &[&str], keys: &[&str]| {
         let all = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

@@ -74,7 +74,7 @@ fn slow_cached_writes_miss_revolutions_unless_the_buffer_holds_one() {
     assert!(relative_difference(enough, 41.9e6) < 0.03, "{enough} of what the card gives");
 }
 
-/// Typical loads; `run` checks each of them.
+/// Runs typical loads; `run` checks each result.
 fn run_usual_loads(system: &System, kibs: &[u32], depths: &[u32]) {
     let (sequential, random) = (Pattern::Sequential, Pattern::Random);
     let kinds = [

@@ -9,7 +9,7 @@ use workload::{Pattern, Workload};
 use crate::support::{DISKS, load, named, relative_difference, run};
 
 const MIB: u64 = 1 << 20;
-/// The platters turn so fast that the media never bind.
+/// A rotation so fast that the media never limit the rate.
 const FAST: (&str, &str) = ("drive.rotation", "7200000");
 const STRIPE: [(&str, &str); 2] = [("volume", "stripe"), ("disks", "4")];
 

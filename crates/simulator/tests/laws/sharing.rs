@@ -49,7 +49,7 @@ fn p99_ns(sample: &Sample) -> u64 {
 
 #[test]
 fn closed_streams_at_a_fifo_server_share_it_by_their_requests_in_flight() {
-    // One flash unit at 1 ms for each 4 KiB, beside which all else takes next to nothing.
+    // One flash unit that needs 1 ms for each 4 KiB; all other times are negligible.
     let alone = [("drive.units", "1"), ("drive.unit_read", "1000")];
     let system = changed(base_with(Parts { flash: true, ..Parts::default() }), &alone);
     for (kib, depths) in [((4, 4), (1, 1)), ((4, 16), (1, 1)), ((8, 8), (1, 3)), ((4, 16), (2, 4))]

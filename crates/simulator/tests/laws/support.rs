@@ -65,14 +65,14 @@ slow_write = { value = 0, unit = "us/KiB", source = "test" }
 
 const COSTS: [&str; 4] = ["client_read", "client_write", "server_read", "server_write"];
 
-/// Parts that differ from the base system.
+/// Differences from the base system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts {
-    /// Flash instead of disks.
+    /// Whether flash replaces the disks.
     pub flash: bool,
-    /// RAID controllers without caches.
+    /// Whether there are RAID controllers without caches.
     pub uncached: bool,
-    /// A network to other hosts.
+    /// Whether a network leads to other hosts.
     pub network: bool,
 }
 
@@ -154,7 +154,7 @@ impl RunResult {
     }
 }
 
-/// Runs a load and checks that all requests complete, that no part is busy for more than the
+/// Runs a load and checks that all requests complete, that no resource is busy for more than the
 /// elapsed time, and that Little's law holds.
 pub fn run(system: &System, load: &Workload, caching: Caching) -> RunResult {
     let world = SimWorld::new(system, load.seed);

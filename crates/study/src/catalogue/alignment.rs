@@ -152,13 +152,13 @@ fn units_in(folder: &Path) -> Outcome<Units> {
 /// The result of a series of shifts for one kind of request.
 #[derive(Debug, PartialEq)]
 enum Granule {
-    /// No shift costs anything.
+    /// No shift reduces the speed.
     None,
     /// Shifts that are not multiples of `bytes` cost up to `cost` (share of the time).
     Found { bytes: u64, cost: f64 },
-    /// All measured shifts cost something, up to `bytes`.
+    /// All measured shifts reduce the speed, up to `bytes`.
     Beyond { bytes: u64, cost: f64 },
-    /// Some shifts cost something, but without a pattern.
+    /// Some shifts reduce the speed, but without a pattern.
     Unclear { cost: f64 },
 }
 
@@ -183,7 +183,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part and direction by shift, the unshifted one first.
+/// The points of a part of the plan and a direction, by shift; the unshifted one is first.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
@@ -344,7 +344,7 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// How far alignment within the file holds on its disk.
+/// Whether alignment within the file is also alignment on the disk.
 fn placement(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granule, disk)) = size_of(evidence, "placement") else { return };
     let pieces = size_of(evidence, "pieces").map_or(0, |(pieces, _)| pieces);
@@ -465,7 +465,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Writes whose time at a shift is a multiple of that of the unshifted ones.
+    /// Writes whose time at a shift is `times` of that shift, as a multiple of the time of
+    /// unshifted writes.
     fn scan(part: &str, shifts: &[u64], times: impl Fn(u64) -> f64) -> Evidence {
         let at = |shift: &u64| {
             let offset = shift.to_string();

@@ -40,7 +40,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The point with the size and caching of another, but with this allocation and depth.
+/// The point with the size and caching of `base`, but with this allocation and depth.
 fn like<'a>(
     evidence: &'a Evidence,
     base: &MeasuredPoint,
@@ -98,7 +98,7 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     };
     if base.rate() > grown.rate() && curve::differ(base, grown) {
         let text = format!(
-            "{}: {} to blocks written before, {} to a growing file",
+            "{}: writes reach {} on blocks written before, {} in a growing file",
             place(evidence),
             units::rate(base.rate()),
             units::rate(grown.rate())
@@ -107,7 +107,7 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     }
 }
 
-/// The gain of depth 8 over depth 1: in a growing file, and on blocks written before.
+/// The gain of depth 8 against depth 1: in a growing file, and on blocks written before.
 fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
     let gain = |method: &str| {
         let (deep, one) = (like(evidence, base, method, "8")?, like(evidence, base, method, "1")?);

@@ -32,11 +32,11 @@ pub const STUDY: Study = Study {
 
 /// The longest rest (ns): in the quick form, and otherwise.
 const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
-/// Suffix of the parts that were measured after a rest.
+/// Suffix of the parts of the plan that were measured again when the device had rested.
 const RESTED: &str = " after a rest";
 
-/// Measures each part alone, because one would spend the other's credit. A part that spends its
-/// credit rests and is measured once more.
+/// Measures each part of the plan alone, because one part would spend the burst credit of another.
+/// If a part spends its credit, the device rests and the part is measured once more.
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {

@@ -45,11 +45,11 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A stream cannot be faster beside others than alone; a larger share of its rate alone is noise.
+/// Tolerance: a stream that is faster beside others than alone by up to this factor shows noise.
 const NOISE: f64 = 1.1;
 /// Streams that all keep at least this share of their rate alone are unaffected.
 const UNTOUCHED: f64 = 0.9;
-/// Schedulers that honour I/O priorities.
+/// Schedulers that respect I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
 /// Values of the label `priority`: no priorities, or the stream with the smallest requests first.
 const NO_PRIORITY: &str = "none";
@@ -59,7 +59,7 @@ const SMALL_FIRST: &str = "small first";
 struct Stream<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
-    /// The trials alone, and the number of their point in the store.
+    /// The trials of the stream alone, and the number of their point in the store.
     alone: Point,
     number: usize,
 }
@@ -78,7 +78,8 @@ struct StreamResult {
     p99_ns: Option<f64>,
 }
 
-/// Measures no CPU: it is charged to the process and cannot be divided among its streams.
+/// A CPU meter that measures nothing: CPU time is charged to the process and cannot be divided
+/// among its streams.
 struct NoMeter;
 
 impl CpuMeter for NoMeter {
@@ -159,12 +160,12 @@ fn subsets(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// One turn of a round.
+/// One measurement of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Turn {
-    /// A stream alone.
+    /// A stream alone, by its index.
     Alone(usize),
-    /// The mix of this number.
+    /// A mix of streams, by its index.
     Together(usize),
 }
 
@@ -254,7 +255,7 @@ fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) 
     Ok(())
 }
 
-/// Notes the results of each stream in a mix: medians over the rounds.
+/// Records the results of each stream in a mix: medians over the rounds.
 fn note(
     evidence: &mut Evidence,
     study_target: &StudyTarget,
@@ -380,8 +381,8 @@ fn on_threads(
     samples.into_iter().collect()
 }
 
-/// What a stream achieved between two times: whole intervals of its series. Latencies are those of
-/// its whole run.
+/// What a stream achieved between two times, in whole intervals of its series. The latencies are
+/// those of the whole run.
 fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     let interval_ns = sample.series.interval_ns;
     let (mut bytes, mut time_ns) = (0, 0);
@@ -402,7 +403,7 @@ fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     }
 }
 
-/// A stream within a mix, and its point alone.
+/// A stream within a mix, and its measurement alone.
 struct StreamInMix<'a> {
     stream: String,
     alone: &'a MeasuredPoint,
@@ -411,7 +412,7 @@ struct StreamInMix<'a> {
 }
 
 impl StreamInMix<'_> {
-    /// Rate beside the others as a share of the rate alone.
+    /// The stream's rate beside the others, as a share of its rate alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
     }
@@ -484,7 +485,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// " (99th percentile 1.2 ms, alone 300 us)"; nothing where it was not measured.
+/// The tail latency of a stream as text, such as " (99th percentile 1.2 ms, alone 300 us)"; empty
+/// if it was not measured.
 fn waits(one: &StreamInMix<'_>) -> String {
     let alone = one.alone.latency_ns(0.99).map(|ns| format!(", alone {}", units::time(ns)));
     let alone = alone.unwrap_or_default();
@@ -527,7 +529,7 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
 /// A loss beyond this leaves the other streams almost nothing (percent).
 const NEARLY_ALL: f64 = 90.0;
 
-/// What it gains to give the stream with the smallest requests priority.
+/// The effect of giving priority to the stream with the smallest requests.
 fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
     let times = after.rate / before.rate.max(1.0);
@@ -558,7 +560,7 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     );
 }
 
-/// A row for every stream of every mix.
+/// A table with a row for every stream of every mix.
 fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let rows = |mix: &Mix<'_>| -> Vec<Vec<TableCell>> {
         let row = |one: &StreamInMix<'_>| {

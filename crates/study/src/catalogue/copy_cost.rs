@@ -42,9 +42,11 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part that reads the file itself; the layers are measured with its flags.
+/// The part of the plan that reads the file itself; the layers are measured with its flags.
 const LOCAL: &str = "local";
+/// The part of the plan that reads the file from the page cache.
 const CACHED: &str = "page cache";
+/// The layer that is FUSE without storage behind it.
 const FUSE: &str = "FUSE alone";
 /// Network file systems.
 const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];
@@ -115,7 +117,7 @@ impl Layer {
     }
 }
 
-/// All layers that can be made over a file; the others are left out with the reason.
+/// All layers that can be created over a file; those that cannot are left out with the reason.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -163,7 +165,7 @@ fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
     Ok(Layer { path, held: Held::Fuse(Box::new(served)) })
 }
 
-/// The points of one path to the bytes.
+/// The points of one path to the data: direct access, or access through a layer.
 struct AccessPath<'a> {
     name: String,
     is_network: bool,
@@ -223,7 +225,7 @@ fn signed(ns: f64) -> String {
     format!("{}{}", if ns < 0.0 { "-" } else { "+" }, units::time(ns.abs()))
 }
 
-/// What a layer adds to the smallest and the largest request.
+/// The time that a layer adds to the smallest and to the largest request.
 fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) {
     let shared = || local.points.iter().filter_map(|point| Some((*point, path.at(point.bytes())?)));
     let (Some(small), Some(large)) =
@@ -273,7 +275,7 @@ fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'
     found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
 }
 
-/// The copy out of the page cache, against a memory copy and direct reads.
+/// The rate of reads from the page cache, compared with a memory copy and with direct reads.
 fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let cached = evidence.all(&[("part", CACHED)]);
     let mut cached = cached.into_iter().filter(|point| point.target_index == 0);
@@ -299,7 +301,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     );
 }
 
-/// Claims about network shares, if one was named.
+/// Claims about network shares, if a share is among the targets.
 fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
     let Some(share) = others.iter().find(|path| path.is_network) else { return };
     let large =
@@ -316,7 +318,7 @@ fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[Access
     );
 }
 
-/// A row for every path and size.
+/// A table with a row for every path and size.
 fn table(local: &AccessPath<'_>, others: &[AccessPath<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
     for path in std::iter::once(local).chain(others) {
@@ -361,7 +363,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::TargetFacts;
 
-    /// 4 KiB reads by a path at this many requests per second.
+    /// 4 KiB reads through a path, at this many requests per second.
     fn reads_by(part: &str, requests: u64) -> MeasuredPoint {
         cell(requests * 4096, &[("part", part), ("rw", "randread"), ("bs", "4k")])
     }

@@ -56,18 +56,19 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 /// A direct path whose cost of each KiB is at least this share of that through the page cache
 /// copies the data by CPU.
 const COPY_SHARE: f64 = 0.5;
-/// Costs of requests are "about the same" up to this factor.
+/// Requests whose costs differ by at most this factor cost "about the same".
 const ABOUT: f64 = 1.25;
 /// CPU times within this factor cannot be ranked.
 const CPU_ALIKE: f64 = 1.1;
 /// A request size at which the cost of the bytes outweighs the fixed cost, but which is still
 /// common.
 const LARGE: u64 = 64 << 10;
-/// Bounds of the relative error that is assumed for a CPU time.
+/// Least relative error that is assumed for a CPU time.
 const ERROR_LEAST: f64 = 0.03;
+/// Largest relative error that is assumed for a CPU time.
 const ERROR_MOST: f64 = 0.5;
 
-/// The points of one path in one direction.
+/// The points of one path (direct or buffered) in one direction.
 struct Path<'a> {
     name: String,
     target: usize,
@@ -178,7 +179,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
                 let small = buffered.at(2 << 10).zip(buffered.at(LARGE));
                 let times =
                     small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
-                let what = "CPU per MiB of buffered 2 KiB writes over 64 KiB writes";
+                let what = "CPU per MiB of buffered 2 KiB writes against 64 KiB writes";
                 found.gain("C122", times, what);
             }
         }
@@ -191,7 +192,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// "1.2 us to 3 us": lower and upper bound, or one value if they differ by 1% or less.
+/// Both bounds as text, such as "1.2 us to 3 us", or one value if they differ by 1% or less.
 fn bounds(lower: f64, upper: Option<f64>) -> String {
     match upper.filter(|upper| *upper > lower * 1.01) {
         Some(upper) => format!("{} to {}", units::time(lower), units::time(upper)),
@@ -266,7 +267,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// The smallest measured size from which on the direct path costs less at every larger size too.
+/// The smallest measured size above which the direct path always costs less CPU, at that size too.
 fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     let shared = direct.points.iter().map(|point| point.bytes());
     let mut cheaper = None;
@@ -459,7 +460,7 @@ fn claimed(id: &str) -> Option<f64> {
     crate::conclusion::claim_of(id).map(|claim| claim.low)
 }
 
-/// A row for each path, with both bounds.
+/// A table with a row for each path and with both bounds.
 fn table(paths: &[Path<'_>]) -> Option<Table> {
     let row = |path: &Path<'_>| {
         let (lower, upper) = (path.lower()?, path.upper());

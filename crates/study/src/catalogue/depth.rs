@@ -41,7 +41,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of one size, by rising depth.
+/// The points of one request size, by rising depth.
 fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("rw", rw)]);
     points.retain(|point| point.bytes() == bs);
@@ -57,7 +57,7 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
     sizes
 }
 
-/// The depth from which on more depth gains little, and what more depth costs in latency.
+/// The depth beyond which more depth gains little, and the latency that more depth costs.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let points = curve(evidence, rw, bs);
     // A knee needs several depths, and depth 1 as the base of the gain.

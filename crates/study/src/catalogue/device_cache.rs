@@ -38,14 +38,15 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Passes over a region: the first loads it, the others show whether it stayed.
+/// Passes over a region: the first pass loads the region, the others show whether it stayed in the
+/// cache.
 const PASSES: u64 = 3;
 /// The smallest region (bytes), and the largest: in the quick form, and otherwise.
 const REGION_MIN: u64 = 256 << 10;
 const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
 /// The bisection ends when its bounds are within this factor.
 const NARROW: f64 = 1.06;
-/// Request sizes for reading the same block.
+/// Request sizes with which the same block is read.
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 /// A fit with a lower r2 does not describe a link.
 const R2_MIN: f64 = 0.95;
@@ -204,7 +205,7 @@ fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
     fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
 }
 
-/// Latencies of hits by request size, as points of a fit.
+/// Latencies of hits by request size, as data points of a fit.
 fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     let point = |(bytes, ns): &(u64, f64)| SizePoint {
         request_bytes: *bytes,

@@ -66,7 +66,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The distinct values of a property over the points of a direction, in rising order.
+/// The distinct values of a property of the points in one direction, in rising order.
 fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
@@ -122,7 +122,7 @@ impl By {
     }
 
     /// The best point: among those that no other beats, the one that wins by the second criterion.
-    /// Also whether it beats all others.
+    /// Also returns whether this point beats all others.
     fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
         let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
         let first =
@@ -198,7 +198,7 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     );
 }
 
-/// A mapping against calls, both through the page cache.
+/// Compares a memory mapping with read and write calls, both through the page cache.
 fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     for map in evidence.all(&[("part", "mmap")]) {
         let same = |point: &&&MeasuredPoint| {
@@ -230,7 +230,7 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What polling changes at one size: points of io_uring with and without it, by depth.
+/// The effect of polling at one size: points of io_uring with and without polling, by depth.
 fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str, bs: u64) {
     let pairs: Vec<(&MeasuredPoint, &MeasuredPoint)> =
         pairs(evidence, |point| polls(point) == Some(polled), plain)
@@ -269,10 +269,10 @@ fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     flag: &'static str,
-    /// The id of its finding.
+    /// Id of the mode's finding.
     id: &'static str,
     what: &'static str,
-    /// The rule of advice about it.
+    /// Id of the advice rule about the mode.
     rule: &'static str,
 }
 
@@ -289,7 +289,7 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// The polling mode of a point; `None` with none or both.
+/// The polling mode of a point; `None` if it uses none or both.
 fn polls(point: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
     let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
@@ -304,7 +304,8 @@ fn plain(point: &MeasuredPoint) -> bool {
     is_direct(point) && point.word("ioengine") == "io_uring" && name(point) == "io_uring"
 }
 
-/// Each point of one kind with the point of another kind at the same direction, size and depth.
+/// Pairs each point of one kind with the point of another kind at the same direction, size and
+/// depth.
 fn pairs(
     evidence: &Evidence,
     one: impl Fn(&MeasuredPoint) -> bool,
@@ -319,7 +320,7 @@ fn pairs(
     ones.into_iter().filter_map(|point| Some((point, partner(point)?))).collect()
 }
 
-/// A gain behind a rule of advice.
+/// The gain that supports a rule of advice.
 struct Gain<'a> {
     times: f64,
     by: By,
@@ -327,8 +328,8 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// The rules that this study prices, each at the point where it gains most: in rate, or otherwise
-/// in CPU.
+/// The rules whose gain this study measures, each at the point where it gains most: in rate, or
+/// otherwise in CPU time.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind
@@ -366,7 +367,7 @@ fn is_direct(point: &MeasuredPoint) -> bool {
     point.point.key.is_direct()
 }
 
-/// "io_uring", "io_uring with SQPOLL".
+/// Name of a point's engine, such as "io_uring" or "io_uring with SQPOLL".
 fn name(point: &MeasuredPoint) -> String {
     let is_on = |flag: &str| matches!(&*point.word(flag), "true" | "1");
     let modes = match (is_on(SQ_POLL.flag), is_on(IO_POLL.flag)) {
@@ -378,7 +379,7 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{}{modes}", point.word("ioengine"))
 }
 
-/// "io_uring (120k/s, 3.2 us of CPU each, median 80 us)".
+/// A point in short, such as "io_uring (120k/s, 3.2 us of CPU each, median 80 us)".
 fn brief(point: &MeasuredPoint) -> String {
     let cpu = point.cpu_ns().map(|ns| format!(", {} of CPU each", units::time(ns)));
     let median = point.latency_ns(0.5).map(|ns| format!(", median {}", units::time(ns)));
@@ -386,7 +387,7 @@ fn brief(point: &MeasuredPoint) -> String {
     format!("{} ({rate}/s{}{})", name(point), cpu.unwrap_or_default(), median.unwrap_or_default())
 }
 
-/// A row for every point.
+/// A table with a row for every point.
 fn table(evidence: &Evidence) -> Option<Table> {
     let mut points: Vec<&MeasuredPoint> = evidence.usable().collect();
     let key = |point: &MeasuredPoint| {

@@ -39,7 +39,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// ", device requests of 128 KiB", if the device counted.
+/// The mean size of device requests as text, such as ", device requests of 128 KiB"; empty if the
+/// device does not count them.
 fn device_request(point: &MeasuredPoint) -> String {
     point.device_request_bytes().map_or_else(String::new, |bytes| {
         format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))

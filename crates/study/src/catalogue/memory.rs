@@ -127,7 +127,7 @@ fn caches(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rates of files in memory against those of memory itself.
+/// The rates of reading files in memory, compared with the rates of memory itself.
 fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: Option<f64>) {
     let path = |name: &str| evidence.value("path", &[("path", name)]);
     let (read, write) = (path("temporary-file-read"), path("temporary-file-write"));
@@ -155,7 +155,7 @@ fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: O
     }
 }
 
-/// Rate against working set.
+/// A chart of rate against working-set size.
 fn chart(evidence: &Evidence) -> Option<Chart> {
     let mut series: Vec<Series> = Vec::new();
     for reading in evidence.read("curve", &[]) {

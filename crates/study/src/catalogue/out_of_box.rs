@@ -40,13 +40,13 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part of the long write.
+/// The part of the plan with one long buffered write, whose phases are measured.
 const PHASES: &str = "phases";
-/// The part with direct requests, for comparison.
+/// The part of the plan with direct requests, for comparison.
 const DIRECT: &str = "past the cache";
 /// Interval at which CPU time is sampled while the phases are measured.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A loss up to this share counts as none.
+/// A loss up to this share counts as no loss.
 const LOSS_MAX: f64 = 0.1;
 /// Rates are "nearly constant" if the lowest is at least this share of the highest.
 const CONSTANT: f64 = 0.8;
@@ -187,7 +187,7 @@ fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a Mea
     curve.into_iter().filter_map(pair).collect()
 }
 
-/// The rates of buffered requests, and from which size on direct ones are faster.
+/// The rates of buffered requests, and the size above which direct requests are faster.
 fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let (Some(first), Some(last)) = (curve.first(), curve.last()) else { return };
@@ -207,7 +207,7 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         direct.rate() > buffered.rate() && curve::differ(buffered, direct)
     };
     let pairs = both(evidence, rw);
-    // The smallest size from which on direct requests are always faster.
+    // The smallest size at and above which direct requests are always faster.
     let from = pairs.iter().rev().take_while(faster).last();
     if let (Some((buffered, direct)), false) = (from, pairs.is_empty()) {
         let (size, times) = (units::size(direct.bytes()), direct.rate() / buffered.rate());
@@ -262,7 +262,7 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The mean latency of a point, between the lowest and the highest of its trials (ns).
+/// The mean latency of a point, with the lowest and the highest of the trials (ns).
 fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     let trials = point.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
@@ -297,7 +297,7 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The phases of a long write, and the CPU of each.
+/// The phases of a long write, with the CPU time of each.
 fn phases(found: &mut Conclusion, evidence: &Evidence) {
     let Some(point) = evidence.find(&[("part", PHASES)]) else { return };
     let Some(trial) = point.point.trials.first() else { return };
@@ -389,7 +389,7 @@ fn chart_of(trial: &Trial) -> Chart {
 
 // ---- claims
 
-/// The lowest rate over the highest.
+/// The lowest rate divided by the highest.
 fn evenness(points: &[&MeasuredPoint]) -> Option<f64> {
     let rates = points.iter().map(|point| point.rate());
     let top = rates.clone().reduce(f64::max)?;

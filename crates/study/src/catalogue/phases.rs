@@ -45,14 +45,16 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The phases of a point are trusted only if at least this share of the requests was found in the
-/// trace, ...
+/// The phases of a point are trusted only if at least this share of its requests was found in the
+/// trace.
 const MATCHED_MIN: f64 = 0.99;
-/// ... and less than this share of their time belongs to no phase.
+/// The phases of a point are trusted only if less than this share of the requests' time belongs to
+/// no phase.
 const UNATTRIBUTED_MAX: f64 = 0.05;
 /// Claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
-/// How far a share may be from the published one (ten percentage points).
+/// Largest difference between a measured share and the published one at which a claim holds (ten
+/// percentage points).
 const POINTS: f64 = 0.1;
 /// Seed of the bootstrap that separates the cost of tracing from noise.
 const SEED: u64 = 42;
@@ -81,7 +83,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
-/// Notes what the traces of the newest point show.
+/// Records what the traces of the newest point show.
 fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     let Some(point) = evidence.points.last() else { return };
     let labels = labels(point);
@@ -127,7 +129,7 @@ fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     }
 }
 
-/// Measures the same points in simulated systems, with several disks as one volume.
+/// Measures the points of the plan in simulated systems, with several disks as one volume.
 fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     // NT 4 started volumes 12 KiB off their chunks, so those of Table 4 were misaligned.
     let first =
@@ -178,10 +180,10 @@ fn labels(point: &MeasuredPoint) -> Vec<(&'static str, String)> {
 
 // ---- what it means
 
-/// A point and its readings.
+/// A point with its readings.
 struct PhasedPoint<'a> {
     point: &'a MeasuredPoint,
-    /// Readings of the whole point, and readings of its phases.
+    /// Readings of the whole point.
     whole: BTreeMap<&'a str, f64>,
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
@@ -241,7 +243,7 @@ impl PhasedPoint<'_> {
             || (self.matched_share() >= MATCHED_MIN && self.unattributed_share() < UNATTRIBUTED_MAX)
     }
 
-    /// "reads of 8 KiB at depth 8 on 2 devices".
+    /// A point in words, such as "reads of 8 KiB at depth 8 on 2 devices".
     fn name(&self) -> String {
         let MeasuredPoint { disks, part, .. } = self.point;
         let on = if *disks > 1 { format!(" on {disks} devices") } else { String::new() };
@@ -353,7 +355,7 @@ fn time_by_phase(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     found.find("way", text);
 }
 
-/// How busy the parts of a simulated system are, and what its bus does.
+/// How busy the resources of a simulated system are, and what its bus does.
 fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     let busy = listed(&phased.ranked("phase-utilisation"), 3);
     let text = match phased.phase("phase-share", "data") {
@@ -374,7 +376,7 @@ fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     found.find("busy", text);
 }
 
-/// How the time in the device and elsewhere grows with the request size.
+/// The growth of the time in the device, and of the time elsewhere, with the request size.
 fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
         let of = all.iter().filter(|t| t.point.part == part && t.point.disks == 1);
@@ -394,14 +396,14 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
         };
         let size = |phased: &PhasedPoint<'_>| units::size(phased.point.bytes());
         let text = format!(
-            "from {} to {} at the smallest depth, a {part} spends {} instead of {} in the device, \
-             and {} instead of {} elsewhere",
+            "from {} to {} at the smallest depth, the time of a {part} in the device changes from \
+             {} to {}, and its time elsewhere from {} to {}",
             size(small),
             size(large),
-            units::time(device_ns(large)),
             units::time(device_ns(small)),
-            units::time(others_ns(large)),
+            units::time(device_ns(large)),
             units::time(others_ns(small)),
+            units::time(others_ns(large)),
         );
         found.find("size", text);
     }
@@ -442,7 +444,7 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     }
 }
 
-/// The cost of tracing, in rate and CPU.
+/// The overhead of tracing, in rate and CPU time.
 fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let (mut changes, mut cpu_ns) = (Vec::new(), Vec::new());
     for traced in all.iter().map(|phased| phased.point) {
@@ -479,7 +481,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
 
 // ---- the papers
 
-/// Claims about Table 4, from the bus of the model.
+/// Claims about Table 4, judged by the bus of the simulated system.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
         all.iter().find(|phased| {
@@ -557,7 +559,7 @@ fn charts(all: &[&PhasedPoint<'_>], corners: &[&PhasedPoint<'_>]) -> Vec<Chart> 
     charts
 }
 
-/// A bar chart: a group for each phase, a bar for each point.
+/// A bar chart with a group for each phase and a bar for each point.
 fn by_phase(
     corners: &[&PhasedPoint<'_>],
     quantity: &str,
@@ -632,7 +634,7 @@ fn dot(x: f64, y: f64) -> Dot {
     Dot { x, y, low: None, high: None, note: None }
 }
 
-/// A row for every phase of every point.
+/// A table with a row for every phase of every point.
 fn table(all: &[PhasedPoint<'_>]) -> Option<Table> {
     let columns = [
         ("Point", None),

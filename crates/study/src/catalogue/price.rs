@@ -33,11 +33,13 @@ pub const STUDY: Study = Study {
 /// Why claims about two drives are not testable.
 const NEEDS_TWO_PRICES: &str = "it compares two drives: name two targets and state their prices, \
                                 as in halfpower study price /dev/sda /dev/sdb --price 209,534";
-/// Service life of a drive (years, seconds). The price is spread evenly over it.
+/// Service life of a drive (years). The price is spread evenly over this time.
 const LIFE_YEARS: f64 = 5.0;
+/// Service life of a drive (seconds).
 const LIFE_S: f64 = LIFE_YEARS * 365.25 * 86_400.0;
-/// Bytes of a terabyte and a gigabyte, as drives are sold (decimal).
+/// Bytes of a terabyte, as drives are sold (decimal).
 const TB: f64 = 1e12;
+/// Bytes of a gigabyte, as drives are sold (decimal).
 const GB: f64 = 1e9;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -81,7 +83,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 struct Accesses {
     reads: f64,
     writes: Option<f64>,
-    /// The depth at which they were measured.
+    /// The depth at which the accesses were measured.
     depth: u32,
 }
 
@@ -94,7 +96,7 @@ impl Accesses {
     }
 }
 
-/// What one target delivers and costs.
+/// The performance and the cost of one target.
 #[derive(Clone, Debug, Default)]
 struct Figures {
     name: String,
@@ -134,7 +136,7 @@ impl Figures {
         self.power_watts.filter(|_| self.kaps.both() > 0.0).map(|watts| watts / self.kaps.both())
     }
 
-    /// All figures as readings.
+    /// All figures of the target as readings.
     fn readings(&self) -> Vec<(&'static str, &'static str, f64)> {
         let known = |quantity, unit, value: Option<f64>| Some((quantity, unit, value?));
         [
@@ -160,7 +162,7 @@ impl Figures {
         .collect()
     }
 
-    /// All figures as rows of the table.
+    /// All figures of the target as rows of a table.
     fn rows(&self) -> Vec<(String, String)> {
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), significant);
         let each = |value: f64| number((value > 0.0).then_some(value));
@@ -390,7 +392,7 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     }
 }
 
-/// The targets side by side.
+/// A table with a column for each target.
 fn table(all: &[Figures]) -> Table {
     let column = |label: &str| Column { label: label.to_owned(), unit: None };
     let columns = all.iter().map(|one| column(&one.name));

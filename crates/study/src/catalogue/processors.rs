@@ -34,7 +34,7 @@ pub const STUDY: Study = Study {
 
 /// Threads on a simulated system, whose CPUs are not those of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
-/// Factors below this are called the same, even beyond noise.
+/// Rates whose ratio is below this factor count as equal, even if they differ beyond noise.
 const WORTH: f64 = 1.05;
 /// Why nothing can be pinned to different CPUs.
 const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpuset)";
@@ -70,7 +70,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups(&groups)
 }
 
-/// 1, 2, 4 ... and the number of CPUs.
+/// The thread counts 1, 2, 4 and so on, and the number of CPUs.
 fn doublings(cpus: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|power| 1_usize << power);
     let mut counts: Vec<usize> = powers.take_while(|count| *count < cpus).collect();
@@ -84,7 +84,7 @@ fn with_threads(group: &Group, threads: usize) -> Group {
     group
 }
 
-/// A group pinned to the first `count` of some CPUs.
+/// The group with its threads pinned to the first `count` of some CPUs.
 fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     let cpus: Vec<usize> = cpus.iter().take(count).copied().collect();
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
@@ -121,8 +121,8 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     }
 }
 
-/// The CPUs that serve the interrupts of a block device: those of its driver's queues, or of the
-/// controller that it is attached to.
+/// The CPUs that serve the interrupts of a block device. The interrupts belong to its driver's
+/// queues or to its controller.
 fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     let unknown = |what: &str| format!("{what}; name a file on a local disk");
     let table = fs::read_to_string("/proc/interrupts")
@@ -147,7 +147,7 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     }
 }
 
-/// The disks behind a device: of a partition its disk, of a volume those of its members.
+/// The disks below a device: for a partition its disk, for a volume the disks of its devices.
 fn disks_beneath(device: &str) -> Vec<String> {
     let path = Path::new("/sys/class/block").join(device);
     if path.join("partition").exists() {
@@ -165,7 +165,7 @@ fn disks_beneath(device: &str) -> Vec<String> {
     }
 }
 
-/// The interrupts of a disk: those of the nearest ancestor device that has any.
+/// The interrupts of a disk, found at the nearest ancestor device that has any.
 fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
     for above in path.ancestors() {
@@ -223,7 +223,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part, by rising number of threads.
+/// The points of a part of the plan, by rising number of threads.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part)]);
     points.sort_by_key(|point| point.point.key.threads());
@@ -238,7 +238,7 @@ fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     }
 }
 
-/// The comparison as words.
+/// The comparison of two rates as words.
 fn words_of(step: Comparison) -> String {
     match step {
         Comparison::Times(times) => format!("{} the requests", words_of_times(times)),

@@ -37,10 +37,10 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part whose points are measured one at a time, with the members' counters read before and
-/// after.
+/// The part of the plan whose points are measured one at a time, with the counters of the array's
+/// devices read before and after.
 const COUNTED: &str = "seen in members";
-/// A member that does less than this share of the mean is idle.
+/// A device of the array that does less than this share of the mean is idle.
 const IDLE: f64 = 0.5;
 
 // ---- what is measured
@@ -77,7 +77,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
-        // Separate simulations cannot run together, so one member stands for each of them.
+        // Separate simulations cannot run together, so one device stands for all of them.
         together.iter_mut().for_each(|group| group.disks = None);
         runner.measure_groups_on(&together, &members[..1])?;
     } else {
@@ -107,7 +107,7 @@ fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     member_names(&Kernel::of_host(), &path).into_iter().map(study_target).collect()
 }
 
-/// Their paths: the members of an array, or all devices of a btrfs.
+/// Paths of the devices: those of an array, or all devices of a btrfs.
 fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     let layers = stack::of(kernel, path);
     let held = layers.iter().flat_map(|layer| &layer.facts).find_map(|fact| match fact {
@@ -148,7 +148,8 @@ fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
     }
 }
 
-/// Runs trials one at a time and notes what the members did during each, per byte and request.
+/// Runs trials one at a time and records what each device of the array did, per byte and per
+/// request.
 fn count_on_members(
     runner: &mut StudyRunner<'_>,
     groups: &[Group],
@@ -215,20 +216,20 @@ fn note_moved(
 
 // ---- the state of the volume, from sysfs
 
-/// The state of a volume.
+/// The state of a RAID volume.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
-    /// "md" or "btrfs".
+    /// Kind of the volume: "md" or "btrfs".
     kind: &'static str,
-    /// "raid0", "raid1", "raid5" ..
+    /// RAID level, such as "raid0", "raid1" or "raid5".
     level: String,
-    /// Members that are missing.
+    /// Number of devices that are missing.
     missing: u64,
     /// A running background operation ("recover", "resync", "check").
     action: Option<String>,
-    /// Progress of that operation (share).
+    /// Progress of the background operation (share).
     done: f64,
-    /// Errors of members that it has counted.
+    /// Errors of the volume's devices that the volume has counted.
     errors: u64,
 }
 
@@ -341,17 +342,18 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The number of members.
+/// The number of devices of the array.
 fn member_count(evidence: &Evidence) -> f64 {
     evidence.value("members", &[]).unwrap_or(1.0)
 }
 
-/// The rate of all members together: measured, or that of one simulated member times their number.
+/// The rate of all devices of the array together: measured, or the rate of one simulated device
+/// times their number.
 fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
     Some(members_at(evidence, flags)?.0)
 }
 
-/// The same, with the upper end of its interval.
+/// The rate of all devices of the array together, with the upper end of its interval.
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let flags = [&[("part", "members")], flags].concat();
     let point = evidence.fastest(&flags)?;
@@ -374,7 +376,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             continue;
         };
         let share = 100.0 * volume.rate() / members.max(1.0);
-        // Only a cache or read-ahead can exceed the rate of all members together.
+        // Only a cache or read-ahead can exceed the rate of all devices together.
         if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
             let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
             let text = format!("{share:.0}% of the rate of all members together");
@@ -398,7 +400,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Whether a second reader gains, and whether all members serve them.
+/// Whether a second reader gains, and whether all devices of the mirror serve the readers.
 fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |threads: &str| {
         evidence
@@ -421,7 +423,7 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("two-readers", text);
 }
 
-/// The rates of writes, and what each write causes on the members.
+/// The rates of writes, and what each write causes on the devices of the array.
 fn writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         let rate = |bs: &str| {

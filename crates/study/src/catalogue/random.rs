@@ -38,18 +38,19 @@ const BUFFERED: &str = "through the cache";
 /// A step of depth that gains less than this factor is beyond the knee.
 const STEP_MIN: f64 = 1.1;
 
-/// Parts on several targets: striped into one, and each with a queue of its own.
+/// Part of the plan with random requests to several targets striped into one.
 const SPREAD: &str = "spread";
+/// Part of the plan with random requests to several targets, each with a queue of its own.
 const APART: &str = "apart";
 /// The most requests that are logged in a trial.
 const LOGGED_MAX: usize = 1 << 16;
-/// A depth is sufficient from this share of the rate of evenly loaded targets on.
+/// A depth is sufficient if the rate reaches this share of the rate of evenly loaded targets.
 const ENOUGH: f64 = 0.9;
 /// A rate with a wider relative interval is not judged.
 const KNOWN: f64 = 0.15;
 /// If fewer targets are busy than this share of the expected number, a cache answers the requests.
 const ANSWERED: f64 = 0.9;
-/// From this share of the targets on, all count as busy.
+/// If at least this share of the targets is busy, all count as busy.
 const ALL_BUSY: f64 = 0.95;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -178,7 +179,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("rw", rw), ("iodepth", depth)])
 }
 
-/// The points of a part, by rising depth.
+/// The points of a part of the plan, by rising depth.
 fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by_key(|point| point.depth());
@@ -217,7 +218,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// What depth gains, and up to which depth.
+/// What depth gains, and the depth beyond which more depth gains little.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let points = by_depth(evidence, DIRECT, rw);
     let Some(one) = points.first() else { return };
@@ -312,7 +313,7 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("buffered", format!("buffered {rw} of 8 KiB{region}: {rate}{cost}{moved}"));
 }
 
-/// CPU of a buffered request over that of a direct one.
+/// CPU time of a buffered request divided by that of a direct one.
 fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
@@ -332,8 +333,8 @@ fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
 }
 
-/// The points of a part on several targets, by rising depth; a list for each first target and
-/// number of targets.
+/// The points of a part of the plan on several targets, by rising depth; a list for each first
+/// target and number of targets.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.retain(|point| point.disks > 1);
@@ -344,7 +345,7 @@ fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Mea
     points.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
-/// Requests per second of one of a point's targets alone, by depth: the mean of all targets, or one
+/// Requests per second of a single target of a point, by depth: the mean of all targets, or one
 /// disk of the simulated system.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
@@ -361,8 +362,8 @@ fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     points.chunk_by(|a, b| a.depth() == b.depth()).map(mean).collect()
 }
 
-/// The rate of a point if its requests were spread evenly (requests per second), interpolated
-/// between the depths measured alone; `None` beyond them.
+/// The rate that a point would reach if its requests were spread evenly (requests per second),
+/// interpolated between the depths measured alone; `None` beyond them.
 fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let targets = f64::from(point.disks);
@@ -382,14 +383,15 @@ fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     Some(rate * targets.min(f64::from(point.depth())))
 }
 
-/// A reading of a striped point.
+/// The value of a quantity that was recorded for a striped point.
 fn reading(evidence: &Evidence, quantity: &str, point: &MeasuredPoint) -> Option<f64> {
     let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, point.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
 }
 
-/// Random requests over several striped targets, against as many evenly loaded ones.
+/// Random requests to several striped targets, compared with the same number of evenly loaded
+/// targets.
 fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let all = together(evidence, SPREAD, rw);
     let widest = all.iter().map(|points| points[0].disks).max();
@@ -435,7 +437,7 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// "depth 2: 75%, 1.49 busy (1.33 to 1.50 expected)".
+/// The share of a point in words, such as "depth 2: 75%, 1.49 busy (1.33 to 1.50 expected)".
 fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (point.disks, point.depth());
     let noise = if is_known(point) {
@@ -491,7 +493,7 @@ fn is_known(point: &MeasuredPoint) -> bool {
     point.summary.requests_per_s.half_width_relative() <= KNOWN
 }
 
-/// Advice on a deeper queue than one request for each target.
+/// Advice to use a depth above one request for each target.
 fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
     let targets = points[0].disks;
     let Some(base) = points.iter().find(|point| point.depth() >= targets) else { return };
@@ -631,7 +633,7 @@ mod tests {
         cell(per_s * 8192, &flags)
     }
 
-    /// A disk of 10,000 revolutions per minute that reorders from depth 3 on.
+    /// A disk of 10,000 revolutions per minute that reorders requests at depth 3 and above.
     fn disk() -> Evidence {
         let points = vec![
             read(DIRECT, "1", 100),

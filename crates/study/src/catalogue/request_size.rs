@@ -29,7 +29,7 @@ pub const STUDY: Study = Study {
 
 /// Costs are fitted up to this size (bytes). Larger requests are split and cost as much as several.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A request counts as split if device requests are at most this share of it.
+/// A request counts as split if the device's requests are at most this share of its size.
 const SPLIT: f64 = 0.75;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -47,7 +47,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The half-power size, and advice if a larger size gains over 4 KiB.
+/// The half-power size, and advice if a larger size gains against 4 KiB.
 fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f64, source: &str) {
     let (measured, fitted) = curve::half_power(curve, pap);
     let peak = format!("PAP {}, {source}", units::rate(pap));
@@ -119,7 +119,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     );
 }
 
-/// The size from which on the device receives several requests for one.
+/// The size above which the device receives several requests for one.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
     let device_bytes: Vec<(&MeasuredPoint, f64)> =
         curve.iter().filter_map(|point| Some((*point, point.device_request_bytes()?))).collect();

@@ -36,7 +36,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Rates within this share are the same.
+/// Rates that differ by at most this share count as equal.
 const SAME: f64 = 0.1;
 /// Several targets share a ceiling if they reach less than this share of the sum of their rates
 /// alone.
@@ -56,8 +56,9 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 const BURST_MAX: u32 = 64;
 /// The requests of a burst wait for each other if it takes this many times as long as half a burst.
 const WAITS: f64 = 1.6;
-/// The largest chunk (bytes) and the most members that are looked for.
+/// The largest chunk that is searched for (bytes).
 const CHUNK_MAX: u64 = 16 << 20;
+/// The largest number of devices that is searched for.
 const MEMBERS_MAX: u64 = 64;
 /// Repetitions of each burst; the median counts.
 const TIMES: usize = 7;
@@ -65,14 +66,14 @@ const TIMES: usize = 7;
 /// divide it.
 const STEP_BYTES: u64 = 48 << 20;
 
-/// The inner structure of a target.
+/// The inner structure of a target, as far as timing shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Structure {
     /// Requests at one offset do not wait for each other, so nothing would show.
     NoQueue,
-    /// Requests wait for each other at every distance measured.
+    /// One device: requests wait for each other at every distance measured.
     OneMember { up_to_bytes: u64 },
-    /// A stripe, with the number of members if it shows.
+    /// A stripe, with the number of its devices if that shows.
     Stripe { chunk_bytes: u64, members: Option<u64> },
     /// Adjacent requests do not wait for each other, or the result did not repeat.
     Unclear,
@@ -185,8 +186,8 @@ impl Prober {
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// The number of requests from which on a burst waits for itself, and the time that separates
-    /// such a burst from one that does not (ns).
+    /// The smallest number of requests with which a burst to one device waits for itself, and the
+    /// time that separates such a burst from one that does not (ns).
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
         let mut count = 2;
@@ -311,7 +312,7 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// A share in percent.
+/// A part of a whole, as a percentage.
 fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
@@ -328,7 +329,7 @@ fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// What all targets have in common, as far as the system reports it.
+/// The device or bus that all targets share, as far as the system reports it.
 fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
         return "a shared part is saturated (halfpower simulate names it)".to_owned();
@@ -370,7 +371,7 @@ fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// One stripe against independent streams, each at its best depth.
+/// A stripe compared with independent streams, each at its best depth.
 fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(disks) = measured_disks(evidence).into_iter().next_back() else { return };
     let count = disks.to_string();

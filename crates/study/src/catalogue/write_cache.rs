@@ -33,7 +33,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Suffix of the parts that were measured with the cache in the other state.
+/// Suffix of the parts of the plan that were measured with the write cache in the other state.
 const SWITCHED: &str = ", cache switched";
 
 // ---- what is measured
@@ -82,7 +82,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     }
 }
 
-/// A simulated drive is measured with its cache on and off.
+/// Measures a simulated drive with its write cache on and off.
 fn both_in_a_model(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     note(runner, "means", "the model");
     note(runner, "drive-cache", BACK);
@@ -180,7 +180,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The text of a noted reading.
+/// The text of a recorded reading.
 fn word<'a>(evidence: &'a Evidence, quantity: &str) -> Option<&'a str> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     reading.labels.get("is").map(String::as_str)
@@ -305,7 +305,7 @@ fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
     medians.get(medians.len() / 2).map(|ns| *ns as f64)
 }
 
-/// The points with the cache on and off; `None` if only one state was measured.
+/// The points with the write cache on and off; `None` if only one state was measured.
 fn both<'a>(
     evidence: &'a Evidence,
     part: &str,
@@ -345,9 +345,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let [on, off] = both(evidence, part, bs, "1")?;
         Some(on.rate() / off.rate().max(1.0))
     };
-    found.gain("R065", times("plain", "4k"), "direct writes of 4 KiB with the cache over without");
+    let what = "direct writes of 4 KiB with the cache against without";
+    found.gain("R065", times("plain", "4k"), what);
     for id in ["R030", "R041", "R066"] {
-        let what = "buffered writes of 64 KiB with the cache over without";
+        let what = "buffered writes of 64 KiB with the cache against without";
         found.gain(id, times("buffered", "64k"), what);
     }
     // Depth instead of the cache: depth 3 without it against depth 1 with it.

@@ -22,7 +22,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Each mode with the one that makes every write durable.
+/// Each caching mode with the mode that also makes every write durable.
 const PAIRS: [(&str, &str); 2] = [("buffered", "O_DSYNC"), ("direct", "direct, O_DSYNC")];
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -109,7 +109,7 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     }
 }
 
-/// RWF_DSYNC for each write against O_DSYNC for the open file.
+/// Compares RWF_DSYNC for each write with O_DSYNC for the open file.
 fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     let asked = durable.replace("O_DSYNC", "RWF_DSYNC");
     for one in curve::by_size(evidence, &[("part", &asked)]) {
@@ -121,7 +121,7 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     }
 }
 
-/// A flush after every N writes.
+/// The effect of a flush after every N writes.
 fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
     for each in curve::by_size(evidence, &[("caching", caching), ("fdatasync", "1")]) {
         let bs = each.bytes().to_string();

@@ -177,8 +177,8 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     }
 }
 
-/// The device of which a target spans less than half, so that its zones are not those of the
-/// device.
+/// The device, if a target spans less than half of it, so that the target's zones are not those of
+/// the device.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;
@@ -207,7 +207,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::DeviceFacts;
 
-    /// A target whose rate depends on the position (share), with a ripple like that of
+    /// A scan of a target whose rate depends on the position (share), with a ripple like that of
     /// measurements.
     fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
         let points = (0..POSITIONS).map(|number| {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use table::{Outcome, Tried};
 
-/// A part of the campaign.
+/// One of the two parts of the campaign against foreign devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Stable devices.
@@ -44,7 +44,7 @@ pub struct Settings<'a> {
     pub runs: u32,
     /// Repetitions of each situation.
     pub tries: u32,
-    /// Devices, situations, or both.
+    /// The part to run: devices, situations, or both.
     pub part: Option<Part>,
     /// Only cases whose name contains one of these; all if empty.
     pub case: &'a [String],

@@ -127,7 +127,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Four significant digits.
+/// A number with four significant digits.
 fn number(value: Option<f64>) -> String {
     let Some(value) = value.filter(|value| value.is_finite()) else { return "-".to_string() };
     if value == 0.0 {

@@ -37,7 +37,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// All of them, in the order in which they run.
+    /// All cases, in the order in which they run.
     pub const ALL: [Self; 5] = [Self::Null, Self::Holes, Self::Seq, Self::Agree, Self::Simulator];
 }
 
@@ -55,7 +55,7 @@ pub struct Bench {
     pub halfpower: PathBuf,
     /// t/io_uring of fio, if installed.
     pub t_io_uring: Option<PathBuf>,
-    /// Set by a signal.
+    /// Set by a signal: the benchmark must stop.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -302,7 +302,7 @@ fn rates(rounds: &Rounds, place: usize) -> Vec<f64> {
     column(rounds, |round| round[place].requests_per_s)
 }
 
-/// The paired ratios of the rates of two contestants.
+/// The paired ratios of the rates of two tools.
 fn rounds_ratio(rounds: &Rounds, subject: usize, rival: usize) -> Vec<f64> {
     column(rounds, |round| round[subject].requests_per_s / round[rival].requests_per_s)
 }

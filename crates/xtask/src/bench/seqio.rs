@@ -29,13 +29,15 @@ const SMALL_BYTES: u64 = 1 << 20;
 const EXPENSIVE_CAT: f64 = 0.4;
 /// Most rounds with a rest before each run.
 const RESTED_ROUNDS: u32 = 5;
-/// Memory that a stream may use in addition to that of its requests (bytes).
+/// Memory that a stream may use in addition to the memory of its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
 /// Runs whose median is the peak memory of a stream.
 const MEMORY_RUNS: u32 = 3;
-/// The tree of small files: number of files, folders, and file sizes (KiB).
+/// Number of files in the tree of small files.
 const TREE_FILES: u32 = 20_000;
+/// Number of folders in the tree of small files.
 const TREE_FOLDERS: u32 = 100;
+/// Sizes of the files in the tree of small files (KiB).
 const TREE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -155,7 +157,7 @@ impl Lab {
         self.read_cpu(&data)
     }
 
-    /// The same with scattered memory; on a fresh machine, free pages are contiguous.
+    /// Measures cold reads with scattered memory; on a fresh machine, free pages are contiguous.
     fn read_scattered(&mut self, data: &Places) -> Result<()> {
         let scattered = scattered::memory();
         let why = scattered.as_ref().err().map(|error| format!("{error:#}"));
@@ -193,8 +195,9 @@ impl Lab {
         self.read_cpu_of_cat(data)
     }
 
-    /// The same compared with a reader through the page cache, when that is expensive: a hypervisor
-    /// has taken back memory that was idle, and each page causes a fault of the host.
+    /// Compares the CPU time of reading with a reader through the page cache, when that reader is
+    /// expensive: a hypervisor has taken back memory that was idle, and each page causes a fault of
+    /// the host.
     fn read_cpu_of_cat(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("blocks", "none"), rivals::cat()];
         let rounds = self.stage.rounds.min(RESTED_ROUNDS);
@@ -389,7 +392,7 @@ impl Lab {
     }
 }
 
-/// One side of a comparison: a figure in every round.
+/// One of the two tools of a comparison, with its figure in every round.
 struct Side<'a> {
     name: &'a str,
     values: Vec<f64>,
@@ -407,7 +410,7 @@ fn rate_ratios(rounds: &Rounds, ours: usize, theirs: usize) -> Vec<f64> {
 }
 
 impl Lab {
-    /// A row of rates, where more is better.
+    /// Adds a row of rates, where more is better.
     fn rate(
         &mut self,
         case: &'static str,
@@ -424,7 +427,7 @@ impl Lab {
         self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
     }
 
-    /// A row of CPU times, including start-up.
+    /// Adds a row of CPU times per run, which include the start-up of the tools.
     fn cpu(
         &mut self,
         case: &'static str,
@@ -441,7 +444,7 @@ impl Lab {
         self.compare(case, "CPU s/GiB", [side(ours), side(theirs)], false, bar);
     }
 
-    /// A row: the figures of both sides and the median of their ratios.
+    /// Adds a row: the figures of both tools and the median of their ratios.
     fn compare(
         &mut self,
         case: &'static str,
@@ -587,7 +590,7 @@ struct Requests {
 }
 
 impl Requests {
-    /// From `..., 1024 KiB x 4, ...; at most 8; ...`.
+    /// Parses a line such as `..., 1024 KiB x 4, ...; at most 8; ...`.
     fn of(said: &str) -> Result<Requests> {
         let read = || {
             let (before, after) = said.split_once(" KiB x ")?;

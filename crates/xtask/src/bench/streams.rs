@@ -35,7 +35,7 @@ const START_UPS: u32 = 11;
 pub struct Places {
     /// The input.
     pub from: PathBuf,
-    /// The output, removed before and after each run.
+    /// The output file, removed before and after each run.
     pub to: PathBuf,
     /// If set, outputs are moved here with their files truncated instead of removed. For some
     /// minutes, ext4 does not reuse the inodes of removed files, and the search for others would
@@ -65,7 +65,7 @@ pub struct Tool {
 /// Duration and CPU time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// Duration (s).
+    /// Duration of the run (s).
     pub seconds: f64,
     /// User and system time of the whole process (s).
     pub cpu_seconds: f64,
@@ -90,12 +90,12 @@ impl Tool {
         Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
 
-    /// The same, timed as a whole process.
+    /// The tool, timed as a whole process.
     pub fn timed_as_process(self) -> Tool {
         Tool { timer: Timer::Process, ..self }
     }
 
-    /// The same with a number appended to the command and, with its unit, to the name.
+    /// The tool with a number appended to its command and, with the unit, to its name.
     pub fn with(mut self, number: &str, unit: &str) -> Tool {
         self.words.push(number.to_string());
         self.name += &format!(", {number} {unit}");
@@ -114,7 +114,7 @@ impl Tool {
         Tool { timer: Timer::Fio, ..Tool::new(name, &line) }
     }
 
-    /// The same, run by another program.
+    /// The tool, run by another program.
     pub fn under(&self, program: &Path, flags: &[&str]) -> Tool {
         let mut words = vec![program.to_string_lossy().into_owned()];
         words.extend(flags.iter().map(|flag| flag.to_string()));
@@ -134,7 +134,7 @@ impl Tool {
         command
     }
 
-    /// Runs it once.
+    /// Runs the tool once.
     pub fn run(&self, places: &Places) -> Result<Run> {
         let mut command = self.command(places);
         let hears = if self.timer == Timer::Process { Stdio::null() } else { Stdio::piped() };
@@ -157,7 +157,7 @@ impl Tool {
         Ok(Run { seconds, cpu_seconds: cpu_ns as f64 / 1e9 })
     }
 
-    /// Runs it and returns its output.
+    /// Runs the tool and returns its output.
     pub fn output(&self, places: &Places) -> Result<String> {
         let output = self.command(places).output().context("cannot start it")?;
         if !output.status.success() {
@@ -197,23 +197,23 @@ fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
 /// State of the page cache before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Empty.
+    /// The page cache holds nothing of the files.
     Cold,
     /// Empty for so long that a hypervisor has taken back free memory.
     Rested,
-    /// As earlier runs left it.
+    /// The page cache is as earlier runs left it.
     AsItIs,
 }
 
-/// Folder and number of runs.
+/// Where a comparison runs, and how often.
 pub struct Stage {
     /// Rounds of a comparison.
     pub rounds: u32,
     /// Folder for test files.
     pub folder: PathBuf,
-    /// Set by a signal.
+    /// Set by a signal: the comparison must stop.
     pub stop: Arc<AtomicBool>,
-    /// Chooses the pauses.
+    /// Random generator that chooses the pauses.
     pub random: RefCell<fastrand::Rng>,
 }
 

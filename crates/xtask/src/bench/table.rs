@@ -10,11 +10,11 @@ const AGREEMENT: (f64, f64) = (0.93, 1.07);
 pub enum Bar {
     /// No limit.
     None,
-    /// The median must not be above.
+    /// The median must not be above this value.
     AtMost(f64),
-    /// The median must not be below.
+    /// The median must not be below this value.
     AtLeast(f64),
-    /// A goal; missing it is not a failure.
+    /// The median should reach this value; missing it is not a failure.
     Goal(f64),
     /// The interval must lie within the range of agreement or within the spread of identical runs.
     Agreement {

@@ -38,12 +38,12 @@ pub struct Contestant {
     pub name: &'static str,
     /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Parser of its standard output.
+    /// Parser of the tool's standard output.
     pub parse: Parser,
 }
 
 impl Contestant {
-    /// Runs it on one core, in `folder`, and waits for its end.
+    /// Runs the tool on one core, in `folder`, and waits for its end.
     pub fn run(&self, core: usize, folder: &Path) -> Result<Measurement> {
         let mut command = Command::new("taskset");
         command.arg("--cpu-list").arg(core.to_string()).args(&self.command).current_dir(folder);
@@ -68,7 +68,7 @@ impl Contestant {
 }
 
 /// CPU time of all children waited for so far (ns). Runs are sequential, so the difference of two
-/// readings is that of one run.
+/// readings is the CPU time of one run.
 pub fn cpu_ns_of_children() -> Result<i64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage failed")?;
     let nanoseconds = |time: fn(&Usage) -> TimeVal| time(&usage).num_nanoseconds();
@@ -116,7 +116,7 @@ pub fn parse_fio(text: &str) -> Result<Report> {
 }
 
 /// Parses the lines `IOPS=1.95M, BW=...` that t/io_uring prints each second. It prints no number of
-/// requests; the sum of these rates is used instead.
+/// requests; the sum of the rates is used instead.
 pub fn parse_t_io_uring(text: &str) -> Result<Report> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("IOPS="));
     let rates: Vec<f64> =

@@ -14,21 +14,21 @@ use super::place::Context;
 use super::tally::Tally;
 use anyhow::Result;
 
-/// A class of faults.
+/// A fault class: one kind of fault, and how it is tested.
 pub struct Class {
-    /// Name for `--only`.
+    /// Name of the fault class for `--only`.
     pub word: &'static str,
     /// The fault.
     pub fault: &'static str,
-    /// How it is produced.
+    /// How the fault is produced.
     pub made: &'static str,
-    /// What halfpower must do.
+    /// What halfpower must do when the fault occurs.
     pub must: &'static str,
-    /// Tests it several times.
+    /// Tests the fault class several times.
     pub run: fn(&Context) -> Result<Tally>,
 }
 
-/// All classes, in the order of the table.
+/// All fault classes, in the order of the table.
 pub const ALL: [&[Class]; 8] = [
     errors::CLASSES,
     transfers::CLASSES,

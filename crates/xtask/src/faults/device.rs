@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Runs a system command and returns its output; a failure skips the class.
+/// Runs a system command and returns its output. If the command fails, the fault class is skipped.
 pub fn system(line: &[&str]) -> Result<String> {
     let mut command = Command::new(line[0]);
     command.args(&line[1..]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin");
@@ -57,7 +57,7 @@ impl LoopDevice {
         Ok(LoopDevice { path, image, folder: None })
     }
 
-    /// The same with direct I/O to the file.
+    /// A device on an existing file, with direct I/O to that file.
     pub fn direct(image: PathBuf) -> Result<LoopDevice> {
         let device = LoopDevice::on(image)?;
         system(&["losetup", "--direct-io=on", &device.path])?;
@@ -127,7 +127,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Mounts it, also after an unmount.
+    /// Mounts the file system, also when it was unmounted before.
     pub fn mount(&self) -> Result<String> {
         system(&["mount", &self.device.path, &self.folder().display().to_string()])
     }
@@ -137,7 +137,7 @@ impl Volume {
         self.folder.path()
     }
 
-    /// Fills it with a file named `filler`, except for `free_bytes`.
+    /// Fills the file system with a file named `filler`, except for `free_bytes`.
     pub fn fill_up(&self, free_bytes: u64) -> Result<()> {
         let mut filler = File::create(self.folder().join("filler"))?;
         let chunk = noise(1 << 16);
@@ -149,7 +149,7 @@ impl Volume {
         Ok(filler.sync_all()?)
     }
 
-    /// Unmounts it lazily: open files stay usable, but no path leads to them.
+    /// Unmounts the file system lazily: open files stay usable, but no path leads to them.
     pub fn unmount_lazily(&self) -> Result<String> {
         system(&["umount", "--lazy", &self.folder().display().to_string()])
     }
@@ -197,7 +197,7 @@ impl Served {
         self.folder.path().join("device").display().to_string()
     }
 
-    /// Kills its server.
+    /// Kills the server of the mounted file.
     pub fn kill_server(&mut self) {
         self.server = None;
     }

@@ -15,14 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
-/// 2^10, 2^20 bytes.
+/// Bytes of a KiB.
 pub const KIB: u64 = 1 << 10;
+/// Bytes of a MiB.
 pub const MIB: u64 = 1 << 20;
 
 /// The I/O engines that do I/O.
 pub const ENGINES: [&str; 4] = ["io_uring", "libaio", "threads", "sync"];
 
-/// Shared by all classes.
+/// What all fault classes share: program, folder and settings.
 pub struct Context {
     /// The program under test.
     pub program: PathBuf,
@@ -32,9 +33,9 @@ pub struct Context {
     pub quick: bool,
     /// Number of kills.
     pub kills: u32,
-    /// Set by a signal.
+    /// Set by a signal: the campaign must stop.
     pub stop: Arc<AtomicBool>,
-    /// Chooses random delays and offsets.
+    /// Random generator that chooses delays and offsets.
     pub random: RefCell<fastrand::Rng>,
 }
 
@@ -51,18 +52,18 @@ impl Context {
         Ok(Place { context: self, folder, runs: Cell::new(0) })
     }
 
-    /// A random number below this one.
+    /// A random number below `limit`.
     pub fn below(&self, limit: u64) -> u64 {
         self.random.borrow_mut().u64(..limit)
     }
 
-    /// All of a list, or its first two with --quick.
+    /// All items of a list, or the first two with --quick.
     pub fn some<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         if self.quick { &all[..all.len().min(2)] } else { all }
     }
 }
 
-/// A place for one repetition.
+/// A folder for one repetition of a fault.
 pub struct Place<'a> {
     context: &'a Context,
     folder: TempDir,
@@ -82,7 +83,7 @@ impl Place<'_> {
         self.folder.path().join("work")
     }
 
-    /// A path in that folder.
+    /// The path of a file in the place's folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.work().join(name)
     }

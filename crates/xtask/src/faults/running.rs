@@ -40,7 +40,7 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot send a signal")
     }
 
-    /// Its standard output so far.
+    /// Standard output of the program so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.stdout).unwrap_or_default()
     }
@@ -59,12 +59,12 @@ impl Running {
         Ok(false)
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the program.
     pub fn ended(self) -> Result<Ended> {
         self.ended_within(PATIENCE_MS, |_| {})
     }
 
-    /// Waits for the end and calls `look` with the PID at every poll.
+    /// Waits for the end of the program and calls `look` with the PID at every poll.
     pub fn ended_within(mut self, patience_ms: u64, mut look: impl FnMut(u32)) -> Result<Ended> {
         let mut status = None;
         for _ in 0..patience_ms / TICK_MS {
@@ -104,7 +104,7 @@ impl Drop for Running {
 /// How the program ended, and its output.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// Whether it did not end by itself.
+    /// Whether the program did not end by itself.
     pub hung: bool,
     pub code: Option<i32>,
     pub signal: Option<i32>,
@@ -113,7 +113,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Checks that it failed with this exit code and one line of error that contains these words.
+    /// Checks that the program failed with this exit code and one line of error that contains these
+    /// words.
     pub fn fails(&self, code: i32, words: &[&str]) -> Check {
         self.ends_with(code)?;
         // The announcement of what will be destroyed is not an error.
@@ -133,7 +134,7 @@ impl Ended {
         serde_json::from_str(&self.stdout).map_err(|error| format!("no document: {error}"))
     }
 
-    /// Checks that it ended by itself with this exit code.
+    /// Checks that the program ended by itself with this exit code.
     pub fn ends_with(&self, code: i32) -> Check {
         ensure(!self.hung, || "did not end".to_string())?;
         ensure(self.code == Some(code), || {

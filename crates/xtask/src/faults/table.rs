@@ -4,18 +4,18 @@ use super::classes::Class;
 use super::tally::Tally;
 use std::fmt::Write as _;
 
-/// Outcome of a class.
+/// Outcome of testing a fault class.
 pub enum Outcome {
-    /// It was tested.
+    /// The fault class was tested.
     Tried(Tally),
-    /// It could not be tested here: the reason.
+    /// The fault class could not be tested on this machine; contains the reason.
     Skipped(String),
 }
 
-/// A class and its outcome.
+/// A fault class and its outcome.
 pub type Row = (&'static Class, Outcome);
 
-/// The table with a line of sums.
+/// The table of all fault classes, with a line of sums.
 pub fn render(rows: &[Row]) -> String {
     let mut text = String::from(
         "| fault | how it is made | tries | what must happen | lost | undetected |\n\

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Counts of one class. Entries of `lost` and `undetected` are messages with the command.
+/// Counts of one fault class. Entries of `lost` and `undetected` are messages with the command.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Number of repetitions.
@@ -49,7 +49,8 @@ pub fn ensure(is_met: bool, otherwise: impl FnOnce() -> String) -> Check {
     if is_met { Ok(()) } else { Err(otherwise()) }
 }
 
-/// This machine lacks something that a class needs; the class is skipped with this reason.
+/// This machine lacks something that a fault class needs. The fault class is skipped with this
+/// reason.
 #[derive(Debug)]
 pub struct Missing(pub String);
 

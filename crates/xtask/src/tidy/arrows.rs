@@ -24,8 +24,8 @@ const LIBRARIES: [&str; 13] = [
     "report",
 ];
 
-/// Each crate with the workspace crates that it may import, in layer order; crates from `lab` on
-/// may import all libraries as well.
+/// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
+/// behind it may import all libraries as well.
 const ARROWS: [(&str, &[&str]); 21] = [
     ("units", &[]),
     ("ioengine", &[]),

@@ -19,7 +19,7 @@ use std::path::Path;
 
 /// The crate of developer commands, which is not shipped.
 const DEVELOPER_CRATE: &str = "xtask";
-/// Goal: fewer workspace members than this.
+/// Goal: fewer crates in the workspace than this.
 const MEMBERS: usize = 22;
 /// Types that only one crate should define.
 const SHARED_TYPES: [&str; 3] = ["Evidence", "Finding", "Workload"];
@@ -65,7 +65,7 @@ fn sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The figures of shipped code.
+/// The figures about forms of code in the shipped crates.
 fn forms(sources: &[Source]) -> Vec<Row> {
     let shipped: Vec<&Source> =
         sources.iter().filter(|source| source.crate_name() != DEVELOPER_CRATE).collect();

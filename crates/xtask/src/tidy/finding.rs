@@ -17,7 +17,7 @@ impl Finding {
         Self { path: path.to_string(), line, message: message.into() }
     }
 
-    /// The line it points at.
+    /// The line to which the finding refers.
     #[cfg(test)]
     pub fn line(&self) -> usize {
         self.line

@@ -31,7 +31,7 @@ pub fn long_functions(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// The lines of the bodies of all functions outside tests, those of their braces included.
+/// The lines of the bodies of all functions outside tests, including the lines of their braces.
 pub fn bodies(source: &Source) -> Vec<RangeInclusive<usize>> {
     functions(&source.shipped_tokens()).into_iter().map(|function| function.body).collect()
 }
@@ -82,7 +82,7 @@ fn body(tokens: &[&Token]) -> Option<RangeInclusive<usize>> {
     None
 }
 
-/// A file whose part outside tests is too long.
+/// A file that is too long without its tests.
 pub fn long_files(source: &Source) -> Vec<Finding> {
     let lines = source.shipped_lines();
     if lines <= FILE_LINES {

@@ -8,7 +8,7 @@ use super::source::Token;
 pub struct UsedPath {
     /// The words of the path; a `*` is left out.
     pub segments: Vec<String>,
-    /// Line of its last word.
+    /// Line of the path's last word.
     pub line: usize,
 }
 

@@ -9,7 +9,7 @@ use super::source::Source;
 /// The crates with system calls, and the one with stores that bypass the caches.
 const UNSAFE_CRATES: [&str; 3] = ["ioengine", "cpucost", "memspeed"];
 
-/// The keyword anywhere in another crate, tests included.
+/// Uses of the keyword `unsafe` in any crate but the one meant for it, tests included.
 pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     if UNSAFE_CRATES.contains(&source.crate_name()) {
         return Vec::new();
@@ -19,7 +19,7 @@ pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     tokens.map(|token| Finding::new(&source.path, token.line, message)).collect()
 }
 
-/// Blocks and implementations without a reason.
+/// Unsafe blocks and implementations without a comment that gives the reason.
 pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
     let lines: Vec<&str> = source.text.lines().collect();
     let mut findings = Vec::new();

@@ -15,11 +15,11 @@ const TEST_FOLDERS: [&str; 3] = ["tests", "benches", "examples"];
 /// A token; `::` and each delimiter are tokens.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// As written.
+    /// Text of the token as written.
     pub text: String,
-    /// Line on which it starts, from 1.
+    /// Line on which the token starts, counted from 1.
     pub line: usize,
-    /// Whether it belongs to test code.
+    /// Whether the token belongs to test code.
     pub in_test: bool,
 }
 
@@ -57,7 +57,8 @@ impl Source {
         Ok(source)
     }
 
-    /// The folder name of the crate: `crates/NAME/...`; the first folder elsewhere.
+    /// The folder name of the crate in `crates/NAME/...`; for other files, the first folder of the
+    /// path.
     pub fn crate_name(&self) -> &str {
         let inside = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         inside.split('/').next().unwrap_or(inside)
@@ -166,7 +167,7 @@ fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     Some(rest.unwrap_or(trees.len()))
 }
 
-/// The outer attribute at the front: `#[...]`.
+/// The outer attribute `#[...]` at the start of the token trees.
 fn attribute(trees: &[TokenTree]) -> Option<&Group> {
     match trees {
         [TokenTree::Punct(hash), TokenTree::Group(group), ..]

@@ -105,7 +105,7 @@ const PURE_CRATES: [&str; 2] = ["analysis", "report"];
 /// Modules of `std` with side effects.
 const IMPURE_MODULES: [&str; 7] = ["env", "fs", "net", "os", "process", "thread", "time"];
 
-/// Reports uses of these modules in crates without I/O.
+/// Reports uses of modules with side effects in crates without I/O.
 pub fn impure_imports(source: &Source) -> Vec<Finding> {
     if !PURE_CRATES.contains(&source.crate_name()) {
         return Vec::new();

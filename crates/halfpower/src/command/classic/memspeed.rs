@@ -19,14 +19,15 @@ use crate::cli::classic::MemspeedArgs;
 /// Bytes per MB as in the papers.
 const MB: f64 = 1048576.0;
 
-/// The measurement behind a row.
+/// The measurement that fills a row of the table.
 #[derive(Clone, Copy)]
 enum Source {
     Kernel(Kernel),
     Path(&'static str),
 }
 
-/// A row: the papers' name, and memspeed's test numbers (1 to 8) on one thread and on all CPUs.
+/// A row of the papers' Table 2: its name there, and memspeed's test numbers (1 to 8) for one
+/// thread and for all CPUs.
 struct Row {
     name: &'static str,
     source: Source,
@@ -38,7 +39,7 @@ const fn row(name: &'static str, source: Source, alone: Option<u32>, together: O
     Row { name, source, alone, together }
 }
 
-/// Table 2 in its order.
+/// The rows of the papers' Table 2, in order.
 const ROWS: [Row; 7] = [
     row("Unrolled DOUBLE load", Source::Kernel(Kernel::Load), Some(1), Some(6)),
     row("Unrolled cache line read miss", Source::Kernel(Kernel::TouchRead), None, None),
@@ -56,7 +57,7 @@ struct Tests<'a> {
     tests: &'a [Result],
 }
 
-/// A row that was measured.
+/// A measured row of the table.
 #[derive(Serialize)]
 struct Result {
     name: &'static str,
@@ -97,7 +98,8 @@ pub fn execute(args: &MemspeedArgs) -> Outcome {
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
 }
 
-/// The kernels of all rows with one working set: the given size, or far more than all caches.
+/// The kernels of all table rows with one working set: the given size, or a size far above all
+/// caches.
 fn spec(args: &MemspeedArgs) -> Outcome<MemorySpec> {
     let kernel = |row: &Row| match row.source {
         Source::Kernel(kernel) => Some(kernel),

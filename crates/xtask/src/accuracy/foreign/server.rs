@@ -20,13 +20,13 @@ use tempfile::TempDir;
 
 /// A target and its layers, which are removed on drop, the top one first.
 pub struct Target {
-    /// A file or a block device.
+    /// Path of a file or a block device.
     pub path: String,
     _layers: Vec<Box<dyn Any>>,
 }
 
 impl Target {
-    /// A path and its layers, the top one first.
+    /// A path and the layers below it, the top layer first.
     pub fn new(path: String, layers: Vec<Box<dyn Any>>) -> Target {
         Target { path, _layers: layers }
     }
@@ -69,7 +69,7 @@ impl Process {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Ends it with SIGTERM, or SIGKILL after some seconds.
+    /// Ends the process with SIGTERM, or with SIGKILL if it still runs some seconds later.
     fn end(&mut self) {
         let _ = self.signal(Signal::SIGTERM);
         if !soon(|| !self.is_running()) {
@@ -155,7 +155,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it serves; if it ends before, the error has its output.
+    /// Waits until the server serves; if it ends before, the error has its output.
     fn wait_until(&mut self, log: &Path, is_ready: impl Fn(&Server) -> bool) -> Result<()> {
         let mut ended = false;
         let is_over = soon(|| {

@@ -16,19 +16,19 @@ use crate::faults::place::Context;
 use crate::faults::tally::Check;
 use anyhow::Result;
 
-/// One situation.
+/// A situation that must raise an alarm.
 pub struct Situation {
-    /// Name for `--case`.
+    /// Name of the situation for `--case`.
     pub word: &'static str,
     /// What goes wrong.
     pub wrong: &'static str,
-    /// How it is produced.
+    /// How the situation is produced.
     pub made: &'static str,
     /// What must be reported, for the table.
     pub must: &'static str,
-    /// The report must contain one of these texts.
+    /// Texts of which the report must contain at least one.
     pub says: &'static [&'static str],
-    /// Runs it once and checks the report.
+    /// Runs the situation once and checks the report.
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 

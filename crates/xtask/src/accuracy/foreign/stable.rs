@@ -18,30 +18,30 @@ use std::process::Command;
 
 /// A device and its load.
 pub struct Device {
-    /// Name for `--case`.
+    /// Name of the device for `--case`.
     pub word: &'static str,
-    /// Description.
+    /// Description of the device.
     pub what: &'static str,
-    /// read, randread, randwrite ...
+    /// Direction and order of the requests: read, randread, randwrite and so on.
     pub rw: &'static str,
     /// Request size.
     pub request_bytes: u64,
     /// Requests outstanding.
     pub depth: u32,
-    /// Warm-up, not counted, that uses up the burst of the device.
+    /// Warm-up that uses up the burst of the device (ms); not counted.
     pub ramp_ms: u32,
-    /// Origin of the truth.
+    /// Where the true rate comes from.
     pub truth: Truth,
-    /// Sets it up.
+    /// Sets the device up.
     pub make: Make,
 }
 
-/// Origin of the truth.
+/// Where the true rate of a device comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Truth {
     /// A limit in requests per second, from the parameters of the device.
     Limit(f64),
-    /// The median of fio over all runs.
+    /// The true rate is the median of fio over all runs.
     Fio,
 }
 
@@ -51,8 +51,9 @@ const BURST_MS: u32 = 200;
 const TRIALS: u32 = 6;
 /// Length of a run of fio (ms).
 const FIO_MS: u32 = 2500;
-/// Limits of 5 MB/s and 50 MB/s in bits/s, as nbdkit takes them.
+/// Limit of 5 MB/s in bits/s, as nbdkit takes it.
 const SLOW_BITS: &str = "40000000";
+/// Limit of 50 MB/s in bits/s, as nbdkit takes it.
 const FAST_BITS: &str = "400000000";
 
 const K64: u64 = 64 << 10;
@@ -70,7 +71,7 @@ const fn limit(word: &'static str, what: &'static str, load: (u64, f64), make: M
     Device { word, what, rw, request_bytes: load.0, depth: 1, ramp_ms: BURST_MS, truth, make }
 }
 
-/// Requests of 64 KiB and their rate at this limit.
+/// The request size 64 KiB, and the rate of such requests at a limit (requests per second).
 const fn of_64k(bytes_per_s: f64) -> (u64, f64) {
     (K64, bytes_per_s / K64 as f64)
 }

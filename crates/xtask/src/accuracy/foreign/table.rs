@@ -14,17 +14,17 @@ const COVERAGE_MIN: f64 = 0.93;
 /// Largest share of runs of stable devices that raise an alarm.
 const ALARMS_MAX: f64 = 0.02;
 
-/// The outcome of a case.
+/// The outcome of a case of the campaign.
 pub enum Outcome<T> {
-    /// It was measured.
+    /// The case was measured.
     Found(T),
-    /// Its tools are not installed: the reason.
+    /// The case was skipped because its tools are not installed; contains the reason.
     Skipped(String),
-    /// It could not be set up: the error.
+    /// The case could not be set up; contains the error.
     Failed(String),
 }
 
-/// Results of the repetitions of a situation.
+/// Results of all repetitions of a situation.
 #[derive(Debug, Default)]
 pub struct Tried {
     /// Number of repetitions.
@@ -33,15 +33,15 @@ pub struct Tried {
     pub missed: Vec<String>,
 }
 
-/// A device and its results.
+/// A device with the outcome of its measurements.
 pub type Measured = (&'static Device, Outcome<Found>);
 
-/// Counts of the first table.
+/// Sums of the table of stable devices.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
     /// Runs of devices whose truth is in closed form, and those whose interval contains it.
     closed: (usize, usize),
-    /// All runs, and those whose interval contains the truth.
+    /// Number of all runs, and of those whose interval contains the truth.
     all: (usize, usize),
     /// Runs with a false alarm.
     alarms: usize,

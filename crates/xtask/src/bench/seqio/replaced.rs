@@ -9,13 +9,15 @@ use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// At most 5% slower than the replaced tool.
+/// Limit of a ratio of durations: at most 5% slower than the replaced tool.
 const BAR: Bar = Bar::AtMost(1.05);
 /// Random reads of 4 KiB in a run.
 const VISITS: u32 = 1000;
-/// Small files: number, sizes (KiB), and how often all of them are read per run.
+/// Number of small files.
 const FILES: u32 = 2000;
+/// Sizes of the small files (KiB).
 const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
+/// How often all small files are read in a run.
 const TIMES: u32 = 5;
 
 impl Lab {
@@ -102,7 +104,8 @@ impl Lab {
         self.compare_with_replaced("checksum", "hot", &tools, &data, Before::AsItIs)
     }
 
-    /// A row: ratio of the durations of the second tool (ours) and the first (replaced).
+    /// Adds a row with the duration of the second tool (ours) divided by that of the first
+    /// (replaced).
     fn compare_with_replaced(
         &mut self,
         case: &'static str,

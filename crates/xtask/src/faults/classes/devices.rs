@@ -152,8 +152,8 @@ fn unmounted(context: &Context) -> Result<Tally> {
         pause(100);
         volume.unmount_lazily()?;
         tally.detected(&line, running.ended()?.ends_with(0));
-        // Its test file could not be removed. `clean` cannot remove it before the file system is
-        // mounted again.
+        // The run could not remove its test file. `clean` cannot remove the file before the file
+        // system is mounted again.
         tally.kept(&line, cleans(&place, "absent"));
         volume.mount()?;
         tally.kept(

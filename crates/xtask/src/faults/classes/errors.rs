@@ -52,7 +52,7 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
-/// A fault of a single request.
+/// A fault in a single request, chosen by its number.
 struct Nth {
     rw: &'static str,
     fault: &'static str,

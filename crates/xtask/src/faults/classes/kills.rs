@@ -66,7 +66,7 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
-/// Commands to kill, and when.
+/// Commands to kill, and at which moments.
 struct Victims {
     lines: &'static [&'static str],
     /// Longest delay of the kill after the first file was created (ms).
@@ -96,7 +96,7 @@ const SWEEPS: Victims = Victims {
 };
 const SURVEYS: Victims = Victims { lines: &["survey . --quick --size 64m"], within_ms: 6000 };
 
-/// The file of the user.
+/// A file of the user that must survive.
 const PRECIOUS: &str = "precious";
 
 fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {

@@ -17,7 +17,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "open-files",
         fault: "a limit on open files",
-        made: "`ulimit -n`, from 4 up to enough",
+        made: "`ulimit -n`, raised from 4 until the run succeeds",
         must: "runs, or fails with one clear line; nothing left behind",
         run: open_files,
     },

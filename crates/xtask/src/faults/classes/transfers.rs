@@ -52,7 +52,7 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
-/// Depth 8, if the I/O engine supports it.
+/// Depth 8, or 1 if the I/O engine supports no more.
 pub fn depth(engine: &str) -> u32 {
     if engine == "sync" { 1 } else { 8 }
 }
@@ -154,7 +154,7 @@ fn duplicate(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that the maximum latency is at least that of the stall.
+/// Checks that the maximum latency is at least as long as the stall.
 fn shows(document: &Value, milliseconds: u64) -> Check {
     let max = document["trials"][0]["latency_ns"]["max"].as_u64().unwrap_or(0);
     ensure(max >= milliseconds * 1_000_000, || format!("the greatest latency is {max} ns"))
@@ -197,7 +197,7 @@ fn stall(context: &Context) -> Result<Tally> {
 /// drain.
 const NEVER_MS: u64 = 120_000;
 
-/// All runs at once, since they only wait.
+/// Starts all runs at once, since they only wait for a request that never completes.
 fn never(context: &Context) -> Result<Tally> {
     if context.quick {
         bail!(Missing("takes a minute and a half; not in the quick form".to_string()));

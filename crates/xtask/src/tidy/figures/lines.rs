@@ -14,14 +14,14 @@ const PROGRAM_LINES: usize = 8_000;
 /// Goal: largest share of a crate in all source lines.
 const LARGEST_SHARE_PERCENT: usize = 15;
 
-/// The lines of one crate, or of all.
+/// The lines of one crate, or of all crates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
-    /// Files below `src`.
+    /// Lines of files below `src`.
     source: usize,
-    /// Unit tests among them.
+    /// Lines of unit tests, included in `source`.
     unit_tests: usize,
-    /// Files below `tests`, `benches` and `examples`.
+    /// Lines of files below `tests`, `benches` and `examples`.
     tests: usize,
 }
 
@@ -37,7 +37,7 @@ impl Lines {
     }
 }
 
-/// The lines of each crate, and the figures of all.
+/// The lines of each crate, and the figures of all crates.
 pub fn count(sources: &[Source]) -> (BTreeMap<&str, Lines>, Vec<Row>) {
     let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();

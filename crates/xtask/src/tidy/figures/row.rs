@@ -4,7 +4,7 @@
 use super::super::source::Source;
 use std::collections::BTreeMap;
 
-/// Up to this many places are listed; more are counted by crate.
+/// Maximum number of places that are listed; more are counted by crate.
 const NAMED_PLACES: usize = 3;
 /// At most this many crates are listed, those with the most places.
 const NAMED_CRATES: usize = 4;
@@ -12,13 +12,13 @@ const NAMED_CRATES: usize = 4;
 /// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// Shown only.
+    /// No goal: the figure is only shown.
     None,
-    /// This number.
+    /// The figure must equal this number.
     Exactly(usize),
-    /// This number or less.
+    /// The figure must be this number or less.
     AtMost(usize),
-    /// Less than this number.
+    /// The figure must be less than this number.
     Below(usize),
 }
 
@@ -53,7 +53,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A counter.
+    /// A row with a counter.
     pub fn count(name: impl Into<String>, count: usize, goal: Goal) -> Self {
         Self {
             name: name.into(),
@@ -64,12 +64,12 @@ impl Row {
         }
     }
 
-    /// A figure that is not a count and has no goal.
+    /// A row with a figure that is not a count and has no goal.
     pub fn figure(name: &str, value: String) -> Self {
         Self { value, ..Self::count(name, 0, Goal::None) }
     }
 
-    /// A count of lines in files, with their places.
+    /// A row with a count of lines in files, and their places.
     pub fn places(
         name: impl Into<String>,
         sources: &[&Source],
@@ -100,7 +100,7 @@ impl Row {
         row.at(names.join(", "))
     }
 
-    /// The same with the places where it was found.
+    /// The row with the places where something was found.
     pub fn at(self, places: String) -> Self {
         Self { places, ..self }
     }
@@ -113,7 +113,7 @@ impl Row {
         }
     }
 
-    /// What is counted.
+    /// Name of what is counted.
     #[cfg(test)]
     pub fn name(&self) -> &str {
         &self.name
@@ -132,7 +132,7 @@ impl Row {
     }
 }
 
-/// All rows in columns.
+/// All rows as a table in columns.
 pub fn table(rows: &[Row]) -> String {
     let mut cells = vec![["counter", "value", "goal", "", "where"]];
     cells.extend(

@@ -37,7 +37,7 @@ pub fn comment_lines(source: &Source) -> BTreeSet<usize> {
     comments(source).into_keys().filter(is_alone).collect()
 }
 
-/// The comment of each line that has one, from its `//` on, without block comments.
+/// The comment of each line that has one, starting with its `//`, without block comments.
 fn comments(source: &Source) -> BTreeMap<usize, String> {
     let mut literals_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for token in literals(source) {

@@ -159,7 +159,7 @@ fn drifts(context: &Context, says: &[&str]) -> Result<Check> {
 /// A compressed block device in memory, removed on drop.
 pub struct Zram(String);
 
-/// The kernel's interface to create and remove such devices.
+/// The kernel's interface to create and remove zram devices.
 const ZRAM: &str = "/sys/class/zram-control";
 
 impl Zram {

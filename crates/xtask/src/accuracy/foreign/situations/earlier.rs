@@ -79,7 +79,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "`soak` of a command that leaves a process behind",
         made: "`sh` starts a busy loop of 3 s and ends",
         must: "the process is named with its PID, or the upper bound includes its CPU time",
-        says: &["it left a process running, ", " processes running, "],
+        says: &["the command left a process running, ", " processes running, "],
         run: left_behind,
     },
 ];
@@ -121,7 +121,7 @@ fn one_request(context: &Context, says: &[&str]) -> Result<Check> {
     run_and_check(context, &line, says)
 }
 
-/// Script that leaves a busy loop behind, which ends by itself.
+/// Script that leaves a busy loop running; the loop ends by itself.
 const LEAVES: &str = "timeout 3 sh -c 'while :; do :; done' &\n";
 /// Duration of the busy loop (ms).
 const LOOP_MS: u64 = 3000;

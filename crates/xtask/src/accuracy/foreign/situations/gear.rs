@@ -41,7 +41,7 @@ pub fn short(text: &str) -> String {
     text[..end].to_string()
 }
 
-/// The result of a run, for messages.
+/// The rates of a run as text for messages.
 fn rates(document: &Value) -> String {
     let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(f64::NAN);
     let trials = document["trials"].as_array().map_or(0, Vec::len);
@@ -132,7 +132,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Shell command that enters the group.
+    /// Shell command that enters the control group.
     pub fn enter(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
@@ -140,7 +140,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel removes ended members with a delay.
+        // The kernel removes ended processes from the group with a delay.
         if !soon(|| fs::remove_dir(&self.0).is_ok() || !self.0.exists()) {
             eprintln!("{} is still there", self.0.display());
         }

@@ -55,9 +55,9 @@ pub const SITUATIONS: &[Situation] = &[
 
 /// Largest ratio of the best rate of a survey to the rate of the device without its cache.
 const ABOVE_MAX: f64 = 1.5;
-/// Rate of that device without its cache.
+/// Rate of the device without its cache.
 const UNCACHED_BYTES_PER_S: f64 = 50e6;
-/// Largest relative difference of two measurements of one point.
+/// Largest relative difference between two measurements of one workload.
 const APART_MAX: f64 = 0.25;
 
 fn document(line: &str, ended: &Ended) -> Result<Value> {
