@@ -552,7 +552,8 @@ impl<'a> Load<'a> {
         self.add(all, "requests outstanding", depth * size * 1e9 / self.least_ns(), 0.0);
         let through = self.shape.caching.is_write_through();
         let write = self.shape.op == Op::Write;
-        if self.cached && !self.may_hit() && !self.shape.random && !(write && through) {
+        let in_order = self.shape.bytes.is_some() && !self.shape.random;
+        if self.cached && in_order && !(write && through) {
             let name = if write { "lazy writer" } else { "read-ahead" };
             let least_ns = self.system.host.piece.ns() as f64 + self.device_ns();
             let rate = f64::from(self.files) * self.unit as f64 * 1e9 / least_ns;

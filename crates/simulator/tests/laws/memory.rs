@@ -39,7 +39,7 @@ fn reads(distribution: Distribution, file: u64, requests: u64) -> Workload {
 /// Reads of the devices in the second half of a run: those of the whole run, less those of a run
 /// of half its length, which begins the same.
 fn late(system: &System, whole: &Workload) -> [f64; 2] {
-    let bytes = whole.limit_bytes.unwrap();
+    let bytes = whole.limit_bytes.expect("the load has a limit");
     let half = Workload { limit_bytes: Some(bytes / 2), ..whole.clone() };
     let [all, first] = [whole, &half].map(|load| run(system, load, Caching::Buffered));
     let misses = |ran: &RunResult| ran.account.device_requests[0] as f64;
@@ -110,7 +110,8 @@ fn a_file_that_fits_is_read_from_the_device_once() {
         let ran = run(&system, &passes, Caching::Buffered);
         let read = ran.account.device_bytes[0];
         // A sequential reader is one unit ahead at the end of the file.
-        let ahead = if pattern == Pattern::Random { 0 } else { system.host.cache.read_ahead.bytes() };
+        let ahead =
+            if pattern == Pattern::Random { 0 } else { system.host.cache.read_ahead.bytes() };
         assert!((file..=file + ahead + 65536).contains(&read), "{pattern:?}: {read}");
     }
 }
@@ -136,7 +137,7 @@ fn small_random_writes_read_the_data_around_them_once() {
     let ran = run(&system, &writes, Caching::Buffered);
     assert!(ran.account.device_bytes[0] <= file, "{}", ran.account.device_bytes[0]);
     // Each block is drawn twice on average. What is still dirty is not written twice.
-    let asked = writes.limit_bytes.unwrap();
+    let asked = writes.limit_bytes.expect("the load has a limit");
     let written = ran.account.device_bytes[1];
     assert!(written < asked && written > asked / 3, "{written} of {asked}");
 }
