@@ -35,7 +35,8 @@ pub struct Shape {
     pub depth: u32,
     /// Buffered or direct.
     pub caching: Caching,
-    /// Total bytes. `None`: an endless run, in which buffers and credit do not matter.
+    /// Total bytes. `None`: an endless run, in which buffers and credit do not matter. Through the
+    /// file-system cache, it may ask for bytes that are in memory, so only the host bounds it.
     pub bytes: Option<u64>,
 }
 
@@ -59,10 +60,12 @@ pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     let load = Load::new(system, shape);
     let mut all = Vec::new();
     load.processors(&mut all);
-    load.paths(&mut all);
-    match &system.drive {
-        DriveModel::Disk(disk) => load.disk(disk, &mut all),
-        DriveModel::Flash(flash) => load.flash(flash, &mut all),
+    if !load.may_hit() {
+        load.paths(&mut all);
+        match &system.drive {
+            DriveModel::Disk(disk) => load.disk(disk, &mut all),
+            DriveModel::Flash(flash) => load.flash(flash, &mut all),
+        }
     }
     load.latency(&mut all);
     all.retain(|bound| bound.bytes_per_s.is_finite());
@@ -122,7 +125,8 @@ impl<'a> Load<'a> {
         let request = u64::from(shape.request_bytes);
         let unit = match (cached, shape.op) {
             (true, Op::Read) if shape.depth == 1 && !shape.random => cache.read_ahead.bytes(),
-            (true, Op::Read) => cache.read_ahead.bytes().max(request),
+            // Requests smaller than a page share one.
+            (true, Op::Read) => cache.read_ahead.bytes().max(request).max(cache.page.bytes()),
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
         };
@@ -175,6 +179,13 @@ impl<'a> Load<'a> {
             volume.split(self.shape.op, offset, self.unit, &|_| 0, &mut pieces);
             self.positions.push(pieces);
         }
+    }
+
+    /// Whether requests may be served by memory alone: files end, so an endless load comes back to
+    /// bytes that the file-system cache still holds.
+    fn may_hit(&self) -> bool {
+        let through = self.shape.op == Op::Write && self.shape.caching.is_write_through();
+        self.cached && self.shape.bytes.is_none() && !through
     }
 
     /// The least cost of a request, for any of its possible offsets.
@@ -247,6 +258,9 @@ impl<'a> Load<'a> {
         let own_ns = self.cost().ns_for(request) as f64;
         let servers = if system.network.is_some() { cpus } else { (cpus * hosts).min(shape.depth) };
         self.add(all, "CPU", self.rate(own_ns, f64::from(servers)), 0.0);
+        if self.may_hit() {
+            return;
+        }
         let background_cpu_ns = self.background_cpu_ns();
         if background_cpu_ns > 0.0 {
             // The system's own work may be pending at the end, and it needs no program thread.
@@ -546,7 +560,8 @@ impl<'a> Load<'a> {
         self.add(all, "requests outstanding", depth * size * 1e9 / self.least_ns(), 0.0);
         let through = self.shape.caching.is_write_through();
         let write = self.shape.op == Op::Write;
-        if self.cached && !self.shape.random && !(write && through) {
+        let in_order = self.shape.bytes.is_some() && !self.shape.random;
+        if self.cached && in_order && !(write && through) {
             let name = if write { "lazy writer" } else { "read-ahead" };
             let least_ns = self.system.host.piece.ns() as f64 + self.device_ns();
             let rate = f64::from(self.files) * self.unit as f64 * 1e9 / least_ns;

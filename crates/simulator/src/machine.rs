@@ -2,9 +2,10 @@
 //!
 //! One loop takes the next event and passes it to the part concerned. FIFO servers compute a
 //! request's completion time on arrival, so a request to one disk takes about six events. `wire`
-//! moves commands and data between adapter and device, `filecache` is the path through a cache,
-//! and `remote` the path over a network.
+//! moves commands and data between adapter and device, `pages` is what a host keeps in memory,
+//! `filecache` the path through a cache, and `remote` the path over a network.
 
+mod pages;
 mod filecache;
 mod remote;
 mod device;
@@ -286,6 +287,8 @@ pub(crate) struct Machine {
     pub buses: Vec<Bus>,
     pub devices: Vec<Device>,
     pub files: Vec<File>,
+    /// The pages that the file-system cache of each host holds.
+    pages: Vec<pages::Pages>,
     pub issuers: Vec<Issuer>,
     pub count: Count,
     pub device_bytes: [u64; 2],
@@ -318,6 +321,8 @@ impl Machine {
             .collect();
         let hosts = (0..setup.hosts).map(|_| Host::new(system.host.cpus.count())).collect();
         let remote = system.network.as_ref().map(|model| remote::Remote::new(model, system));
+        let cache = &system.host.cache;
+        let pages = pages::Pages::new(cache.page.bytes(), cache.size.bytes());
         Machine {
             events: EventQueue::new(),
             hosts,
@@ -325,6 +330,7 @@ impl Machine {
             buses,
             devices,
             files: Vec::new(),
+            pages: vec![pages; setup.hosts as usize],
             issuers: Vec::new(),
             count: Count::default(),
             device_bytes: [0; 2],

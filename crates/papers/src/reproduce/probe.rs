@@ -177,7 +177,7 @@ impl Probe {
             arrival,
             pattern: if self.random { Pattern::Random } else { Pattern::Sequential },
             read_percent: if self.writes { 0 } else { 100 },
-            flush_at_end: self.writes && !caching.is_direct() && !self.random,
+            flush_at_end: self.writes && !caching.is_direct(),
             ..Workload::default()
         }
     }

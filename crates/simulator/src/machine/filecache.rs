@@ -2,19 +2,21 @@
 //! lazy writer, and the pages that a partial write must read first.
 //!
 //! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. Its
-//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2). A
-//! controller has one request outstanding per device. Writers block while too much is dirty.
-//! Closing a file flushes the file system's cache.
+//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2).
+//! What was read or written stays in the host's `pages`; a read that finds all its pages there
+//! costs its copy only. A controller has one request outstanding per device and keeps what it reads
+//! ahead. Writers block while too much is dirty. Closing a file flushes the file system's cache.
 
 use std::collections::{HashMap, VecDeque};
 
 use ioengine::Op;
 
+use super::pages::{Pages, Ranges};
 use super::{Event, Io, Machine, Origin};
 use crate::server::Gauge;
 use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
 
-/// State of a unit in the cache.
+/// State of a unit of read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Fetching,
@@ -48,6 +50,8 @@ pub(crate) struct FileCache {
     read_ahead_bug: (u64, u64),
     reads: bool,
     writes: bool,
+    /// The last units fetched for sequential readers: of a file system those that its readers wait
+    /// for, of a controller all that it keeps.
     max_units: usize,
     units: HashMap<u64, Unit>,
     order: VecDeque<u64>,
@@ -61,6 +65,8 @@ pub(crate) struct FileCache {
     fetched_pages: [Option<u64>; 2],
     /// Dirty extents: first byte and length.
     dirty: VecDeque<(u64, u64)>,
+    /// The same as a set, of a file system.
+    dirty_set: Ranges,
     dirty_bytes: u64,
     /// Requests of the lazy writer in progress, including the pause after each.
     writing: u32,
@@ -87,7 +93,7 @@ impl FileCache {
             first_delay_ns: model.first_delay.ns(),
             gap_ns: model.write_behind_gap.ns(),
             read_ahead_bug: (model.read_ahead_bug_from.bytes(), model.read_ahead_bug.ns()),
-            ..FileCache::empty(model.read_ahead.bytes(), model.size.bytes())
+            ..FileCache::empty(model.read_ahead.bytes(), 0)
         }
     }
 
@@ -134,6 +140,7 @@ impl FileCache {
             write_end: 0,
             fetched_pages: [None; 2],
             dirty: VecDeque::new(),
+            dirty_set: Ranges::default(),
             dirty_bytes: 0,
             writing: 0,
             awake: false,
@@ -170,12 +177,20 @@ impl FileCache {
         }
     }
 
-    /// Adds a dirty extent, merged with the last one if adjacent.
+    /// Adds dirty bytes. Bytes that are dirty already in memory are not written twice.
     fn mark_dirty(&mut self, offset: u64, length: u64) {
-        self.dirty_bytes += length;
-        match self.dirty.back_mut() {
-            Some((from, so_far)) if *from + *so_far == offset => *so_far += length,
-            _ => self.dirty.push_back((offset, length)),
+        let FileCache { layer, dirty, dirty_set, dirty_bytes, .. } = self;
+        let mut add = |from: u64, to: u64| {
+            *dirty_bytes += to - from;
+            // Merged with the last extent if adjacent.
+            match dirty.back_mut() {
+                Some((first, so_far)) if *first + *so_far == from => *so_far += to - from,
+                _ => dirty.push_back((from, to - from)),
+            }
+        };
+        match layer {
+            Layer::FileSystem => dirty_set.insert(offset, offset + length, add),
+            Layer::Controller => add(offset, offset + length),
         }
     }
 }
@@ -183,6 +198,19 @@ impl FileCache {
 impl Machine {
     fn cache(&mut self, file: u32) -> Option<&mut FileCache> {
         self.files[file as usize].cache.as_mut()
+    }
+
+    /// The file system's cache of a file, and the pages in memory.
+    fn file_system(&mut self, file: u32) -> Option<(&mut FileCache, &mut Pages)> {
+        let entry = &mut self.files[file as usize];
+        let cache = entry.cache.as_mut().filter(|cache| cache.layer == Layer::FileSystem)?;
+        Some((cache, &mut self.pages[entry.host as usize]))
+    }
+
+    /// Whether memory holds all pages of a range of a file, as far as the file can reach.
+    fn is_resident(&mut self, file: u32, from: u64, to: u64) -> bool {
+        let to = to.min(self.files[file as usize].volume.bytes());
+        self.file_system(file).is_some_and(|(_, pages)| pages.missing(file, from, to).is_none())
     }
 
     /// Queues a program's request on a cached file.
@@ -210,7 +238,9 @@ impl Machine {
         let Io { file, offset, length, stage, begun_ns, .. } = self.ios[io];
         let now_ns = self.now_ns();
         let (bug_from, bug_ns) = self.cache(file).map_or((0, 0), |cache| cache.read_ahead_bug);
-        let hits_bug = bug_from > 0 && length >= bug_from;
+        let end = offset + length;
+        let is_hit = stage == 0 && self.is_resident(file, offset, end);
+        let hits_bug = bug_from > 0 && length >= bug_from && !is_hit;
         if hits_bug && stage == 0 {
             // The delay of the bug comes first; those of requests outstanding together overlap.
             self.ios[io].stage = 3;
@@ -219,7 +249,6 @@ impl Machine {
         if stage == 3 || (hits_bug && stage == 0) {
             return;
         }
-        let end = offset + length;
         let overlapped = self.system.setup.overlapped;
         let Some(cache) = self.cache(file) else { return };
         let sequential = offset == cache.read_end || stage > 0;
@@ -231,12 +260,10 @@ impl Machine {
             self.dispatch(io);
             return self.serve_first(file);
         }
-        if !sequential {
-            let (page, fetching) = (cache.page, cache.fetching.count());
-            let (from, to) = (offset / page * page, end.next_multiple_of(page));
-            if fetching == 0 {
+        if !sequential && !is_hit {
+            if cache.fetching.count() == 0 {
                 self.ios[io].stage = 2;
-                self.fetch_into_cache(file, from, to - from);
+                self.fetch_missing(file, offset, end);
             }
             return;
         }
@@ -244,13 +271,16 @@ impl Machine {
         // All units of a request must be cached before it is copied, besides those read ahead.
         let together = last - first + 2 + u64::from(cache.fetches(overlapped));
         cache.max_units = cache.max_units.max(together as usize);
-        let random = stage == 2;
-        if random {
+        let random = cache.random;
+        if stage == 2 {
             if cache.fetching.count() > 0 {
                 return;
             }
-        } else if self.fetch(io, !hits_bug) {
+        } else if !is_hit && self.fetch(io, !hits_bug) {
             return;
+        }
+        if let Some((_, pages)) = self.file_system(file) {
+            pages.touch(file, offset, end);
         }
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
@@ -283,8 +313,10 @@ impl Machine {
         for step in 0..=last - first {
             // Without read-ahead, the last unit of a request is fetched first.
             let number = if ahead { first + step } else { last - step };
+            let (from, to) = (number * unit, (number + 1) * unit);
+            let is_resident = self.is_resident(file, from.max(offset), to.min(offset + length));
             let Some(cache) = self.cache(file) else { return false };
-            if cache.has(number) {
+            if cache.has(number) || is_resident {
                 continue;
             }
             missing = true;
@@ -317,8 +349,11 @@ impl Machine {
             if enough || cache.fetching.count() >= fetches || number * unit >= most {
                 return;
             }
-            if !cache.units.contains_key(&number) {
-                cache.insert(number);
+            let known = cache.units.contains_key(&number);
+            if !known && !self.is_resident(file, number * unit, (number + 1) * unit) {
+                if let Some(cache) = self.cache(file) {
+                    cache.insert(number);
+                }
                 self.fetch_into_cache(file, number * unit, unit);
             }
         }
@@ -341,8 +376,13 @@ impl Machine {
             let page_of = |at: u64| (!at.is_multiple_of(page)).then_some(at / page * page);
             ([page_of(offset), page_of(end)], page)
         };
-        let missing = |from: &u64| !cache.fetched_pages.contains(&Some(*from));
-        if exists && let Some(from) = needed.into_iter().flatten().find(missing) {
+        let fetched = cache.fetched_pages;
+        let mut missing = |from: &u64| {
+            !fetched.contains(&Some(*from)) && !self.is_resident(file, *from, *from + bytes)
+        };
+        let missed = needed.into_iter().flatten().find(|from| exists && missing(from));
+        let Some(cache) = self.cache(file) else { return };
+        if let Some(from) = missed {
             if cache.fetching.count() == 0 {
                 let kept = cache.fetched_pages.into_iter().find(|page| needed.contains(page));
                 cache.fetched_pages = [kept.flatten(), Some(from)];
@@ -364,7 +404,11 @@ impl Machine {
         if extend_ns > 0 {
             self.run_system_work(file, extend_ns);
         }
-        if self.files[file as usize].through {
+        let through = self.files[file as usize].through;
+        if let Some((_, pages)) = self.file_system(file) {
+            pages.hold(file, offset, end, !through);
+        }
+        if through {
             // A write-through write completes once its own data are on the device.
             self.copy(io, Event::Issued(io));
         } else {
@@ -401,6 +445,13 @@ impl Machine {
         let ns = cost.ns_for(length) + view_ns + packet_ns;
         let end_ns = self.work_for(engine, cost, ns, ns);
         self.events.schedule(end_ns, next);
+    }
+
+    /// Fetches the pages of a range that are not in memory, and what lies between them, at once.
+    fn fetch_missing(&mut self, file: u32, from: u64, to: u64) {
+        let Some((_, pages)) = self.file_system(file) else { return };
+        let (first, last) = pages.missing(file, from, to).unwrap_or((from, to));
+        self.fetch_into_cache(file, first, last - first);
     }
 
     /// Fetches data into the cache, up to the end of the devices.
@@ -446,10 +497,17 @@ impl Machine {
             if whole && cache.units.contains_key(&unit) {
                 cache.units.insert(unit, Unit::Cached);
             }
+            if let Some((_, pages)) = self.file_system(file) {
+                pages.hold(file, offset, offset + length, false);
+            }
         } else {
             cache.dirty_bytes -= length;
             let gap_ns = cache.gap_ns;
             self.events.schedule(now_ns + gap_ns, Event::WriterPauseOver(file));
+            if let Some((cache, pages)) = self.file_system(file) {
+                let dirty = &cache.dirty_set;
+                pages.written(file, offset, offset + length, |from, to| dirty.overlaps(from, to));
+            }
         }
         self.serve_first(file);
     }
@@ -513,6 +571,7 @@ impl Machine {
                 return;
             }
             cache.writing += 1;
+            cache.dirty_set.remove(from, from + now);
             if now == length {
                 cache.dirty.pop_front();
             } else {

@@ -6,6 +6,7 @@ mod coverage;
 mod bounds;
 mod forms;
 mod limits;
+mod memory;
 mod properties;
 mod quirks;
 mod sharing;

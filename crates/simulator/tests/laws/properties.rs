@@ -219,7 +219,9 @@ fn writers_that_wait_for_the_cache_to_empty_do_not_wait_for_ever() {
 
 #[test]
 fn a_cached_read_waits_for_its_own_bytes_whatever_the_lazy_writer_does_meanwhile() {
-    let system = named(DISKS, &[("host.cache.first_delay", "0"), ("write_cache", "on")]);
+    // The cache is so small that no read finds its bytes there.
+    let small = [("host.cache.size", "64KiB"), ("host.cache.first_delay", "0")];
+    let system = named(DISKS, &[&small[..], &[("write_cache", "on")]].concat());
     let mix = Workload { pattern: Pattern::Random, ..load(50, 4096, 1, 64 * MIB) };
     let mix = Workload { limit_bytes: Some(16 * MIB), ..mix };
     let ran = run(&system, &mix, Caching::Buffered);

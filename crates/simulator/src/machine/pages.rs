@@ -1,0 +1,393 @@
+//! The pages of all files that a host holds in memory, in order of their last use (LRU).
+//!
+//! An entry is a range of adjacent pages of one file that were brought in or written together, in
+//! one aligned chunk of 64 KiB at most. A use moves the whole entry to the recent end. So there are
+//! never more entries than pages fit, and a sequential pass makes one entry per chunk. Dirty
+//! entries stay beyond the capacity, because a page leaves memory only once it is written.
+
+use std::collections::BTreeMap;
+
+/// Largest entry (bytes).
+const CHUNK_BYTES: u64 = 64 << 10;
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// A range of resident pages.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    file: u32,
+    from: u64,
+    to: u64,
+    dirty: bool,
+    /// In the list; a dirty entry that reached its old end is not.
+    listed: bool,
+    newer: u32,
+    older: u32,
+}
+
+/// The resident pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Pages {
+    page: u64,
+    capacity: u64,
+    resident: u64,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    /// Entry by file and first byte.
+    index: BTreeMap<(u32, u64), u32>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl Pages {
+    /// No pages, with room for `capacity` bytes.
+    pub fn new(page: u64, capacity: u64) -> Pages {
+        Pages {
+            page,
+            capacity,
+            resident: 0,
+            entries: Vec::new(),
+            free: Vec::new(),
+            index: BTreeMap::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
+    }
+
+    /// The whole pages around a range of bytes.
+    pub fn around(&self, from: u64, to: u64) -> (u64, u64) {
+        (from / self.page * self.page, to.next_multiple_of(self.page))
+    }
+
+    /// The part of a range, from its first to its last page that is not resident; `None` if all
+    /// are.
+    pub fn missing(&self, file: u32, from: u64, to: u64) -> Option<(u64, u64)> {
+        let (from, to) = self.around(from, to);
+        let (mut at, mut first, mut last) = (from, None, from);
+        for entry in self.overlapping(file, from, to).map(|number| &self.entries[number as usize]) {
+            if entry.from > at {
+                first = first.or(Some(at));
+                last = entry.from;
+            }
+            at = entry.to;
+        }
+        if at < to {
+            first = first.or(Some(at));
+            last = to;
+        }
+        first.map(|first| (first, last))
+    }
+
+    /// Entries that overlap a range, in order of offset.
+    fn overlapping(&self, file: u32, from: u64, to: u64) -> impl Iterator<Item = u32> {
+        let widest = CHUNK_BYTES + self.page;
+        let all = self.index.range((file, from.saturating_sub(widest))..(file, to));
+        let reaches = move |number: &u32| self.entries[*number as usize].to > from;
+        all.map(|(_, number)| *number).filter(reaches)
+    }
+
+    /// Marks the resident part of a range as used now.
+    pub fn touch(&mut self, file: u32, from: u64, to: u64) {
+        let newest = self.entries.get(self.newest as usize);
+        if newest.is_some_and(|e| e.file == file && e.from <= from && to <= e.to) {
+            return;
+        }
+        let numbers: Vec<u32> = self.overlapping(file, from, to).collect();
+        for number in numbers {
+            self.unlist(number);
+            self.list(number);
+        }
+    }
+
+    /// Holds the pages around a range from now on; `dirty` if they must be written before they may
+    /// leave. Other pages leave instead, those first whose last use is longest ago.
+    pub fn hold(&mut self, file: u32, from: u64, to: u64, dirty: bool) {
+        let (from, to) = self.around(from, to);
+        if self.missing(file, from, to).is_some() {
+            self.fill(file, from, to);
+        }
+        self.touch(file, from, to);
+        if dirty {
+            let numbers: Vec<u32> = self.overlapping(file, from, to).collect();
+            for number in numbers {
+                self.entries[number as usize].dirty = true;
+            }
+        }
+        self.evict();
+    }
+
+    /// Adds entries for the gaps of a range of whole pages.
+    fn fill(&mut self, file: u32, from: u64, to: u64) {
+        let held: Vec<(u64, u64)> = self
+            .overlapping(file, from, to)
+            .map(|number| &self.entries[number as usize])
+            .map(|entry| (entry.from, entry.to))
+            .collect();
+        let mut at = from;
+        for (start, end) in held.into_iter().chain([(to, to)]) {
+            while at < start {
+                let chunk = (at / CHUNK_BYTES + 1) * CHUNK_BYTES;
+                let stop = start.min(chunk.max(at + self.page));
+                self.add(file, at, stop);
+                at = stop;
+            }
+            at = at.max(end);
+        }
+    }
+
+    /// Adds a range, to the newest entry if it goes on in the same chunk.
+    fn add(&mut self, file: u32, from: u64, to: u64) {
+        self.resident += to - from;
+        if let Some(entry) = self.entries.get_mut(self.newest as usize)
+            && (entry.file, entry.to) == (file, from)
+            && !from.is_multiple_of(CHUNK_BYTES)
+        {
+            entry.to = to;
+            return;
+        }
+        let (newer, older) = (NONE, NONE);
+        let entry = Entry { file, from, to, dirty: false, listed: false, newer, older };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.entries[number as usize] = entry;
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.index.insert((file, from), number);
+        self.list(number);
+    }
+
+    /// The dirty bytes of a range are on the device. What `still_dirty` says stays dirty.
+    pub fn written(
+        &mut self,
+        file: u32,
+        from: u64,
+        to: u64,
+        still_dirty: impl Fn(u64, u64) -> bool,
+    ) {
+        let numbers: Vec<u32> = self.overlapping(file, from, to).collect();
+        for number in numbers {
+            let entry = &mut self.entries[number as usize];
+            entry.dirty = still_dirty(entry.from, entry.to);
+            if !entry.dirty && !entry.listed {
+                self.remove(number);
+            }
+        }
+        self.evict();
+    }
+
+    /// Removes the oldest pages until the rest fits.
+    fn evict(&mut self) {
+        while self.resident > self.capacity && self.oldest != self.newest {
+            let number = self.oldest;
+            self.unlist(number);
+            if !self.entries[number as usize].dirty {
+                self.remove(number);
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Entry { file, from, to, .. } = self.entries[number as usize];
+        self.resident -= to - from;
+        self.index.remove(&(file, from));
+        self.free.push(number);
+    }
+
+    /// Puts an entry at the recent end of the list.
+    fn list(&mut self, number: u32) {
+        let newest = self.newest;
+        let entry = &mut self.entries[number as usize];
+        (entry.listed, entry.newer, entry.older) = (true, NONE, newest);
+        match self.entries.get_mut(newest as usize) {
+            Some(before) => before.newer = number,
+            None => self.oldest = number,
+        }
+        self.newest = number;
+    }
+
+    fn unlist(&mut self, number: u32) {
+        let entry = &mut self.entries[number as usize];
+        if !std::mem::take(&mut entry.listed) {
+            return;
+        }
+        let (newer, older) = (entry.newer, entry.older);
+        match self.entries.get_mut(newer as usize) {
+            Some(next) => next.older = older,
+            None => self.newest = older,
+        }
+        match self.entries.get_mut(older as usize) {
+            Some(next) => next.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+}
+
+/// A set of byte ranges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// The ranges that overlap another, in order of offset.
+    fn overlapping(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
+        let before = self.0.range(..from).next_back().filter(move |(_, end)| **end > from);
+        before.into_iter().chain(self.0.range(from..to)).map(|(start, end)| (*start, *end))
+    }
+
+    /// Whether a range has bytes of the set.
+    pub fn overlaps(&self, from: u64, to: u64) -> bool {
+        self.overlapping(from, to).next().is_some()
+    }
+
+    /// Adds a range; calls `gap` with each part of it that was not in the set.
+    pub fn insert(&mut self, from: u64, to: u64, mut gap: impl FnMut(u64, u64)) {
+        let held: Vec<(u64, u64)> = self.overlapping(from, to).collect();
+        let mut at = from;
+        for (start, end) in &held {
+            if *start > at {
+                gap(at, *start);
+            }
+            at = at.max(*end);
+        }
+        if at < to {
+            gap(at, to);
+        }
+        let (mut first, mut last) = (from, to);
+        for (start, end) in held {
+            (first, last) = (first.min(start), last.max(end));
+            self.0.remove(&start);
+        }
+        // Adjacent ranges become one.
+        if let Some((start, end)) = self.0.range(..first).next_back()
+            && *end == first
+        {
+            first = *start;
+        }
+        if let Some(end) = self.0.remove(&last) {
+            last = end;
+        }
+        self.0.insert(first, last);
+    }
+
+    /// Removes a range.
+    pub fn remove(&mut self, from: u64, to: u64) {
+        let held: Vec<(u64, u64)> = self.overlapping(from, to).collect();
+        for (start, end) in held {
+            self.0.remove(&start);
+            if start < from {
+                self.0.insert(start, from);
+            }
+            if end > to {
+                self.0.insert(to, end);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Stream;
+
+    const PAGE: u64 = 4096;
+
+    /// The pages of file 0 that are resident, by number.
+    fn resident(pages: &Pages) -> Vec<u64> {
+        let there = |page: &u64| pages.missing(0, page * PAGE, (page + 1) * PAGE).is_none();
+        (0..1000).filter(there).collect()
+    }
+
+    #[test]
+    fn the_page_unused_for_longest_leaves_first() {
+        let mut pages = Pages::new(PAGE, 3 * PAGE);
+        for page in [10, 20, 30] {
+            pages.hold(0, page * PAGE, (page + 1) * PAGE, false);
+        }
+        pages.touch(0, 10 * PAGE, 11 * PAGE);
+        pages.hold(0, 40 * PAGE + 5, 40 * PAGE + 6, false);
+        assert_eq!(resident(&pages), [10, 30, 40]);
+    }
+
+    #[test]
+    fn dirty_pages_stay_until_they_are_written() {
+        let mut pages = Pages::new(PAGE, 2 * PAGE);
+        pages.hold(0, 0, PAGE, true);
+        for page in [20, 30, 40] {
+            pages.hold(0, page * PAGE, (page + 1) * PAGE, false);
+        }
+        assert_eq!(resident(&pages), [0, 40]);
+        pages.written(0, 0, PAGE, |_, _| true);
+        assert_eq!(resident(&pages), [0, 40]);
+        pages.written(0, 0, PAGE, |_, _| false);
+        assert_eq!(resident(&pages), [40]);
+    }
+
+    #[test]
+    fn what_is_missing_spans_the_gaps_of_a_range() {
+        let mut pages = Pages::new(PAGE, 1 << 20);
+        pages.hold(0, 2 * PAGE, 3 * PAGE, false);
+        pages.hold(0, 5 * PAGE, 6 * PAGE, false);
+        pages.hold(1, 0, 10 * PAGE, false);
+        assert_eq!(pages.missing(0, PAGE + 1, 4 * PAGE - 1), Some((PAGE, 4 * PAGE)));
+        assert_eq!(pages.missing(0, 2 * PAGE, 6 * PAGE), Some((3 * PAGE, 5 * PAGE)));
+        assert_eq!(pages.missing(0, 5 * PAGE, 7 * PAGE), Some((6 * PAGE, 7 * PAGE)));
+        assert_eq!(pages.missing(0, 2 * PAGE + 7, 2 * PAGE + 8), None);
+    }
+
+    #[test]
+    fn a_sequential_pass_makes_one_entry_per_chunk() {
+        let mut pages = Pages::new(PAGE, 1 << 20);
+        for at in (0..16 << 20).step_by(2048) {
+            pages.hold(0, at, at + 2048, false);
+        }
+        assert!(pages.index.len() <= 17 && pages.entries.len() <= 18, "{}", pages.entries.len());
+        assert!(pages.resident <= 1 << 20);
+    }
+
+    #[test]
+    fn random_use_agrees_with_a_list_of_pages() {
+        let mut random = Stream::new(5);
+        let mut below = |most: f64| (random.share() * most) as u64;
+        let mut pages = Pages::new(PAGE, 50 * PAGE);
+        // Page numbers, oldest first.
+        let mut model: Vec<u64> = Vec::new();
+        for _ in 0..20_000 {
+            // Pages that are never adjacent are entries of their own.
+            let page = 2 * below(100.0);
+            let hit = model.contains(&page);
+            assert_eq!(pages.missing(0, page * PAGE, (page + 1) * PAGE).is_none(), hit);
+            model.retain(|other| *other != page);
+            model.push(page);
+            if model.len() > 50 {
+                model.remove(0);
+            }
+            pages.hold(0, page * PAGE, (page + 1) * PAGE, false);
+        }
+        assert_eq!(pages.resident, 50 * PAGE);
+    }
+
+    #[test]
+    fn ranges_agree_with_a_list_of_bytes() {
+        let mut random = Stream::new(7);
+        let (mut ranges, mut model) = (Ranges::default(), [false; 200]);
+        for _ in 0..20_000 {
+            let from = (random.share() * 190.0) as u64;
+            let to = from + 1 + (random.share() * 9.0) as u64;
+            let bytes = &mut model[from as usize..to as usize];
+            assert_eq!(ranges.overlaps(from, to), bytes.contains(&true));
+            if random.share() < 0.5 {
+                let mut new = 0;
+                ranges.insert(from, to, |start, end| new += end - start);
+                assert_eq!(new, bytes.iter().filter(|byte| !**byte).count() as u64);
+                bytes.fill(true);
+            } else {
+                ranges.remove(from, to);
+                bytes.fill(false);
+            }
+        }
+    }
+}
