@@ -50,6 +50,8 @@ pub struct Plan {
     pub study: Option<String>,
     /// Whether findings compare all targets instead of describing each.
     pub compares: bool,
+    /// Whether direct requests go to the whole device of a simulated system that names no file.
+    pub whole_device: bool,
     /// Default targets; targets on the command line override them.
     pub targets: Vec<PathBuf>,
     /// The charts to draw.
@@ -147,6 +149,11 @@ impl Plan {
                 "title" => plan.title = text_of(&key, value)?,
                 "asks" => plan.asks = text_of(&key, value)?,
                 "study" => plan.study = Some(text_of(&key, value)?),
+                "whole_device" => {
+                    plan.whole_device = value
+                        .as_bool()
+                        .ok_or_else(|| Failure::usage("whole_device: write true or false"))?;
+                }
                 "compares" => {
                     plan.compares = value
                         .as_bool()

@@ -173,7 +173,8 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.loss("R170", Some(loss), "loss from the first to the last eighth");
         let longer = outer / inner;
         let here = format!("the outer end is {longer:.2} times as fast");
-        found.claim("R163", depends && longer >= 1.25, here);
+        let longer = if depends { longer } else { 1.0 };
+        found.value("R163", Some(100.0 * (longer - 1.0)), here);
     }
 }
 
