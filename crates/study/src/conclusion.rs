@@ -229,11 +229,7 @@ impl Conclusion {
 }
 
 /// The result of a claim measured as its paper did, beside what the study saw.
-fn reproduced(
-    id: &'static str,
-    claim: &Claim,
-    study: Option<ClaimResult>,
-) -> Option<ClaimResult> {
+fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Option<ClaimResult> {
     let answer = reproduce::value_of(id)?;
     let verdict = reproduce::claim::verdict(claim, &answer);
     let measured = match &answer {

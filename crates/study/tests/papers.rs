@@ -3,6 +3,9 @@
 //!
 //! Everything is simulated, so that no figure depends on this machine.
 
+// A test helper that fails is a failed test.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -308,10 +308,7 @@ fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[Access
         "C254",
         large.and_then(|(plain, shared)| Some(shared.cpu_ns()? / plain.cpu_ns()?)).map(|times| {
             let words = words_of_times(times);
-            (
-                times,
-                format!("CPU of a read through the share: {words} that of the local file"),
-            )
+            (times, format!("CPU of a read through the share: {words} that of the local file"))
         }),
     );
 }
