@@ -4,10 +4,10 @@
 //! Top-level keys are flags of `sweep` that apply to all points. Further keys are: `title` and
 //! `asks` (the question); `[quick]`, flags that replace others with `--quick`; `[[part]]`, each
 //! with a `name`, its own flags and its own `quick` flags; `[[figure]]`; `disks`, the number of
-//! targets that work together; `compares`, whether findings compare the targets; `whole_device`, whether
-//! direct requests use the whole device of a simulated system; `study`, the built-in study that
-//! measures and analyses. Every list of values is an axis, and the points are the product of all
-//! lists.
+//! targets that work together; `compares`, whether findings compare the targets; `whole_device`,
+//! whether direct requests use the whole device of a simulated system; `study`, the built-in study
+//! that measures and analyses. Every list of values is an axis, and the points are the product of
+//! all lists.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
