@@ -20,8 +20,8 @@ use toml::{Spanned, Value};
 use crate::cli::{self, Cli, Verb};
 
 /// Keys that make a file the plan of a study.
-const STRUCTURE: [&str; 8] =
-    ["title", "asks", "study", "compares", "disks", "quick", "part", "figure"];
+const STRUCTURE: [&str; 9] =
+    ["title", "asks", "study", "compares", "whole_device", "disks", "quick", "part", "figure"];
 
 /// The contents of a plan file; empty without a file.
 #[derive(Debug, Default)]

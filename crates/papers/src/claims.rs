@@ -5,6 +5,10 @@
 //! own machine the value must be the published one ([`Standard::Reproduction`]). On another machine
 //! the question is whether the effect still exists ([`Standard::Effect`]).
 
+use schemars::JsonSchema;
+use serde::Serialize;
+use simulator::Description;
+
 use crate::data_file::{self, Row};
 
 /// Every number in the text of both papers.
@@ -24,6 +28,22 @@ pub enum Paper {
 impl Paper {
     /// Both papers, the older one first.
     pub const ALL: [Paper; 2] = [Paper::Riedel97, Paper::Chung2000];
+
+    /// The paper of a claim: names of the first begin with R, of the second with C.
+    pub fn of_claim(id: &str) -> Paper {
+        if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 }
+    }
+
+    /// Whether a built-in system describes a machine of this paper. The second paper repeated
+    /// measurements of the first on the E-5000, so that machine belongs to both.
+    pub fn describes(self, system: &str) -> bool {
+        let own = match self {
+            Paper::Riedel97 => "nt4-",
+            Paper::Chung2000 => "w2k-",
+        };
+        let is_own = system.starts_with(own) || system.starts_with("e5000-");
+        is_own && Description::names().any(|name| name == system)
+    }
 
     /// The name of the paper on the command line and in the data.
     pub fn name(self) -> &'static str {
@@ -104,15 +124,27 @@ pub enum Standard {
     Effect,
 }
 
-/// Whether a value satisfies a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The verdict on a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The value meets the claim.
     Holds,
     /// The value does not meet the claim.
     DoesNotHold,
-    /// The claim is not testable by this standard.
+    /// The claim is not testable here.
     CannotBeTried,
+}
+
+impl Verdict {
+    /// The verdict as words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds here",
+            Verdict::DoesNotHold => "does not hold here",
+            Verdict::CannotBeTried => "not testable here",
+        }
+    }
 }
 
 /// A number in the text of a paper.

@@ -77,6 +77,22 @@ pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Repro
     Reproduction { paper, figures: measured, claims }
 }
 
+/// The value that the simulator gives for a claim, in the claim's unit, measured as the paper
+/// measured it. `None` if no check computes it. It depends on the built-in systems only.
+pub fn value_of(id: &str) -> Option<claim::Answer> {
+    check(id).map(|check| check(&Lab::default()))
+}
+
+/// The built-in systems on which a claim is measured; empty if no check computes it.
+pub fn systems_of(id: &str) -> Vec<&'static str> {
+    check(id).map_or_else(Vec::new, probe::systems_of)
+}
+
+fn check(id: &str) -> Option<fn(&Lab) -> claim::Answer> {
+    let mut all = checks(Paper::of_claim(id)).computed.iter().copied().flatten();
+    all.find(|(name, _)| *name == id).map(|(_, check)| *check)
+}
+
 fn checks(paper: Paper) -> Checks {
     match paper {
         Paper::Riedel97 => riedel97_claims::CHECKS,

@@ -186,6 +186,8 @@ pub struct DiskModel {
     pub zones: Vec<[u64; 2]>,
     /// Source of the zones.
     pub zones_source: String,
+    /// Advertised media rate, of the outermost zone; 0 if no figure is published.
+    pub advertised: Rate,
     /// From the end of a track to the start of the next one (revolutions).
     pub track_skew: Number,
     /// From the end of a cylinder to the start of the next one (revolutions).

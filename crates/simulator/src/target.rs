@@ -15,7 +15,7 @@ use ioengine::{Clock, Completion, Error, ErrorKind, Request, VirtualTime};
 
 use crate::account::{Account, Reading};
 use crate::machine::Machine;
-use crate::system::{Setup, System, VolumeKind};
+use crate::system::{DriveModel, Setup, System, VolumeKind};
 
 /// A simulated system in operation, from which targets, clock and meter are made.
 #[derive(Clone)]
@@ -191,7 +191,13 @@ impl Target for SimTarget {
         };
         let links = system.links.iter().rev().map(|link| rate(&link.name, link.advertised.0));
         let bus = rate(&system.bus.name, system.bus.advertised.0);
-        std::iter::once(bus).chain(links).filter(|rate| rate.bytes_per_s > 0.0).collect()
+        // Several devices together are not limited by the medium of one.
+        let media = match &system.drive {
+            DriveModel::Disk(disk) if system.setup.disks == 1 => disk.advertised.0,
+            _ => 0.0,
+        };
+        let own = [rate("drive, media", media), bus];
+        own.into_iter().chain(links).filter(|rate| rate.bytes_per_s > 0.0).collect()
     }
 
     fn write_cache(&self) -> Option<String> {

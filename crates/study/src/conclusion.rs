@@ -1,15 +1,15 @@
 //! What a study concludes from its evidence: findings, verdicts on the papers' claims, advice, and
 //! charts and tables beyond those of the plan.
 //!
-//! A claim of the papers is about a machine of their time; here the question is whether the effect
-//! still exists. A gain holds from the square root of the published factor on (half of it on a
-//! logarithmic scale), a loss or a share from half of the published one on, and an upper limit if
-//! it is not exceeded. Rules about sizes and depths hold if the machine obeys them.
+//! Claims with a number are judged by [`papers::claims::judge`]. On most targets the question is
+//! whether the effect still exists. A simulated machine of the papers must show the published
+//! number, in the quantity that the paper means: [`Conclusion::judge_as_reproduced`].
 
-use papers::reproduce::published::{self, Claim, Paper};
+use lab::simulated_target::PREFIX;
+pub use papers::claims::Verdict;
+use papers::claims::{self, Claim, Paper, Standard};
+use papers::reproduce;
 use report::model::{Chart, Finding, Table, Tone};
-use schemars::JsonSchema;
-use serde::Serialize;
 use survey::advice::{self, Advice};
 
 /// What a study concludes from its evidence.
@@ -27,36 +27,15 @@ pub struct Conclusion {
     pub tables: Vec<Table>,
 }
 
-/// The verdict on a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The effect exists here.
-    Holds,
-    /// The effect does not exist here.
-    DoesNotHold,
-    /// The claim is not testable here.
-    CannotBeTried,
-}
-
-impl Verdict {
-    /// The verdict as words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Verdict::Holds => "holds here",
-            Verdict::DoesNotHold => "does not hold here",
-            Verdict::CannotBeTried => "not testable here",
-        }
-    }
-}
-
 /// The result of testing a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClaimResult {
     /// Name of the claim in the published data, such as R080.
     pub id: &'static str,
     /// Whether the claim holds.
     pub verdict: Verdict,
+    /// What was measured here, in the unit of the claim; `None` for a rule without a number.
+    pub value: Option<f64>,
     /// What was measured here, or why the claim is not testable.
     pub here: String,
 }
@@ -71,7 +50,7 @@ impl Conclusion {
     /// Adds a verdict on a claim.
     pub fn claim(&mut self, id: &'static str, holds: bool, here: impl Into<String>) {
         let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
-        self.claims.push(ClaimResult { id, verdict, here: here.into() });
+        self.claims.push(ClaimResult { id, verdict, value: None, here: here.into() });
     }
 
     /// Adds a verdict on a claim if its numbers were measured.
@@ -81,30 +60,79 @@ impl Conclusion {
         }
     }
 
-    /// Judges a claim of a gain, published in "times" or "percent", by the factor measured here;
-    /// `what` names the comparison. Without a factor the claim is left to [`Conclusion::complete`].
-    pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
-        let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
-        let holds = times >= published_times(&claim).sqrt();
-        self.claim(id, holds, format!("{what}: {}", words_of_times(times)));
+    /// Judges a claim by a value, with its words, if it was measured.
+    pub fn value_if(&mut self, id: &'static str, measured: Option<(f64, String)>) {
+        if let Some((value, here)) = measured {
+            self.value(id, Some(value), here);
+        }
     }
 
-    /// Judges a claim of a loss, published in percent, by the share lost here.
+    /// Judges a claim by the value measured here, in the unit of the claim: whether the effect
+    /// exists. Without a value the claim is left to [`Conclusion::complete`].
+    pub fn value(&mut self, id: &'static str, value: Option<f64>, here: impl Into<String>) {
+        let (Some(value), Some(claim)) = (value, claim_of(id)) else { return };
+        let verdict = claims::judge(&claim, value, Standard::Effect);
+        let here = match verdict {
+            Verdict::CannotBeTried => {
+                let number = "a number of the paper's machine says nothing about another one";
+                format!("{number}; here {}", here.into())
+            }
+            _ => here.into(),
+        };
+        self.claims.push(ClaimResult { id, verdict, value: Some(value), here });
+    }
+
+    /// Judges a claim of a gain, published in "times" or "percent", by the factor measured here;
+    /// `what` names the comparison.
+    pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
+        let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
+        let value = if claim.unit == "percent" { (times - 1.0) * 100.0 } else { times };
+        self.value(id, Some(value), format!("{what}: {}", words_of_times(times)));
+    }
+
+    /// Judges a claim of a loss or a share, published in percent or as a ratio, by the share
+    /// measured here.
     pub fn loss(&mut self, id: &'static str, share: Option<f64>, what: &str) {
         let (Some(share), Some(claim)) = (share, claim_of(id)) else { return };
-        let published = claim.low / 100.0;
-        let holds = match claim.qualifier.as_str() {
-            "at most" => share <= published,
-            _ => share >= published / 2.0,
-        };
-        self.claim(id, holds, format!("{what}: {:.0}%", 100.0 * share));
+        let value = if claim.unit == "percent" { share * 100.0 } else { share };
+        self.value(id, Some(value), format!("{what}: {:.0}%", 100.0 * share));
+    }
+
+    /// Judges the claims of a study on machines that the papers describe. What the claim is about
+    /// is then measured as the paper did, by [`papers::reproduce`], and must be the published
+    /// number. A claim that the paper measured on another of its machines is not testable. A claim
+    /// that nothing there computes keeps the study's own value. `targets` are named as on the
+    /// command line: other targets and systems with changed keys are other machines, and are left
+    /// as they are.
+    pub fn judge_as_reproduced(&mut self, ids: &[&'static str], targets: &[String]) {
+        let systems: Vec<&str> =
+            targets.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
+        for id in ids {
+            let paper = Paper::of_claim(id);
+            if !systems.iter().any(|system| paper.describes(system)) {
+                continue;
+            }
+            let Some(claim) = claim_of(id) else { continue };
+            let own = reproduce::systems_of(id);
+            let at = self.claims.iter().position(|result| result.id == *id);
+            let study = at.map(|at| self.claims.remove(at));
+            let result = if own.is_empty() {
+                study.map(|study| published_number(study, &claim))
+            } else if own.iter().any(|name| systems.contains(name)) {
+                reproduced(id, &claim, study)
+            } else {
+                let here = format!("the paper measured it on another machine: sim:{}", own[0]);
+                Some(ClaimResult { id, verdict: Verdict::CannotBeTried, value: None, here })
+            };
+            self.claims.extend(result);
+        }
     }
 
     /// Marks claims as not testable on this machine.
     pub fn cannot(&mut self, ids: &[&'static str], why: &str) {
         for id in ids {
             let (verdict, here) = (Verdict::CannotBeTried, why.to_owned());
-            self.claims.push(ClaimResult { id, verdict, here });
+            self.claims.push(ClaimResult { id, verdict, value: None, here });
         }
     }
 
@@ -200,18 +228,30 @@ impl Conclusion {
     }
 }
 
-/// A claim of either paper, by the claim's name.
-pub fn claim_of(id: &str) -> Option<Claim> {
-    let paper = if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 };
-    published::claims(paper).into_iter().find(|claim| claim.id == id)
+/// The result of a claim measured as its paper did, beside what the study saw.
+fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Option<ClaimResult> {
+    let answer = reproduce::value_of(id)?;
+    let verdict = reproduce::claim::verdict(claim, &answer);
+    let measured = match &answer {
+        Ok(value) => format!("{} {}", units::count(*value), claim.unit),
+        Err(why) => why.clone(),
+    };
+    let here = match study.filter(|study| study.verdict != Verdict::CannotBeTried) {
+        Some(study) => format!("{measured} as the paper measured it; in this study {}", study.here),
+        None => format!("{measured} as the paper measured it"),
+    };
+    Some(ClaimResult { id, verdict, value: answer.ok(), here })
 }
 
-/// A published gain as a factor.
-fn published_times(claim: &Claim) -> f64 {
-    match claim.unit.as_str() {
-        "percent" => 1.0 + claim.low / 100.0,
-        _ => claim.low,
-    }
+/// The study's own value of a claim, judged by the published number.
+fn published_number(study: ClaimResult, claim: &Claim) -> ClaimResult {
+    let judged = |value| claims::judge(claim, value, Standard::Reproduction);
+    ClaimResult { verdict: study.value.map_or(study.verdict, judged), ..study }
+}
+
+/// A claim of either paper by its name.
+pub fn claim_of(id: &str) -> Option<Claim> {
+    claims::named(id)
 }
 
 /// A ratio as words: "2.4 times", "the same", "0.8 times".

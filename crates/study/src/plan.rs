@@ -4,9 +4,10 @@
 //! Top-level keys are flags of `sweep` that apply to all points. Further keys are: `title` and
 //! `asks` (the question); `[quick]`, flags that replace others with `--quick`; `[[part]]`, each
 //! with a `name`, its own flags and its own `quick` flags; `[[figure]]`; `disks`, the number of
-//! targets that work together; `compares`, whether findings compare the targets; `study`, the
-//! built-in study that measures and analyses. Every list of values is an axis, and the points are
-//! the product of all lists.
+//! targets that work together; `compares`, whether findings compare the targets; `whole_device`,
+//! whether direct requests use the whole device of a simulated system; `study`, the built-in study
+//! that measures and analyses. Every list of values is an axis, and the points are the product of
+//! all lists.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ pub struct Plan {
     pub study: Option<String>,
     /// Whether findings compare all targets instead of describing each.
     pub compares: bool,
+    /// Whether direct requests go to the whole device of a simulated system that names no file.
+    pub whole_device: bool,
     /// Default targets; targets on the command line override them.
     pub targets: Vec<PathBuf>,
     /// The charts to draw.
@@ -146,6 +149,11 @@ impl Plan {
                 "title" => plan.title = text_of(&key, value)?,
                 "asks" => plan.asks = text_of(&key, value)?,
                 "study" => plan.study = Some(text_of(&key, value)?),
+                "whole_device" => {
+                    plan.whole_device = value
+                        .as_bool()
+                        .ok_or_else(|| Failure::usage("whole_device: write true or false"))?;
+                }
                 "compares" => {
                     plan.compares = value
                         .as_bool()

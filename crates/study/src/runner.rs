@@ -14,6 +14,7 @@ use lab::point::{Point, State, Trial};
 use lab::recorder::Recorder;
 use lab::rounds::{self, Rounds};
 use lab::settings::{Changed, HostSetting};
+use lab::simulated;
 use lab::trials::{Lab, Setting};
 use workload::Workload;
 
@@ -374,12 +375,25 @@ impl StudyRunner<'_> {
         }
         if study_target.is_simulated() {
             let disks = group.disks.map(|disks| format!("disks={disks}"));
-            for change in disks.iter().chain(&group.changes) {
+            let whole = self.whole_device(group, study_target).into_iter().flatten();
+            let whole: Vec<String> = whole.map(str::to_owned).collect();
+            for change in whole.iter().chain(&disks).chain(&group.changes) {
                 target = format!("{},{change}", target.display()).into();
             }
         }
         experiment.targets.push(target);
         Ok(())
+    }
+
+    /// The keys of a simulated system that make its file the whole device, where the plan asks for
+    /// that. Random requests mean the whole disk: the papers' files filled their disks.
+    fn whole_device(&self, group: &Group, target: &StudyTarget) -> Option<[&'static str; 2]> {
+        let name = target.name.to_string_lossy();
+        let names_a_file = name.contains("file_size") || name.contains("file_at");
+        let is_direct = group.experiment.direct == Some(true);
+        let asked = self.plan.whole_device && is_direct && self.size.is_none();
+        // A file is cut off at the end of the device.
+        (asked && !names_a_file).then_some(["file_at=0", "file_size=1t"])
     }
 
     /// Measures opened groups, with all trials interleaved.
@@ -473,5 +487,6 @@ impl StudyRunner<'_> {
 /// File size of a simulated system, less the offset (bytes).
 fn simulated_bytes(experiment: &Experiment) -> Option<u64> {
     let job = Job::resolve(experiment, true).ok()?;
-    Some(job.targets.simulated()?.system.setup.file_size.saturating_sub(experiment.offset_bytes))
+    let bytes = simulated::facts(job.targets.simulated()?).size_bytes;
+    Some(bytes.saturating_sub(experiment.offset_bytes))
 }

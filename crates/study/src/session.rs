@@ -183,7 +183,9 @@ impl Session<'_> {
         failure: Option<Failure>,
     ) -> StudyResult {
         let interrupted = self.lab.interrupt.is_set();
-        let mut conclusion = analyse(study, &plan, &evidence);
+        let names: Vec<String> =
+            self.study_targets.iter().map(|one| one.name.display().to_string()).collect();
+        let mut conclusion = analyse(study, &plan, &evidence, &names);
         if let Some(study) = study {
             let is_priced = |id: &str| study.rules.contains(&id);
             debug_assert!(conclusion.advice.iter().all(|advice| is_priced(&advice.id)), "{name}");
@@ -216,15 +218,30 @@ impl Session<'_> {
     }
 }
 
-/// Analyses each target separately, or all together if the plan compares them.
-fn analyse(study: Option<&'static Study>, plan: &Plan, evidence: &Evidence) -> Conclusion {
-    let analyse = study.map_or(general::analyse as fn(&Evidence) -> _, |study| study.analyse);
+/// Analyses each target separately, or all together if the plan compares them. `names` are the
+/// targets as given on the command line.
+fn analyse(
+    study: Option<&'static Study>,
+    plan: &Plan,
+    evidence: &Evidence,
+    names: &[String],
+) -> Conclusion {
+    let analyse = |evidence: &Evidence, names: &[String]| match study {
+        None => general::analyse(evidence),
+        Some(study) => {
+            let mut found = (study.analyse)(evidence);
+            if evidence.skipped.is_none() {
+                found.judge_as_reproduced(study.claims, names);
+            }
+            found
+        }
+    };
     if plan.compares || evidence.targets.len() < 2 {
-        return analyse(evidence);
+        return analyse(evidence, names);
     }
     let of_target = |index: usize| {
         let (name, own) = evidence.of_target(index);
-        (name, analyse(&own))
+        (name, analyse(&own, &names[index..=index]))
     };
     Conclusion::of_each((0..evidence.targets.len()).map(of_target).collect())
 }

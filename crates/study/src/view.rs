@@ -311,7 +311,12 @@ mod tests {
 
     #[test]
     fn a_claim_is_listed_with_its_statement_and_the_result() {
-        let claim = |id, verdict| ClaimResult { id, verdict, here: "reads reach 36%".to_owned() };
+        let claim = |id, verdict| ClaimResult {
+            id,
+            verdict,
+            value: None,
+            here: "reads reach 36%".to_owned(),
+        };
         let lines = claims_in_words(&[
             claim("R042", Verdict::Holds),
             claim("R050", Verdict::CannotBeTried),

@@ -164,8 +164,17 @@ fn meets(claim: &Claim, value: f64) -> bool {
     claims::judge(claim, value, Standard::Reproduction) == Verdict::Holds
 }
 
+/// Whether a claim holds in the simulated machine of its paper, given the simulated value. A claim
+/// without a value, such as a size at which nothing happens, does not hold.
+pub fn verdict(claim: &Claim, answer: &Answer) -> Verdict {
+    match answer {
+        Ok(value) => claims::judge(claim, *value, Standard::Reproduction),
+        Err(_) => Verdict::DoesNotHold,
+    }
+}
+
 fn judged(claim: Claim, answer: Answer) -> Scored {
-    let pass = answer.as_ref().is_ok_and(|value| meets(&claim, *value));
+    let pass = verdict(&claim, &answer) == Verdict::Holds;
     let reason = (!pass).then(|| match (&answer, claim.why.as_str()) {
         (Err(why), "") => why.clone(),
         (Ok(_), "") => "unexplained".to_owned(),

@@ -481,9 +481,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             let text = |share: f64| format!("{most} targets: {:.0}% of PAP", 100.0 * share);
             found.claim_if(id, share.map(|share| (share > 0.5, text(share))));
         }
-        let share = rate(3).map(|rate| rate / pap);
-        let text = |share: f64| format!("three targets: {:.0}% of PAP", 100.0 * share);
-        found.claim_if("R100", share.map(|share| (share >= 0.75 / 2.0, text(share))));
+        found.loss("R100", rate(3).map(|rate| rate / pap), "three targets, share of PAP");
     } else {
         let why = "it needs the advertised rate of the bus; state it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);

@@ -171,9 +171,8 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             return;
         }
         found.loss("R170", Some(loss), "loss from the first to the last eighth");
-        let longer = outer / inner;
-        let here = format!("the outer end is {longer:.2} times as fast");
-        found.claim("R163", depends && longer >= 1.25, here);
+        let longer = if depends { outer / inner } else { 1.0 };
+        found.gain("R163", Some(longer), "rate of the outer end over the inner one");
     }
 }
 
