@@ -75,7 +75,7 @@ fn a_plan_does_nothing_and_says_how_much_would_be_written() {
         ("run data --overwrite=data --rw write --size 1m --plan", "write to the file data"),
         ("run data --overwrite=data --rw write --runtime 2 --plan", "writes at least"),
         ("run data --plan", "writes 0 B in all"),
-        ("run data --runtime 2 --trials 4 --plan", "takes 8 s"),
+        ("run data --runtime 2 --trials 4 --plan", "would take 8 s"),
         ("run --ioengine null --plan", "nothing is touched"),
         ("sweep . --bs 4k,8k --rw write --size 1m --trials 1 --plan", "writes 3 MiB in all"),
     ];
