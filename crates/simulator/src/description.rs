@@ -279,7 +279,7 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
                 .map_err(|_| "the value is not a whole number, share or size")?;
         }
         Value::Float(old) => {
-            *old = text.parse().map_err(|_| "the value is not a number".to_owned())?
+            *old = text.parse().map_err(|_| "the value is not a number".to_owned())?;
         }
         other => return Err(format!("{} cannot be changed", other.type_str())),
     }

@@ -37,8 +37,8 @@ fn finding<'a>(study: &'a Value, id: &str) -> &'a str {
 fn what_the_papers_say_of_single_requests_holds_on_their_machine() {
     let place = Place::new();
     for (name, ids) in [
-        ("request-size", &["R042", "R046", "R050", "R071", "R179", "R180"][..]),
-        ("out-of-box", &["R021", "R022", "R023", "R037", "R038", "R067", "C076"]),
+        ("request-size", &["R042", "R050", "R051", "R064", "R179", "R180"][..]),
+        ("out-of-box", &["R021", "R022", "R023", "R037", "R067", "C076"]),
         ("write-through", &["R028"]),
         ("allocate", &["R154", "C073", "R153"]),
         ("hints", &["R007", "R019", "R020", "R027", "C117"]),
