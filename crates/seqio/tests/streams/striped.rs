@@ -51,6 +51,6 @@ fn files_that_are_no_stripe_are_refused_with_the_remedy() {
     std::fs::write(&paths[1], [0; 9000]).unwrap();
     let error = Options::new().open_striped(&paths, 4096).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
-    assert!(error.to_string().contains("; name all members"), "{error}");
+    assert!(error.to_string().contains("; name all files"), "{error}");
     assert!(Options::new().open_striped(&paths[..0], 4096).is_err());
 }
