@@ -7,7 +7,7 @@
 
 use lab::simulated_target::PREFIX;
 pub use papers::claims::Verdict;
-use papers::claims::{self, Claim, Paper, Standard};
+use papers::claims::{self, Claim, Paper, Role, Standard};
 use papers::reproduce;
 use report::model::{Chart, Finding, Table, Tone};
 use survey::advice::{self, Advice};
@@ -116,7 +116,10 @@ impl Conclusion {
             let own = reproduce::systems_of(id);
             let at = self.claims.iter().position(|result| result.id == *id);
             let study = at.map(|at| self.claims.remove(at));
-            let result = if own.is_empty() {
+            let result = if claim.role == Role::NotSimulated {
+                let here = format!("not simulated: {}", claim.why);
+                Some(ClaimResult { id, verdict: Verdict::CannotBeTried, value: None, here })
+            } else if own.is_empty() {
                 study.map(|study| published_number(study, &claim))
             } else if own.iter().any(|name| systems.contains(name)) {
                 reproduced(id, &claim, study)
@@ -266,6 +269,18 @@ pub fn words_of_times(times: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_that_no_system_describes_is_not_testable_on_the_papers_machines() {
+        let verdict_on = |target: &str| {
+            let mut found = Conclusion::default();
+            found.claim("R027", true, "requests of 64 KiB");
+            found.judge_as_reproduced(&["R027"], &[target.to_owned()]);
+            found.claims[0].verdict
+        };
+        assert_eq!(verdict_on("sim:nt4-ultrawide"), Verdict::CannotBeTried);
+        assert_eq!(verdict_on("/data"), Verdict::Holds);
+    }
 
     #[test]
     fn a_gain_holds_from_half_of_the_published_one_on_a_logarithmic_scale() {

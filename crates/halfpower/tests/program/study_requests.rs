@@ -41,7 +41,7 @@ fn what_the_papers_say_of_single_requests_holds_on_their_machine() {
         ("out-of-box", &["R021", "R022", "R023", "R037", "R067", "C076"]),
         ("write-through", &["R028"]),
         ("allocate", &["R154", "C073", "R153"]),
-        ("hints", &["R007", "R019", "R020", "R027", "C117"]),
+        ("hints", &["R007", "R019", "R020", "C117"]),
         ("random", &["C100", "C108", "C189"]),
     ] {
         let document = place.document(&format!("study {name} {ULTRA} --no-store"));
