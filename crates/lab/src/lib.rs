@@ -12,6 +12,7 @@ pub mod truth;
 pub mod skew;
 pub mod flag_names;
 pub mod failure;
+pub mod text_file;
 pub mod interrupt;
 pub mod console;
 pub mod machine;

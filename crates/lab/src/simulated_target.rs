@@ -5,8 +5,6 @@
 //! own simulated system from the result.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use ioengine::{BufferPages, Caching};
@@ -16,11 +14,12 @@ use simulator::{Description, System};
 use crate::experiment::{Allocation, EngineParameters, Experiment, HostParameters, PageCache};
 use crate::failure::{Failure, Outcome};
 use crate::guard::Consent;
+use crate::text_file;
 
 /// Prefix of the names of simulated targets.
 pub const PREFIX: &str = "sim:";
-/// Maximum size of a system file (bytes); a larger file is probably not a system file.
-const BYTES_MAX: u64 = 1 << 20;
+/// The command that prints an example of a system file.
+const EXAMPLE: &str = "halfpower simulate --show nt4-ultrawide";
 
 /// A built-in or user's system with the changes from the target's name.
 #[derive(Clone, Debug)]
@@ -231,33 +230,10 @@ fn load(system: &str) -> Outcome<Description> {
 /// The file does not exist or cannot be read.
 pub fn file_of(system: &str) -> Outcome<String> {
     if system.contains('/') || system.ends_with(".toml") {
-        read(Path::new(system))
+        text_file::read(Path::new(system), "system file", EXAMPLE)
     } else {
         Ok(Description::file(system)?.to_owned())
     }
-}
-
-/// The text of a file, up to the maximum size of a system file.
-fn read(path: &Path) -> Outcome<String> {
-    let failed = |error: std::io::Error| {
-        let (cause, path) = (ioengine::error::cause(&error), path.display());
-        Failure::usage(format!("reading the system file {path}: {cause}; name a TOML file"))
-    };
-    // Checked first, because reading a pipe would block.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(failed(std::io::ErrorKind::InvalidInput.into()));
-    }
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > BYTES_MAX {
-        return Err(Failure::usage(format!(
-            "{} is too large for a system file; name a smaller file (halfpower simulate --show \
-             nt4-ultrawide prints an example)",
-            path.display()
-        )));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `halfpower plan`: the cheapest simulated configurations that meet a stated need.
 
-use std::fs;
-
 use capacity::candidate::{Catalogue, Limits};
 use capacity::document;
 use capacity::prices::{BUILT_IN, Prices};
@@ -9,8 +7,12 @@ use capacity::ranking::{self, Question};
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
+use lab::text_file;
 
 use crate::cli::plan::PlanArgs;
+
+/// The command that prints an example of a price list.
+const EXAMPLE: &str = "halfpower plan --show-prices";
 
 /// Runs the command. Ends with 1 if no configuration meets the need.
 pub fn execute(args: &PlanArgs) -> Outcome {
@@ -45,14 +47,10 @@ pub fn execute(args: &PlanArgs) -> Outcome {
 
 fn prices(args: &PlanArgs) -> Outcome<Prices> {
     let (text, name) = match &args.prices {
-        Some(path) => {
-            let text = fs::read_to_string(path).map_err(|error| {
-                Failure::usage(format!("{}: {error}; see --show-prices", path.display()))
-            })?;
-            (text, path.display().to_string())
-        }
+        Some(path) => (text_file::read(path, "price list", EXAMPLE)?, path.display().to_string()),
         None => (BUILT_IN.to_owned(), "the built-in price list".to_owned()),
     };
-    let see = "see --show-prices for an example";
-    Prices::parse(&text).map_err(|why| Failure::usage(format!("{name}: {}; {see}", why.trim_end())))
+    Prices::parse(&text).map_err(|why| {
+        Failure::usage(format!("{name}: {}; {EXAMPLE} prints an example", why.trim_end()))
+    })
 }
