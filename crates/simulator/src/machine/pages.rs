@@ -80,8 +80,10 @@ impl Pages {
 
     /// Entries that overlap a range, in order of offset.
     fn overlapping(&self, file: u32, from: u64, to: u64) -> impl Iterator<Item = u32> {
-        let widest = CHUNK_BYTES + self.page;
-        let all = self.index.range((file, from.saturating_sub(widest))..(file, to));
+        // Entries do not overlap, so at most one that starts before the range reaches into it.
+        let before = self.index.range((file, 0)..(file, from)).next_back();
+        let start = before.map_or(from, |((_, start), _)| *start);
+        let all = self.index.range((file, start)..(file, to));
         let reaches = move |number: &u32| self.entries[*number as usize].to > from;
         all.map(|(_, number)| *number).filter(reaches)
     }
