@@ -245,6 +245,17 @@ impl Ranges {
         self.overlapping(from, to).next().is_some()
     }
 
+    /// Number of ranges, none of which are adjacent.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first range at or after an offset, cut to start there, or else the first of all.
+    pub fn next(&self, at: u64) -> Option<(u64, u64)> {
+        let here = self.overlapping(at, u64::MAX).next().map(|(from, to)| (from.max(at), to));
+        here.or_else(|| self.0.first_key_value().map(|(from, to)| (*from, *to)))
+    }
+
     /// Adds a range; calls `gap` with each part of it that was not in the set.
     pub fn insert(&mut self, from: u64, to: u64, mut gap: impl FnMut(u64, u64)) {
         let held: Vec<(u64, u64)> = self.overlapping(from, to).collect();
@@ -370,6 +381,19 @@ mod tests {
             pages.hold(0, page * PAGE, (page + 1) * PAGE, false);
         }
         assert_eq!(pages.resident, 50 * PAGE);
+    }
+
+    #[test]
+    fn the_next_range_is_the_first_one_upwards_or_else_the_lowest() {
+        let mut ranges = Ranges::default();
+        assert_eq!(ranges.next(0), None);
+        ranges.insert(10, 20, |_, _| ());
+        ranges.insert(40, 50, |_, _| ());
+        ranges.insert(20, 25, |_, _| ());
+        assert_eq!(ranges.count(), 2, "adjacent ranges are one");
+        let found = [0, 10, 15, 25, 45, 50].map(|at| ranges.next(at));
+        let wanted = [(10, 25), (10, 25), (15, 25), (40, 50), (45, 50), (10, 25)];
+        assert_eq!(found, wanted.map(Some));
     }
 
     #[test]
