@@ -8,13 +8,17 @@
 //! nothing qualifies, the run is limited by latency, and more requests in flight may help.
 
 use crate::flash::FlashTimes;
+use crate::ftl::FlashWrites;
 use crate::geometry::Geometry;
 use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
+use crate::nand;
 use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
 
 /// Name of a disk's controller as a resource.
 const CONTROLLER: &str = "drive controller";
+/// Name of the units or dies of flash as a resource.
+const FLASH_UNITS: &str = "flash units";
 /// Name of a disk's media as a resource.
 const MEDIA: &str = "media";
 
@@ -83,6 +87,8 @@ pub struct Account {
     pub mean_residence_ns: f64,
     /// All resources.
     pub resources: Vec<Resource>,
+    /// What flash devices with a translation layer wrote; none without such devices.
+    pub flash_writes: Option<FlashWrites>,
 }
 
 /// The bottleneck of a run.
@@ -158,6 +164,7 @@ pub(crate) struct Reading {
     device_requests: [u64; 2],
     /// Groups of identical resources. The busiest resource of a group represents the group.
     resources: Vec<Vec<Resource>>,
+    flash_writes: Option<FlashWrites>,
 }
 
 impl Reading {
@@ -173,6 +180,7 @@ impl Reading {
             device_bytes: machine.device_bytes,
             device_requests: machine.device_requests,
             resources: resources(machine, at_ns),
+            flash_writes: flash_writes(machine, at_ns),
         }
     }
 
@@ -199,6 +207,10 @@ impl Reading {
             mean_inside: presence as f64 / elapsed_ns.max(1) as f64,
             mean_residence_ns: residence as f64 / requests.max(1) as f64,
             resources: resources.collect(),
+            flash_writes: self.flash_writes.map(|now| match earlier.flash_writes {
+                Some(then) => now.since(&then),
+                None => now,
+            }),
         }
     }
 }
@@ -307,6 +319,15 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     vec![vec![Resource { paced_ns, ..controller }], vec![media]]
 }
 
+/// What all flash devices with a translation layer wrote.
+fn flash_writes(machine: &Machine, now_ns: u64) -> Option<FlashWrites> {
+    let own = machine.devices.iter().filter_map(|device| match &device.mechanism {
+        Mechanism::Flash(flash) => Some(flash.times_until(now_ns).translation?.writes),
+        Mechanism::Disk(_) => None,
+    });
+    own.reduce(|sum, writes| sum.plus(&writes))
+}
+
 /// Flash devices: units, channels, and the limits that the model sets.
 fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let DriveModel::Flash(model) = &machine.system.drive else { return Vec::new() };
@@ -320,8 +341,20 @@ fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let [read, written] = machine.device_bytes;
     let channel = |busy_ns, bytes| Resource::part("flash channels", busy_ns, devices, bytes);
     let units = devices * model.units.count().max(1);
+    let mut dies = Resource::part(FLASH_UNITS, sum(|t| t.units_ns), units, read + written);
+    let own = || times.iter().filter_map(|times| times.translation);
+    if model.translation.is_some() {
+        let phase = |index| own().map(|own| own.phases_ns[index]).sum::<u64>();
+        let names = nand::PHASE_NAMES.iter().enumerate();
+        dies.phases_ns = names.map(|(index, name)| (*name, phase(index))).collect();
+        dies.background_ns = own().map(|own| own.background_ns).sum();
+    }
+    let nand_ns = own().map(|own| own.channels_ns).sum();
+    let channels: u32 = own().map(|own| own.channels).sum();
+    let nand = Resource::part("NAND channels", nand_ns, channels, 0);
     let mut all = vec![
-        vec![Resource::part("flash units", sum(|t| t.units_ns), units, read + written)],
+        vec![dies],
+        if channels > 0 { vec![nand] } else { Vec::new() },
         vec![channel(sum(|t| t.channel_ns[0]), read), channel(sum(|t| t.channel_ns[1]), written)],
     ];
     let mut limit = |is_set: bool, name: &str, kind, busy_ns, bytes| {
@@ -330,7 +363,8 @@ fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
         }
     };
     let (part, reserve) = (ResourceKind::Part, ResourceKind::Reserve);
-    let (paced, drains) = (model.requests_per_s.0 > 0.0, model.buffer.0 > 0.0);
+    let paced = model.requests_per_s.0 > 0.0;
+    let drains = model.buffer.0 > 0.0 && model.translation.is_none();
     limit(paced, "requests per second", part, sum(|t| t.paced_ns), read + written);
     limit(drains, "drain", reserve, sum(|t| t.full_ns), written);
     let bursts = model.sustained_requests_per_s.0 > 0.0;
