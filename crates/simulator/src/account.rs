@@ -91,6 +91,18 @@ pub struct Account {
     pub flash_writes: Option<FlashWrites>,
 }
 
+/// What the writes of a run cost flash with a translation layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WriteCost {
+    /// Bytes programmed per byte that the host wrote.
+    pub write_amplification: f64,
+    /// Share of the busy time of the dies that garbage collection and erases took, 0 to 1.
+    pub collection_share: f64,
+    /// The rate of the host's writes, as in this run, at which the dies would do nothing else
+    /// (bytes per second).
+    pub most_bytes_per_s: f64,
+}
+
 /// The bottleneck of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
@@ -423,6 +435,27 @@ impl Account {
             }
         }
         found
+    }
+
+    /// What the writes cost the flash; none without a translation layer or without writes that
+    /// reached the flash.
+    pub fn write_cost(&self) -> Option<WriteCost> {
+        let writes = self.flash_writes?;
+        let dies = self.resources.iter().find(|resource| resource.name == FLASH_UNITS)?;
+        let sum = |is_of: &dyn Fn(&str) -> bool| {
+            let own = dies.phases_ns.iter().filter(|(name, _)| is_of(name));
+            own.map(|(_, ns)| *ns).sum::<u64>() as f64
+        };
+        let writing_ns = sum(&|name| name != nand::PHASE_NAMES[nand::Phase::Read as usize]);
+        let collection = [nand::Phase::Collect, nand::Phase::Erase];
+        let collection = collection.map(|phase| nand::PHASE_NAMES[phase as usize]);
+        let programmed = writes.written_bytes + writes.folded_bytes + writes.moved_bytes;
+        let has_written = writes.written_bytes > 0.0 && writing_ns > 0.0;
+        has_written.then(|| WriteCost {
+            write_amplification: programmed / writes.written_bytes,
+            collection_share: sum(&|name| collection.contains(&name)) / dies.busy_ns.max(1) as f64,
+            most_bytes_per_s: writes.written_bytes * f64::from(dies.servers) * 1e9 / writing_ns,
+        })
     }
 
     /// Throughput seen by programs (bytes per second).

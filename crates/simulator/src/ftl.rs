@@ -56,12 +56,6 @@ pub struct FlashWrites {
 }
 
 impl FlashWrites {
-    /// Bytes programmed per byte written by the host; none without writes.
-    pub fn write_amplification(&self) -> Option<f64> {
-        let all = self.written_bytes + self.folded_bytes + self.moved_bytes;
-        (self.host_bytes > 0.0).then(|| all / self.host_bytes)
-    }
-
     /// Adds up corresponding counts, such as those of several devices.
     #[must_use]
     pub fn plus(&self, other: &FlashWrites) -> FlashWrites {
@@ -292,8 +286,7 @@ impl Ftl {
         let group = self.sampling.group(unit);
         let slot = u64::from(self.map.slot_of(group as u32)?);
         // Neighbours are taken to be where the mapped unit of their group is.
-        let stride = self.sampling.units.div_ceil(self.sampling.mapped);
-        let place = slot * stride + (unit - self.sampling.first(group));
+        let place = self.sampling.first(slot) + (unit - self.sampling.first(group));
         let die = (place / self.program_units % u64::from(self.nand.dies())) as u32;
         Some((die, place / self.page_units))
     }
@@ -644,4 +637,99 @@ fn prepare(size: MapSize, policy: Policy, state: DriveState) -> (Map, MapCounts)
         last = map.counts().since(&before);
     }
     (map, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::DriveModel;
+
+    fn device(changes: &[(&str, &str)], devices: u32) -> Ftl {
+        let small = [("drive.capacity", "2GiB"), ("drive.units", "8"), ("drive.buffer", "4MiB")];
+        let own = [("drive.translation.channels", "4"), ("drive.translation.block", "1.5MiB")];
+        let mut description = crate::Description::named("nvme-ftl").unwrap();
+        for (key, value) in small.iter().chain(&own).chain(changes) {
+            description.set(key, value).unwrap();
+        }
+        let system = description.system().unwrap();
+        let DriveModel::Flash(model) = &system.drive else { panic!("no flash") };
+        Ftl::new(model, model.translation.as_ref().unwrap(), devices)
+    }
+
+    /// Bytes programmed per byte of the host, for as many random writes as the device has units,
+    /// most of them to a hot part of it.
+    fn amplification(ftl: &mut Ftl, hot_share: f64, hot_writes: f64) -> f64 {
+        let mut random = Stream::new(3);
+        let all = ftl.sampling.units;
+        let hot = (all as f64 * hot_share) as u64;
+        let mut at_ns = 0;
+        let mut write = |ftl: &mut Ftl, count: u64| {
+            for _ in 0..count {
+                let is_hot = random.share() < hot_writes;
+                let unit = if is_hot {
+                    random.next_u64() % hot
+                } else {
+                    hot + random.next_u64() % (all - hot)
+                };
+                at_ns += 100_000;
+                ftl.advance(at_ns);
+                ftl.accept(at_ns, unit * ftl.unit_bytes, ftl.unit_bytes);
+            }
+        };
+        write(ftl, all);
+        let before = ftl.writes;
+        write(ftl, all);
+        let done = ftl.writes.since(&before);
+        (done.written_bytes + done.moved_bytes) / done.host_bytes
+    }
+
+    #[test]
+    fn a_sampled_map_amplifies_as_a_whole_one() {
+        for (hot_share, hot_writes) in [(0.5, 0.5), (0.2, 0.8)] {
+            let [whole, sampled] = [1, 256].map(|devices| {
+                let mut ftl = device(&[], devices);
+                let scale = ftl.sampling.scale();
+                (amplification(&mut ftl, hot_share, hot_writes), scale)
+            });
+            assert!(whole.1 < 1.4 && sampled.1 > 8.0, "{whole:?} {sampled:?}");
+            let difference = (sampled.0 / whole.0 - 1.0).abs();
+            assert!(difference < 0.05, "{whole:?} {sampled:?} of {hot_writes} to {hot_share}");
+        }
+    }
+
+    #[test]
+    fn each_unit_is_in_one_group_and_each_group_has_one_mapped_unit() {
+        for (units, mapped) in [(1000, 1000), (1000, 999), (1000, 7), (12_345, 1000)] {
+            let sampling = Sampling { units, mapped };
+            let mut found = vec![0; mapped as usize];
+            for unit in 0..units {
+                let group = sampling.group(unit);
+                let range = sampling.first(group)..sampling.first(group + 1);
+                assert!(range.contains(&unit), "{unit} of {sampling:?}");
+                found[group as usize] += u32::from(sampling.chosen(group) == unit);
+            }
+            assert!(found.iter().all(|count| *count == 1), "{sampling:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_together_is_on_few_pages() {
+        let ftl = device(&[("drive.translation.state", "filled")], 1);
+        let pages: std::collections::BTreeSet<_> = (0..32).map(|unit| ftl.page_of(unit)).collect();
+        assert!((4..=6).contains(&pages.len()), "{pages:?}");
+        assert!(pages.iter().all(Option::is_some));
+        let empty = device(&[("drive.translation.state", "empty")], 1);
+        assert_eq!(empty.page_of(7), None);
+    }
+
+    #[test]
+    fn a_map_stays_small_however_large_the_device_is() {
+        let large = [("drive.capacity", "60TB"), ("drive.translation.block", "96MiB")];
+        let ftl = device(&large, 1);
+        let size = ftl.map.size();
+        assert!(u64::from(size.blocks) * u64::from(size.slots_per_block) < SLOTS_MAX * 2);
+        let many = device(&large, 2048).map.size();
+        assert!(u64::from(many.blocks) * u64::from(many.slots_per_block) < SLOTS_MIN * 2);
+        assert!(many.blocks > 100, "{many:?}");
+    }
 }

@@ -29,7 +29,7 @@ pub mod driver;
 pub mod bounds;
 pub mod simple;
 
-pub use account::{Account, Binding, Held, Resource, ResourceKind};
+pub use account::{Account, Binding, Held, Resource, ResourceKind, WriteCost};
 pub use calibration::CalibrationPoint;
 pub use description::Description;
 pub use driver::Driver;

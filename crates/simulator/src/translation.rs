@@ -15,8 +15,9 @@ use crate::random::Stream;
 const NONE: u32 = u32::MAX;
 /// Blocks that garbage collection keeps free: one to move units to, one for the next frontier.
 const FREE_BLOCKS: usize = 2;
-/// Blocks that hold no data in the steady state: the free ones and the frontier.
-pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32 + 1;
+/// Blocks that hold no data in the steady state. The slots of the others, by units, are the alpha
+/// of the closed forms: a block is a victim when all others have been written.
+pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32;
 
 /// How garbage collection chooses a victim.
 #[derive(Clone, Copy, Debug, PartialEq)]
