@@ -662,8 +662,7 @@ fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
 
 /// Least time of a command in a flash device (ns).
 fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
-    let is_empty =
-        flash.translation.as_ref().is_some_and(|own| own.state == DriveState::Empty);
+    let is_empty = flash.translation.as_ref().is_some_and(|own| own.state == DriveState::Empty);
     let (fixed, unit, rate) = match piece.op {
         Op::Read if is_empty => (flash.fixed_read, 0.0, flash.read_rate),
         Op::Read => (flash.fixed_read, flash.unit_read.0, flash.read_rate),

@@ -163,13 +163,7 @@ impl Flash {
     /// When a command that arrives now completes (ns); none for a write that waits for room in the
     /// buffer of a device with a translation layer. `step` then tells when.
     #[inline]
-    pub fn admit(
-        &mut self,
-        now_ns: u64,
-        command: u32,
-        op: Op,
-        place: (u64, u64),
-    ) -> Option<u64> {
+    pub fn admit(&mut self, now_ns: u64, command: u32, op: Op, place: (u64, u64)) -> Option<u64> {
         if self.ftl.is_some() {
             return self.translate(now_ns, command, op, place);
         }

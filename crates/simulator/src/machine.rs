@@ -686,6 +686,8 @@ fn mechanism(system: &System, random: &mut Stream) -> Mechanism {
             let disk = Disk::new(model, cached, random.share(), 1.0 + spread);
             Mechanism::Disk(Box::new(disk))
         }
-        DriveModel::Flash(model) => Mechanism::Flash(Box::new(Flash::new(model, system.setup.disks))),
+        DriveModel::Flash(model) => {
+            Mechanism::Flash(Box::new(Flash::new(model, system.setup.disks)))
+        }
     }
 }

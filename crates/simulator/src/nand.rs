@@ -379,7 +379,9 @@ mod tests {
             let mut nand = Nand::new(1, 1, READ_NS, suspend_ns);
             (0..5).for_each(|_| nand.enqueue(0, program(0)));
             // Reads alone keep the die busy.
-            (0..800).for_each(|number| drop(read(&mut nand, 0, number * 50)));
+            for number in 0..800 {
+                read(&mut nand, 0, number * 50);
+            }
             let freed = nand.take_freed();
             assert_eq!(freed, 5 * 4096, "suspension {suspend_ns}");
         }

@@ -492,7 +492,12 @@ fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(),
     }
     let sizes = [
         (model.map_unit, key("map_unit"), Size(512.0), "512 bytes"),
-        (flash.unit_size, "drive.unit_size".to_owned(), model.map_unit, "drive.translation.map_unit"),
+        (
+            flash.unit_size,
+            "drive.unit_size".to_owned(),
+            model.map_unit,
+            "drive.translation.map_unit",
+        ),
         (model.program, key("program"), flash.unit_size, "drive.unit_size"),
         (model.block, key("block"), model.program, "drive.translation.program"),
     ];

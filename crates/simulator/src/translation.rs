@@ -410,11 +410,7 @@ mod tests {
     }
 
     fn policy() -> impl Strategy<Value = Policy> {
-        prop_oneof![
-            Just(Policy::Greedy),
-            Just(Policy::Fifo),
-            (1..5_u32).prop_map(Policy::Choices)
-        ]
+        prop_oneof![Just(Policy::Greedy), Just(Policy::Fifo), (1..5_u32).prop_map(Policy::Choices)]
     }
 
     proptest! {
@@ -479,9 +475,8 @@ mod tests {
             (0..50_000).for_each(|_| map.write((random.next_u64() % 800) as u32));
             map.counts().write_amplification()
         };
-        let found =
-            [Policy::Choices(1), Policy::Choices(3), Policy::Choices(20), Policy::Greedy]
-                .map(amplification);
+        let found = [Policy::Choices(1), Policy::Choices(3), Policy::Choices(20), Policy::Greedy]
+            .map(amplification);
         assert!(found.is_sorted_by(|a, b| a > b), "{found:?}");
     }
 
@@ -505,7 +500,10 @@ mod tests {
     #[test]
     fn cached_units_that_are_written_again_are_not_folded() {
         let mut map = Map::new(MapSize { cache_slots: 4, ..size() }, Policy::Greedy, 1);
-        assert_eq!([3, 5, 3, 6, 7].map(|unit| map.write_to_cache(unit)), [true, true, true, true, false]);
+        assert_eq!(
+            [3, 5, 3, 6, 7].map(|unit| map.write_to_cache(unit)),
+            [true, true, true, true, false]
+        );
         let folded: Vec<Option<bool>> = (0..5).map(|_| map.fold()).collect();
         assert_eq!(folded, [Some(false), Some(true), Some(true), Some(true), None]);
         assert_eq!((map.counts().written, map.cached()), (3, 0));

@@ -150,16 +150,24 @@ fn measured(device: Device, load: HotCold, passes: [u32; 2]) -> (f64, f64) {
 
 fn is_near(found: f64, wanted: f64, what: &str) {
     let difference = relative_difference(found, wanted);
-    println!("{what}: {found:.3}, closed form {wanted:.3} ({:+.1}%)", (found / wanted - 1.0) * 100.0);
     assert!(difference <= TOLERANCE, "{what}: {found} where {wanted} was expected");
 }
 
 /// Checks a policy for uniform writes, with several sizes.
-fn uniform_writes(spares: &[f64], sizes: &[[u32; 2]], policy: Policy, form: impl Fn(f64, u32) -> f64) {
+fn uniform_writes(
+    spares: &[f64],
+    sizes: &[[u32; 2]],
+    policy: Policy,
+    form: impl Fn(f64, u32) -> f64,
+) {
     for spare in spares {
         for [blocks, slots_per_block] in sizes {
-            let device =
-                Device { blocks: *blocks, slots_per_block: *slots_per_block, spare: *spare, policy };
+            let device = Device {
+                blocks: *blocks,
+                slots_per_block: *slots_per_block,
+                spare: *spare,
+                policy,
+            };
             let (found, alpha) = measured(device, UNIFORM, [4, 3]);
             is_near(found, form(alpha, *slots_per_block), &format!("{device:?}"));
         }
