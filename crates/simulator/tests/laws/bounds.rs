@@ -103,7 +103,8 @@ const OTHERS: [&str; 14] = [
     "drive.schedule=fcfs",
     "drive.translation.state=empty",
     "drive.translation.suspend=15;drive.buffer=1",
-    "drive.translation.slc_cache=0.01GB;drive.translation.slc_program=90;drive.translation.slc_full=fold",
+    "drive.translation.slc_cache=0.01GB;drive.translation.slc_program=90;\
+     drive.translation.slc_full=fold",
 ];
 
 /// Applies a change if the key exists and the result is valid; returns whether it did.
