@@ -12,7 +12,7 @@ use crate::quantity::{BYTES_MAX, Number, Size, TIME_NS_MAX};
 
 pub use crate::models::{
     BusModel, CacheModel, ControllerModel, Cost, DiskModel, DriveModel, FlashModel, HostModel,
-    LinkModel, LinkPer, NetworkModel, Schedule, SeekCurve,
+    LinkModel, LinkPer, NetworkModel, Schedule, SeekCurve, WRITES_PER_ENTRY,
 };
 
 /// Limit on devices of a system: more than any machine room has, few enough for memory.
