@@ -1,13 +1,14 @@
-//! Fits a simulated system to a stored run of a real device, with an interval for each parameter,
-//! and predicts what a change of system or load does.
+//! Fits a simulated system to a stored run of a real device, or to a rotating disk that it
+//! measures, with an interval for each parameter, and predicts what a change of it or load does.
 //!
 //! `history` reads the measured points and trials. `replay` runs the same trials on a simulated
 //! system in virtual time, in the same order and with the same pauses, so that the state of caches,
-//! write buffers and burst credit carries over. `rotating` recognises disks, which are not fitted.
-//! `structure` lists the device models, `initial` estimates starting values, `score` selects and
-//! fits a model and scores it on held-out points, and `result` builds the system file. `trust`
+//! write buffers and burst credit carries over. `rotating` recognises disks, which are not fitted
+//! so. `structure` lists the device models, `initial` estimates starting values, `score` selects
+//! and fits a model and scores it on held-out points, and `result` builds the system file. `trust`
 //! estimates the error for a given load, `whatif` predicts changes, and `time_machine` runs a
-//! system in real time.
+//! system in real time. `disk` measures a rotating disk with requests of its own and fits it, and
+//! `session` is the command from options to exit code.
 
 pub mod history;
 pub mod rotating;
@@ -19,3 +20,5 @@ pub mod result;
 pub mod trust;
 pub mod time_machine;
 pub mod whatif;
+pub mod disk;
+pub mod session;

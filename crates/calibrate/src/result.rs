@@ -96,6 +96,8 @@ pub struct Calibrated {
     pub score: ScoreDocument,
     /// Why no cache, buffer or credit was searched for; `None` if a search was made.
     pub not_sought: Option<String>,
+    /// Parameters that the measurements do not determine, each with the reason.
+    pub not_determined: Vec<String>,
     /// The system file.
     pub system: Description,
 }
@@ -164,6 +166,7 @@ pub fn calibrate(
         points: history.points.iter().zip(&scored).map(document).collect(),
         score: score_of(history, &scored),
         not_sought: score::not_sought(history),
+        not_determined: Vec::new(),
         system: base,
     })
 }

@@ -1,5 +1,5 @@
-//! Recognises rotating disks, which are not fitted: their time depends on the positions of arm and
-//! platter, which none of the models of `structure` has, so that a fit would not end.
+//! Recognises rotating disks, which are not fitted to a stored run: their time depends on the
+//! positions of arm and platter, which no sweep determines. `disk` measures what it takes.
 //!
 //! A simulated system knows its drives. A host reports a rotation speed for real disks only, but
 //! reports virtual disks as rotating too. For these, the latency of random reads decides.

@@ -135,6 +135,15 @@ impl Description {
         Ok(())
     }
 
+    /// Sets the zones of the drive (cylinders and sectors per track), and records where they come
+    /// from.
+    pub fn set_zones(&mut self, zones: &[[u64; 2]], source: &str) {
+        let Some(Value::Table(drive)) = self.table.get_mut("drive") else { return };
+        let pair = |zone: &[u64; 2]| Value::Array(zone.map(|n| Value::Integer(n as i64)).into());
+        drive.insert("zones".to_owned(), Value::Array(zones.iter().map(pair).collect()));
+        drive.insert("zones_source".to_owned(), Value::String(source.to_owned()));
+    }
+
     /// Changes name and title of the system.
     pub fn rename(&mut self, name: &str, title: &str) {
         for (key, text) in [("name", name), ("title", title)] {

@@ -8,7 +8,7 @@
 use ioengine::Op;
 
 use crate::geometry::Geometry;
-use crate::system::{DiskModel, Schedule};
+use crate::system::{DiskModel, Schedule, WRITES_PER_ENTRY};
 
 /// A request for the media. Cached writes belong to no command.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +63,6 @@ struct Stream {
     used_ns: u64,
 }
 
-/// Cached writes that the buffer holds for each one that the scheduler considers.
-const ENTRIES_PER_SCHEDULED: u32 = 8;
 /// Cached writes are merged into one of at most this size (bytes), or of what one operation may
 /// write if that is more, or of half a smaller buffer. A large buffer would otherwise be written in
 /// one operation, beside which commands wait.
@@ -364,7 +362,7 @@ impl Disk {
 
     /// How many cached writes fit into the buffer.
     fn max_entries(&self) -> u32 {
-        self.model.write_entries.count().max(1) * ENTRIES_PER_SCHEDULED
+        self.model.write_entries.count().max(1) * WRITES_PER_ENTRY
     }
 
     /// Whether cached writes fill at least a third of the buffer's bytes or of its entries.

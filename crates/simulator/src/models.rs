@@ -256,6 +256,10 @@ pub struct DiskModel {
     pub schedule: Schedule,
 }
 
+/// Cached writes that the buffer of a disk holds for each one that the scheduler considers
+/// (`write_entries`).
+pub const WRITES_PER_ENTRY: u32 = 8;
+
 /// Sector size (bytes).
 pub(crate) const SECTOR_BYTES: u64 = 512;
 

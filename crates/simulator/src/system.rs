@@ -13,7 +13,7 @@ use crate::quantity::{BYTES_MAX, Number, Size, TIME_NS_MAX};
 pub use crate::models::{
     BusModel, CacheModel, Cleaning, ControllerModel, Cost, DiskModel, DriveModel, DriveState,
     FlashModel, HostModel, LinkModel, LinkPer, NetworkModel, Schedule, SeekCurve, SlcFull,
-    TranslationModel,
+    TranslationModel, WRITES_PER_ENTRY,
 };
 
 /// Limit on devices of a system: more than any machine room has, few enough for memory.

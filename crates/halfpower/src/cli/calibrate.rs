@@ -1,5 +1,5 @@
-//! Flags of `calibrate`: the stored run, the share of points held out for validation, and the
-//! output file.
+//! Flags of `calibrate`: the stored run or the disk to measure, the share of points held out for
+//! validation, and the output file.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,28 @@ use clap::Args;
   halfpower sweep . --bs 4k,64k,1m --iodepth 1,4,16 --rw randread,randwrite --size 1g
   halfpower calibrate latest --out disk.toml      fit a system to the measurements
   halfpower whatif ./disk.toml --iodepth-to 32    predict the effect of a change
+  halfpower calibrate --measure /dev/sdb --out hdd.toml       a rotating disk, only read
+  halfpower calibrate --measure /dev/sdb --destroy-data-on ID --out hdd.toml      also written
 
 Every second point is held out: the system is fitted to the others and scored on these. Only points
 with direct I/O and without a rate limit are used. A parameter whose 95% interval spans more than a
 factor of three is flagged as unidentified: the run does not determine it. Caches, write buffers and
-burst credit are fitted only for runs of up to two million requests.")]
+burst credit are fitted only for runs of up to two million requests.
+
+The time of a rotating disk depends on positions that no stored run determines. --measure issues
+requests of its own, one at a time: angles of sectors give revolution, zones, skews and surfaces,
+pairs of requests the seek curve, repeated reads the buffer, bursts of writes the write cache. Then
+it measures other loads and scores the predictions. It takes about ten minutes without writes and
+twenty with them, destroys the data only with --overwrite or --destroy-data-on, and stores no
+run.")]
 pub struct CalibrateArgs {
     /// Which run: its number, the beginning of its uuid, its label, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub run: String,
+    /// Measure this rotating disk and calibrate from that: block device, file on a disk, or
+    /// simulated system
+    #[arg(long, value_name = "TARGET", conflicts_with_all = ["run", "system"])]
+    pub measure: Option<PathBuf>,
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
@@ -33,6 +46,12 @@ pub struct CalibrateArgs {
     /// Share of the points held out for scoring
     #[arg(long, value_name = "half|N%", value_parser = parse_share, default_value = "half")]
     pub holdout: f64,
+    /// Allow writing to this existing file (exact path; repeatable)
+    #[arg(long, value_name = "PATH", help_heading = "Safety", requires = "measure")]
+    pub overwrite: Vec<PathBuf>,
+    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    #[arg(long, value_name = "ID", help_heading = "Safety", requires = "measure")]
+    pub destroy_data_on: Vec<String>,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,

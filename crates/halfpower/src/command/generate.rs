@@ -58,7 +58,7 @@ const SCHEMAS: [Schema; 16] = [
     ("study", schema::<study::document::StudiesDocument>),
     ("selftest", schema::<crate::command::selftest::SelftestDocument>),
     ("reproduce", schema::<ReproduceDocument>),
-    ("calibrate", schema::<crate::command::calibrate::CalibrateDocument>),
+    ("calibrate", schema::<calibrate::session::CalibrateDocument>),
     ("whatif", schema::<crate::command::whatif::WhatifDocument>),
     ("plan", schema::<capacity::document::CapacityDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),

@@ -47,12 +47,54 @@ fn a_parallel_device_is_calibrated_on_half_and_predicts_the_rest() {
 }
 
 #[test]
-fn a_run_on_a_rotating_disk_is_refused_at_once() {
+fn a_run_on_a_rotating_disk_says_what_else_is_needed() {
     let place = Place::new();
     place.halfpower("survey sim:sata-hdd-7200 --quick");
     let refused = place.halfpower("calibrate latest --out my.toml").with_code(2);
-    refused.says("a rotating disk, which cannot be fitted", "simulate --show sata-hdd-7200");
+    let command = "halfpower calibrate --measure sim:sata-hdd-7200 --out disk.toml";
+    refused.says("measured a rotating disk", command);
     assert!(!place.path("my.toml").exists());
+}
+
+#[test]
+fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
+    let place = Place::new();
+    let line = "calibrate --measure sim:sata-hdd-7200 --out my.toml";
+    let plan = place.does(&format!("{line} --plan")).stdout;
+    assert!(plan.contains("destroying its data") && plan.contains("my.toml; nothing"), "{plan}");
+    let document = place.document(line);
+    assert_eq!(document["structure"], "rotating disk");
+    assert_eq!(document["target"], "sim:sata-hdd-7200");
+    assert!(document["run"].is_null(), "{document}");
+    let all = list(&document["parameters"]);
+    let value =
+        |key: &str| all.iter().find(|p| p["key"] == key).unwrap()["value"].as_f64().unwrap();
+    for (key, truth) in [
+        ("drive.rotation", 7200.0),
+        ("drive.heads", 16.0),
+        ("drive.seek.near_root", 0.0142),
+        ("drive.seek.knee", 57_000.0),
+        ("drive.segments", 32.0),
+        ("drive.prefetch", 2048.0),
+        ("drive.write_buffer", 64.0),
+        ("drive.write_settle", 0.5),
+    ] {
+        assert!((value(key) / truth - 1.0).abs() < 0.05, "{key}: {} for {truth}", value(key));
+    }
+    assert!(document["score"]["held_out"]["worst"].as_f64().unwrap() < 0.1, "{document}");
+    // The points give the trust in an answer.
+    let deeper = place.document("whatif my.toml --rw randread --bs 8k --iodepth-to 4");
+    assert_eq!(deeper["after"]["trust"]["basis"], "held_out", "{deeper}");
+    place
+        .halfpower("calibrate --measure sim:sata-ssd")
+        .with_code(2)
+        .says("single rotating", "sweep");
+    place.halfpower("calibrate --measure .").with_code(2).says("needs the disk itself", "lsblk");
+    place.halfpower("calibrate latest --measure sim:sata-hdd-7200").with_code(2);
+    place.file("small", 1 << 20);
+    place.halfpower("calibrate --measure small").with_code(2).says("too small", "name the device");
+    let written = place.halfpower("calibrate --measure small --overwrite other").with_code(3);
+    written.says("small", "--overwrite");
 }
 
 #[test]

@@ -374,7 +374,9 @@ fn lines_for(
             let all = files.iter().flat_map(|out| files.map(|db| (out, db)));
             let exist = files.iter().filter(|out| **out != "new.db").map(|out| (out, "swept.db"));
             let fitted = all.chain(exist);
-            fitted.map(|(out, db)| format!("calibrate --out {out} --db {db}")).collect()
+            let fitted = fitted.map(|(out, db)| format!("calibrate --out {out} --db {db}"));
+            let named = treasure.targets().into_iter();
+            fitted.chain(named.map(|target| format!("calibrate --measure {target}"))).collect()
         }
         "whatif" => {
             let named = treasure.targets().into_iter();

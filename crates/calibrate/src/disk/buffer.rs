@@ -1,0 +1,388 @@
+//! What the buffer of a rotating disk does: overhead of a request, rate of the bus, read-ahead,
+//! what it keeps after a read, segments, and the write cache.
+//!
+//! A read that was answered from the buffer takes far less than one from the media, so each size is
+//! found by bisection over reads that are in the buffer if it is at least so large (Schindler and
+//! Ganger 1999, "Automated Disk Drive Characterization").
+
+use analysis::interval::Interval;
+use analysis::lsq::{self, Line};
+use analysis::quantile::median;
+use lab::failure::Outcome;
+use workload::Workload;
+use workload::random::Stream;
+
+use super::layout::{READ_BYTES, centre, times};
+use super::probe::{Kind, Probe, Timed};
+
+/// Sizes of reads and writes for the line of the time of a transfer (bytes).
+const SIZES: [u32; 7] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10];
+/// Repetitions of a measured time.
+const TIMES: usize = 7;
+/// Repetitions of a test whether a read comes from the buffer; most of them decide.
+const VOTES: usize = 3;
+/// A read that takes less than this many times a read from the buffer came from there.
+const HIT_FACTOR: f64 = 1.3;
+/// Requests in flight, and length of the trial (ns), that show what requests wait for one after the
+/// other.
+const SERIAL_DEPTH: u32 = 8;
+const SERIAL_NS: u64 = 1_000_000_000;
+/// Sizes are searched up to this (bytes), and segments up to [`SEGMENTS_MAX`].
+const BYTES_MAX: u64 = 256 << 20;
+/// Most segments that are searched for.
+const SEGMENTS_MAX: u64 = 256;
+/// Sizes are searched to this share.
+const PRECISION: f64 = 1.01;
+/// Rest after which the disk stands still, and what it read ahead is known (ns).
+const REST_NS: u64 = 150_000_000;
+/// Rest after a cached write, until it is on the media (ns).
+const WRITE_REST_NS: u64 = 400_000_000;
+/// A cached write that takes longer than this many times the usual waited for room.
+const FULL_FACTOR: f64 = 1.25;
+/// Writes of a burst at most; a cache that holds more is not filled.
+const BURST_MAX: u64 = 40_000;
+/// Bytes of a burst at most.
+const BURST_BYTES_MAX: u64 = 2 << 30;
+/// A cache that takes less than this share of the writes that it takes of the smallest size is full
+/// by bytes.
+const LIMITED: f64 = 0.8;
+/// Writes after the cache is full, for the time in which the disk makes room.
+const BURST_AFTER: usize = 24;
+
+/// The buffer as seen by reads.
+#[derive(Clone, Debug)]
+pub struct ReadBuffer {
+    /// Time of a read from the buffer over its size (ns, bytes).
+    pub line: Line,
+    /// Time of a small read from the buffer (ns).
+    pub hit_ns: f64,
+    /// Part of the overhead of a read from the buffer in which no other request goes on (ns).
+    pub serial_ns: f64,
+    /// Additional time of a read that repeats data (ns).
+    pub again_ns: Interval,
+    /// How far the disk reads ahead (bytes).
+    pub prefetch: Interval,
+    /// Data that stay in the buffer after they were read (bytes).
+    pub retained: Interval,
+    /// Streams that the buffer follows.
+    pub segments: Interval,
+}
+
+/// The write cache.
+#[derive(Clone, Debug)]
+pub struct WriteCache {
+    /// Time of a cached write over its size (ns, bytes).
+    pub line: Line,
+    /// Bytes that it holds; `None` if the number of writes is the limit for all sizes.
+    pub bytes: Option<Interval>,
+    /// Writes that it holds; `None` if the bytes are the limit for all sizes.
+    pub writes: Option<Interval>,
+    /// A burst that its bytes end: size of the writes (bytes), and how many did not wait.
+    pub by_bytes: Option<(u32, u64)>,
+}
+
+/// Measures a buffer.
+pub struct Buffers<'a> {
+    /// The disk.
+    pub probe: &'a mut dyn Probe,
+    /// Time of a revolution (ns).
+    pub revolution_ns: f64,
+    /// Time of a byte on the media (ns).
+    pub ns_per_byte: f64,
+    /// Random choices.
+    pub dice: Stream,
+}
+
+impl Buffers<'_> {
+    /// A random place with `bytes` after it.
+    fn place(&mut self, bytes: u64) -> u64 {
+        let unit = self.probe.unit_bytes().max(u64::from(READ_BYTES));
+        let room = self.probe.size_bytes().saturating_sub(bytes + 4 * unit).max(unit);
+        self.dice.below(room / unit) * unit
+    }
+
+    /// Measures reads from the buffer; `None` if repeated reads go to the media.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub fn reads(&mut self) -> Outcome<Option<ReadBuffer>> {
+        let mut points: Vec<(u32, Interval)> = Vec::new();
+        for size in SIZES {
+            let again = self.median_of(|buffers| {
+                let at = buffers.place(u64::from(size));
+                buffers.probe.read(at, size)?;
+                buffers.probe.rest(REST_NS)?;
+                buffers.probe.read(at, size)
+            })?;
+            // A read from the buffer takes at most in proportion to its size.
+            let most_ns = match points.last() {
+                None => self.revolution_ns / 3.0,
+                Some((before, time)) => time.value * f64::from(size / before) * 1.2,
+            };
+            if again.value > most_ns {
+                break;
+            }
+            points.push((size, again));
+        }
+        let Some(line) = line_of(&points) else { return Ok(None) };
+        let again = points[0].1;
+        let ahead = self.median_of(|buffers| {
+            let at = buffers.place(u64::from(READ_BYTES) * 2);
+            buffers.probe.read(at, READ_BYTES)?;
+            buffers.probe.rest(REST_NS)?;
+            buffers.probe.read(at + u64::from(READ_BYTES), READ_BYTES)
+        })?;
+        let reads_ahead = ahead.value < again.value * HIT_FACTOR;
+        let hit_ns = if reads_ahead { ahead.value.min(again.value) } else { again.value };
+        let half_ns = (again.high - again.low + ahead.high - ahead.low) / 2.0;
+        let again_ns = Interval::symmetric((again.value - hit_ns).max(0.0), half_ns);
+        let limit_ns = again.value.max(hit_ns) * HIT_FACTOR;
+        let prefetch = if reads_ahead {
+            self.largest(|buffers, bytes| buffers.is_read_ahead(bytes, limit_ns))?
+        } else {
+            Interval::exact(0.0)
+        };
+        let retained = self.largest(|buffers, bytes| buffers.is_retained(bytes, limit_ns))?;
+        let segments = self.segments(limit_ns)?;
+        let bus_ns_per_byte = line.slope.value;
+        let overhead_ns = (hit_ns - bus_ns_per_byte * f64::from(READ_BYTES)).max(0.0);
+        let serial_ns =
+            self.serial_ns(bus_ns_per_byte)?.map_or(overhead_ns, |ns| ns.min(overhead_ns));
+        Ok(Some(ReadBuffer { line, hit_ns, serial_ns, again_ns, prefetch, retained, segments }))
+    }
+
+    /// Time of the smallest sequential reads when several are in flight, without that on the bus
+    /// (ns); `None` if the media may be the limit.
+    fn serial_ns(&mut self, bus_ns_per_byte: f64) -> Outcome<Option<f64>> {
+        let unit = self.probe.unit_bytes();
+        let workload = Workload {
+            request_bytes: unit as u32,
+            depth: SERIAL_DEPTH,
+            region_bytes: (self.probe.size_bytes() / 8) >> 20 << 20,
+            limit_ns: Some(SERIAL_NS),
+            ..Workload::default()
+        };
+        let each_ns = unit as f64 * 1e9 / self.probe.load(&workload)?.max(1.0);
+        let serial_ns = (each_ns - unit as f64 * bus_ns_per_byte).max(0.0);
+        Ok((each_ns > 1.5 * unit as f64 * self.ns_per_byte).then_some(serial_ns))
+    }
+
+    /// The median time of some requests (ns).
+    fn median_of(
+        &mut self,
+        mut timed: impl FnMut(&mut Self) -> Outcome<Timed>,
+    ) -> Outcome<Interval> {
+        let mut all = Vec::with_capacity(TIMES);
+        for _ in 0..TIMES {
+            all.push(timed(self)?.ns());
+        }
+        Ok(centre(&all))
+    }
+
+    /// Whether most of some reads took less than `limit_ns`.
+    fn most_hit(
+        &mut self,
+        limit_ns: f64,
+        mut timed: impl FnMut(&mut Self) -> Outcome<Timed>,
+    ) -> Outcome<bool> {
+        let mut hits = 0;
+        for _ in 0..VOTES {
+            hits += usize::from(timed(self)?.ns() < limit_ns);
+        }
+        Ok(hits * 2 > VOTES)
+    }
+
+    /// Whether the disk has read a place ahead that lies `bytes` after a read.
+    fn is_read_ahead(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
+        let rest_ns = REST_NS + (bytes as f64 * self.ns_per_byte * 3.0) as u64;
+        self.most_hit(limit_ns, |buffers| {
+            let at = buffers.place(bytes + 2 * u64::from(READ_BYTES));
+            let read = buffers.probe.read(at, READ_BYTES)?;
+            let _ = read;
+            buffers.probe.rest(rest_ns)?;
+            buffers.probe.read(at + u64::from(READ_BYTES) + bytes, READ_BYTES)
+        })
+    }
+
+    /// Whether data are still in the buffer when `bytes` from them on were read.
+    fn is_retained(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
+        let piece = u64::from(16 * READ_BYTES);
+        self.most_hit(limit_ns, |buffers| {
+            let pieces = bytes.div_ceil(piece) + 1;
+            let at = buffers.place(pieces * piece);
+            for number in 0..pieces {
+                buffers.probe.read(at + number * piece, piece as u32)?;
+            }
+            buffers.probe.read(at + pieces * piece - bytes, READ_BYTES)
+        })
+    }
+
+    /// The largest size for which a test holds (bytes), by doubling and bisection.
+    fn largest(
+        &mut self,
+        mut holds: impl FnMut(&mut Self, u64) -> Outcome<bool>,
+    ) -> Outcome<Interval> {
+        let unit = self.probe.unit_bytes().max(u64::from(READ_BYTES));
+        let most = BYTES_MAX.min(self.probe.size_bytes() / 8);
+        let (mut low, mut high) = (0, unit);
+        while high <= most && holds(self, high)? {
+            (low, high) = (high, high * 2);
+        }
+        if high > most {
+            let low = low as f64;
+            return Ok(Interval { value: low, low, high: f64::INFINITY });
+        }
+        while high > low + unit && high as f64 > low as f64 * PRECISION {
+            let middle = (low + high) / 2 / unit * unit;
+            if holds(self, middle)? { low = middle } else { high = middle }
+        }
+        let (low, high) = (low as f64, high as f64);
+        Ok(Interval { value: if low > 0.0 { (low + high) / 2.0 } else { 0.0 }, low, high })
+    }
+
+    /// How many places can be read until the first is no longer in the buffer.
+    fn segments(&mut self, limit_ns: f64) -> Outcome<Interval> {
+        let mut remembers = |count: u64| {
+            self.most_hit(limit_ns, |buffers| {
+                let places: Vec<u64> =
+                    (0..count).map(|_| buffers.place(u64::from(READ_BYTES))).collect();
+                for place in &places {
+                    buffers.probe.read(*place, READ_BYTES)?;
+                }
+                buffers.probe.read(places[0], READ_BYTES)
+            })
+        };
+        let (mut low, mut high) = (1, 2);
+        while high <= SEGMENTS_MAX && remembers(high)? {
+            (low, high) = (high, high * 2);
+        }
+        while high <= SEGMENTS_MAX && high > low + 1 {
+            let middle = (low + high) / 2;
+            if remembers(middle)? { low = middle } else { high = middle }
+        }
+        let high = if high > SEGMENTS_MAX { f64::INFINITY } else { low as f64 };
+        Ok(Interval { value: low as f64, low: low as f64, high })
+    }
+
+    /// Measures the write cache; `None` if writes wait for the media.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub fn writes(&mut self, miss_ns: f64) -> Outcome<Option<WriteCache>> {
+        let mut points: Vec<(u32, Interval)> = Vec::new();
+        for size in SIZES {
+            let time = self.median_of(|buffers| {
+                let at = buffers.place(u64::from(size));
+                buffers.probe.rest(WRITE_REST_NS)?;
+                buffers.probe.request(Kind::Write, at, size)
+            })?;
+            let most_ns = match points.last() {
+                None => miss_ns + self.revolution_ns / 4.0,
+                Some((before, ns)) => ns.value * f64::from(size / before) * 1.2,
+            };
+            if time.value > most_ns {
+                break;
+            }
+            points.push((size, time));
+        }
+        let Some(line) = line_of(&points) else { return Ok(None) };
+        let mut cache = WriteCache { line, bytes: None, writes: None, by_bytes: None };
+        self.capacity(&mut cache)?;
+        Ok(Some(cache))
+    }
+
+    /// Bytes and writes that the cache holds. Bursts of large writes fill it by bytes, bursts of
+    /// small ones by number.
+    fn capacity(&mut self, cache: &mut WriteCache) -> Outcome<()> {
+        let small = self.burst(READ_BYTES, &cache.line)?;
+        for size in [256_u32, 1024, 768, 448, 192, 144, 96, 64, 48, 32].map(|kib| kib << 10) {
+            let burst = self.burst(size, &cache.line)?;
+            if burst.writes.high >= small.writes.low * LIMITED || burst.writes.high.is_infinite() {
+                continue;
+            }
+            if cache.by_bytes.is_none_or(|(_, count)| count < burst.count) {
+                cache.by_bytes = Some((size, burst.count));
+            }
+            let found = times(burst.writes, f64::from(size));
+            let before = cache.bytes.filter(|b| b.low.max(found.low) <= b.high.min(found.high));
+            let (low, high) = before.map_or((found.low, found.high), |before| {
+                (before.low.max(found.low), before.high.min(found.high))
+            });
+            if before.is_some() || cache.bytes.is_none() {
+                cache.bytes = Some(Interval { value: (low + high) / 2.0, low, high });
+            }
+            if high < low * 1.02 {
+                break;
+            }
+        }
+        let all_bytes = small.writes.high * f64::from(READ_BYTES);
+        let ends_by_bytes = cache.bytes.is_some_and(|bytes| all_bytes >= bytes.low * LIMITED);
+        let is_open = ends_by_bytes || small.writes.high.is_infinite();
+        cache.writes = (!is_open).then_some(small.writes);
+        Ok(())
+    }
+
+    /// How many scattered writes of a size an empty cache takes until one waits for room.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub fn count(&mut self, size: u32, line: &Line) -> Outcome<u64> {
+        Ok(self.burst(size, line)?.count)
+    }
+
+    /// How many scattered writes an empty cache takes until one waits for room.
+    fn burst(&mut self, size: u32, line: &Line) -> Outcome<Burst> {
+        self.probe.drain()?;
+        let usual_ns = line.at(f64::from(size));
+        let most = BURST_MAX.min(BURST_BYTES_MAX / u64::from(size));
+        let full_ns = usual_ns * FULL_FACTOR + 100_000.0;
+        let mut timed: Vec<Timed> = Vec::new();
+        // Full is the cache when two of three writes have waited, not one alone.
+        let is_slow = |time: &Timed| time.ns() > full_ns;
+        while timed.iter().rev().take(3).filter(|time| is_slow(time)).count() < 2 {
+            if timed.len() as u64 >= most {
+                let low = timed.len() as f64;
+                let writes = Interval { value: low, low, high: f64::INFINITY };
+                return Ok(Burst { writes, count: timed.len() as u64 });
+            }
+            let at = self.place(u64::from(size));
+            timed.push(self.probe.request(Kind::Write, at, size)?);
+        }
+        let before = timed.len().saturating_sub(3);
+        let count = before + timed[before..].iter().take_while(|time| !is_slow(time)).count();
+        let filled_ns = timed[count].start_ns as f64 - timed[0].start_ns as f64;
+        let mut last_ns = timed[timed.len() - 1].end_ns;
+        let mut gaps = Vec::with_capacity(BURST_AFTER);
+        for _ in 0..BURST_AFTER {
+            let at = self.place(u64::from(size));
+            let end_ns = self.probe.request(Kind::Write, at, size)?.end_ns;
+            gaps.push(end_ns as f64 - last_ns as f64);
+            last_ns = end_ns;
+        }
+        // Meanwhile the disk made room, in the pace in which it does when the cache is full.
+        let mean_ns = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let slowest_ns = median(&gaps).unwrap_or(mean_ns).max(mean_ns);
+        let drained = filled_ns / slowest_ns;
+        let low = (count as f64 - (drained + 0.5).ceil()).max(1.0);
+        let high = count as f64 + 1.0 - (drained - 0.5).max(0.0).floor();
+        let writes = Interval { value: (low + high) / 2.0, low, high };
+        Ok(Burst { writes, count: count as u64 })
+    }
+}
+
+/// What a burst of writes found.
+struct Burst {
+    /// Writes that did not wait.
+    count: u64,
+    /// Writes that the cache holds.
+    writes: Interval,
+}
+
+/// The line of the time of a transfer over its size (ns, bytes).
+fn line_of(points: &[(u32, Interval)]) -> Option<Line> {
+    let point = |(size, time): &(u32, Interval)| {
+        let error = (time.high - time.low) / 2.0 / time.value;
+        lsq::Point::with_relative_error(f64::from(*size), time.value, error)
+    };
+    lsq::line(&points.iter().map(point).collect::<Vec<_>>()).ok()
+}

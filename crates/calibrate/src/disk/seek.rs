@@ -1,0 +1,417 @@
+//! The seek curve: the least time between two requests by the distance of their cylinders.
+//!
+//! A request completes at the angle of its last sector. The least time from the completion of one
+//! request to that of another one at a distance (MTBRC: Worthington, Ganger, Patt and Wilkes 1995)
+//! is reached if the sector arrives just when the head is ready. Each pair of requests gives two
+//! bounds of it: the time that it took, and that time less a revolution. The next pair is chosen
+//! with an angle that halves the distance of the bounds.
+
+use analysis::interval::Interval;
+use analysis::lsq::{self, Line};
+use lab::failure::Outcome;
+use simulator::geometry::Geometry;
+use workload::random::Stream;
+
+use super::layout::{READ_BYTES, SECTOR_BYTES};
+use super::probe::{Kind, Probe};
+
+/// Pairs of requests for one distance, at most.
+const PAIRS: usize = 40;
+/// Rounds of pairs for one distance; the median counts.
+const ROUNDS: usize = 3;
+/// Cylinders over which the pairs for one distance are spread.
+const CYLINDERS: u64 = 1000;
+/// The bounds of a time are brought together to this share of a revolution.
+const RESOLUTION: f64 = 1.0 / 16_000.0;
+/// Ratio of two neighbouring distances at which seeks are measured.
+const RATIO: f64 = 1.45;
+/// The knee of the curve is searched to this ratio of distances.
+const KNEE_RATIO: f64 = 1.02;
+/// A read within this share of the time of a read from the buffer came from there.
+const HIT_TOLERANCE: f64 = 0.1;
+
+/// The cylinders of a disk whose layout is known, and their angles.
+pub struct Cylinders {
+    geometry: Geometry,
+    revolution_ns: f64,
+    /// First cylinder, first byte, and bytes of a cylinder of each zone.
+    zones: Vec<(u64, u64, u64)>,
+    count: u64,
+    unit_bytes: u64,
+    size_bytes: u64,
+}
+
+impl Cylinders {
+    /// The cylinders of zones (cylinders and sectors per track) with a number of surfaces.
+    pub fn new(
+        geometry: Geometry,
+        revolution_ns: f64,
+        zones: &[[u64; 2]],
+        heads: u64,
+        probe: &dyn Probe,
+    ) -> Cylinders {
+        let (mut cylinder, mut byte) = (0, 0);
+        let mut starts = Vec::new();
+        for [count, sectors] in zones {
+            let each = heads * sectors * SECTOR_BYTES;
+            starts.push((cylinder, byte, each));
+            cylinder += count;
+            byte += count * each;
+        }
+        let size_bytes = probe.size_bytes();
+        let count = geometry.cylinder_of(size_bytes - 1);
+        let unit_bytes = probe.unit_bytes();
+        Cylinders { geometry, revolution_ns, zones: starts, count, unit_bytes, size_bytes }
+    }
+
+    /// The last whole cylinder.
+    fn last(&self) -> u64 {
+        self.count.saturating_sub(1)
+    }
+
+    /// First byte and length of a cylinder (bytes).
+    fn range(&self, cylinder: u64) -> (u64, u64) {
+        let after = self.zones.partition_point(|(first, ..)| *first <= cylinder);
+        let (first, byte, each) = self.zones[after.max(1) - 1];
+        (byte + (cylinder - first) * each, each)
+    }
+
+    /// The angle at which a read at a byte completes (ns).
+    fn angle(&self, at: u64) -> f64 {
+        self.geometry.time_of(at + u64::from(READ_BYTES)) as f64
+    }
+
+    /// Time of a byte on the media of the first zone (ns).
+    fn ns_per_byte(&self) -> f64 {
+        self.revolution_ns / self.geometry.tracks_from(0).next().map_or(1.0, |b| b as f64)
+    }
+
+    /// Whether a request lies within one track.
+    fn is_in_track(&self, at: u64, length: u32) -> bool {
+        let end = at + u64::from(length);
+        let track = self.geometry.tracks_from(at).next().unwrap_or(1);
+        let ns = self.geometry.time_of(end) - self.geometry.time_of(at);
+        let plain_ns = u64::from(length) as f64 / track as f64 * self.revolution_ns;
+        ns as f64 <= plain_ns * 1.01 + 1000.0
+    }
+
+    /// A byte in part of a cylinder (shares) whose read completes nearest to an angle (ns).
+    fn at_angle(&self, cylinder: u64, part: [f64; 2], angle: f64, dice: &mut Stream) -> u64 {
+        let (first, each) = self.range(cylinder);
+        let room = each.saturating_sub(u64::from(READ_BYTES)) as f64;
+        let start = part[0] + (part[1] - part[0]) * dice.unit();
+        let mut at = first as f64 + room * start;
+        let ns_per_byte = self.revolution_ns
+            / (self.geometry.tracks_from(first).next()).map_or(1.0, |bytes| bytes as f64);
+        // Skews move the angle when the correction crosses a limit of a track.
+        for _ in 0..3 {
+            let here = self.angle(at as u64);
+            let mut ahead = (angle - here).rem_euclid(self.revolution_ns);
+            if ahead > self.revolution_ns / 2.0 {
+                ahead -= self.revolution_ns;
+            }
+            at += ahead / ns_per_byte;
+            let (low, high) = (first as f64, first as f64 + room);
+            let track = self.revolution_ns / ns_per_byte;
+            if at < low && at + track <= high {
+                at += track;
+            } else if at > high && at - track >= low {
+                at -= track;
+            }
+            at = at.clamp(low, high);
+        }
+        (at as u64 / self.unit_bytes * self.unit_bytes).min(self.size_bytes - u64::from(READ_BYTES))
+    }
+}
+
+/// Measures least times between requests.
+pub struct Arm<'a> {
+    /// The disk.
+    pub probe: &'a mut dyn Probe,
+    /// Its cylinders.
+    pub cylinders: &'a Cylinders,
+    /// Time of a small read from the buffer (ns).
+    pub hit_ns: f64,
+    /// Random choices.
+    pub dice: Stream,
+}
+
+impl Arm<'_> {
+    /// The least time from the completion of a read to that of a request of `length` bytes
+    /// `distance` cylinders outwards (ns), as bounds.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub fn least_ns(&mut self, distance: u64, kind: Kind, length: u32) -> Outcome<Interval> {
+        let mut all = Vec::with_capacity(ROUNDS);
+        for _ in 0..ROUNDS {
+            all.push(self.bounds_ns(distance, kind, length)?);
+        }
+        // A pair that was delayed can spoil a round.
+        all.sort_by(|a, b| a.value.total_cmp(&b.value));
+        Ok(all[ROUNDS / 2])
+    }
+
+    /// One round of pairs for [`Arm::least_ns`].
+    fn bounds_ns(&mut self, distance: u64, kind: Kind, length: u32) -> Outcome<Interval> {
+        let revolution_ns = self.cylinders.revolution_ns;
+        let room = self.cylinders.last() - distance.min(self.cylinders.last());
+        // Within one cylinder, requests go backwards, because the disk reads ahead.
+        let parts = if distance == 0 { [[0.7, 1.0], [0.0, 0.6]] } else { [[0.0, 1.0]; 2] };
+        let (mut low, mut high) = (0.0_f64, f64::INFINITY);
+        let mut pairs = Pairs::new(revolution_ns, length, self.cylinders.ns_per_byte());
+        for _ in 0..PAIRS {
+            let wanted_ns = if high.is_finite() {
+                (low + high) / 2.0
+            } else {
+                revolution_ns * self.dice.unit()
+            };
+            // Always elsewhere, because data near former requests may be in the buffer.
+            let from = distance + self.dice.below(room.min(CYLINDERS) + 1);
+            let to = from - distance;
+            let any = revolution_ns * self.dice.unit();
+            let first = self.cylinders.at_angle(from, parts[0], any, &mut self.dice);
+            let angle_ns = self.cylinders.angle(first) + wanted_ns - pairs.shift_ns();
+            let second = self.cylinders.at_angle(to, parts[1], angle_ns, &mut self.dice);
+            let is_ahead = distance == 0 && second + u64::from(length) > first;
+            if is_ahead || !self.cylinders.is_in_track(second, length) {
+                continue;
+            }
+            let before = self.probe.read(first, READ_BYTES)?;
+            let after = self.probe.request(kind, second, length)?;
+            let ns = after.end_ns as f64 - before.end_ns as f64;
+            let is_hit = |ns: f64| (ns / self.hit_ns - 1.0).abs() < HIT_TOLERANCE;
+            if is_hit(before.ns()) || (kind == Kind::Read && is_hit(ns)) {
+                continue;
+            }
+            let expected = self.cylinders.angle(second) - self.cylinders.angle(first);
+            pairs.add(ns, expected);
+            (low, high) = pairs.bounds();
+            if high - low < RESOLUTION * revolution_ns {
+                break;
+            }
+        }
+        Ok(Interval { value: (low + high) / 2.0, low, high })
+    }
+
+    /// Measures seek times over all distances, of which `still_ns` is the least time without a
+    /// seek, and fits the curve.
+    ///
+    /// # Errors
+    /// A request failed.
+    pub fn curve(&mut self, still_ns: Interval) -> Outcome<Curve> {
+        let longest = self.cylinders.last();
+        let mut samples: Vec<Seek> = Vec::new();
+        let mut distance = 1;
+        while distance < longest {
+            samples.push(self.seek(distance, still_ns)?);
+            distance = (distance + 1).max((distance as f64 * RATIO) as u64);
+        }
+        samples.push(self.seek(longest, still_ns)?);
+        let mut curve = Curve::of(&samples);
+        // The knee lies between two distances; measure there until it is known.
+        while let Some(next) = curve.next_distance() {
+            samples.push(self.seek(next, still_ns)?);
+            samples.sort_by_key(|seek| seek.distance);
+            curve = Curve::of(&samples);
+        }
+        Ok(curve)
+    }
+
+    fn seek(&mut self, distance: u64, still_ns: Interval) -> Outcome<Seek> {
+        let least = self.least_ns(distance, Kind::Read, READ_BYTES)?;
+        let half_ns = (least.high - least.low + still_ns.high - still_ns.low) / 2.0;
+        Ok(Seek { distance, ns: (least.value - still_ns.value).max(1.0), half_ns })
+    }
+}
+
+/// The times of pairs of requests, and by how much they differ from the angles of the layout. Pairs
+/// whose difference is not that of the others were delayed by something else and do not count.
+struct Pairs {
+    revolution_ns: f64,
+    tolerance_ns: f64,
+    /// Time of each pair, and its difference (ns).
+    all: Vec<(f64, f64)>,
+}
+
+impl Pairs {
+    /// No pairs yet. A write that begins at any sector may be off by the time of its data.
+    fn new(revolution_ns: f64, length: u32, ns_per_byte: f64) -> Pairs {
+        let tolerance_ns = 0.03 * revolution_ns + f64::from(length) * ns_per_byte;
+        Pairs { revolution_ns, tolerance_ns, all: Vec::new() }
+    }
+
+    fn add(&mut self, ns: f64, expected_ns: f64) {
+        self.all.push((ns, (ns - expected_ns).rem_euclid(self.revolution_ns)));
+    }
+
+    /// Distance of two differences on the circle (ns).
+    fn apart(&self, one: f64, other: f64) -> f64 {
+        let ahead = (one - other).rem_euclid(self.revolution_ns);
+        ahead.min(self.revolution_ns - ahead)
+    }
+
+    /// The difference that most pairs have (ns); 0 without pairs.
+    fn shift_ns(&self) -> f64 {
+        let agreeing = |shift: f64| {
+            self.all
+                .iter()
+                .filter(|(_, other)| self.apart(shift, *other) < self.tolerance_ns)
+                .count()
+        };
+        let shifts = self.all.iter().map(|(_, shift)| *shift);
+        shifts.max_by_key(|shift| agreeing(*shift)).unwrap_or(0.0)
+    }
+
+    /// The bounds of the least time from the pairs that agree (ns).
+    fn bounds(&self) -> (f64, f64) {
+        let shift_ns = self.shift_ns();
+        let agreeing =
+            || self.all.iter().filter(|pair| self.apart(pair.1, shift_ns) < self.tolerance_ns);
+        let high = agreeing().map(|pair| pair.0).fold(f64::INFINITY, f64::min);
+        let lows = agreeing().map(|pair| pair.0 - self.revolution_ns).filter(|low| *low < high);
+        (lows.fold(0.0, f64::max), high)
+    }
+}
+
+/// A measured seek.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seek {
+    /// Cylinders.
+    pub distance: u64,
+    /// Seek time (ns).
+    pub ns: f64,
+    /// Half the distance of its bounds (ns).
+    pub half_ns: f64,
+}
+
+/// A fitted seek curve: `near` over the square root of the distance up to the knee, `far` over the
+/// distance beyond (Ruemmler and Wilkes 1994).
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Line over the square root of the distance (ns).
+    pub near: Line,
+    /// Line over the distance (ns).
+    pub far: Line,
+    /// The last distance on the near part, and the first on the far part (cylinders).
+    pub knee: [u64; 2],
+    /// Mean error of the curve at the measured distances, as a share.
+    pub error: f64,
+    /// The measured seeks.
+    pub seeks: Vec<Seek>,
+}
+
+impl Curve {
+    /// Fits the curve to seeks, in the order of their distance; at least six.
+    fn of(seeks: &[Seek]) -> Curve {
+        let mut best: Option<(f64, Curve)> = None;
+        for split in 3..=seeks.len().saturating_sub(3) {
+            let (near, far) = seeks.split_at(split);
+            let root = |seek: &Seek| (seek.distance as f64).sqrt();
+            let (Some(near), Some(far)) =
+                (line(near, root), line(far, |seek| seek.distance as f64))
+            else {
+                continue;
+            };
+            let knee = [seeks[split - 1].distance, seeks[split].distance];
+            let mut curve = Curve { near, far, knee, error: 0.0, seeks: seeks.to_vec() };
+            let wrong = |seek: &Seek| {
+                let ns = curve.ns(seek.distance);
+                ((ns - seek.ns).abs() / seek.ns, ((ns - seek.ns) / weight_ns(seek)).powi(2))
+            };
+            let (error, sum) = seeks
+                .iter()
+                .map(wrong)
+                .fold((0.0, 0.0), |(a, b), (error, square)| (a + error, b + square));
+            curve.error = error / seeks.len() as f64;
+            if best.as_ref().is_none_or(|(least, _)| sum < *least) {
+                best = Some((sum, curve));
+            }
+        }
+        best.map(|(_, curve)| curve).unwrap_or_else(|| Curve::flat(seeks))
+    }
+
+    /// A curve without a distance, for disks of a few cylinders.
+    fn flat(seeks: &[Seek]) -> Curve {
+        let mean = seeks.iter().map(|seek| seek.ns).sum::<f64>() / seeks.len().max(1) as f64;
+        let points = [1.0, 2.0, 3.0].map(|x| lsq::Point { x, y: mean.max(1.0), weight: 1.0 });
+        let line = lsq::line(&points).expect("three points with different x");
+        let knee = [1, 1];
+        Curve { near: line.clone(), far: line, knee, error: 0.0, seeks: seeks.to_vec() }
+    }
+
+    /// The time of a seek (ns).
+    pub fn ns(&self, distance: u64) -> f64 {
+        let d = distance as f64;
+        if distance <= self.knee[0] { self.near.at(d.sqrt()) } else { self.far.at(d) }
+    }
+
+    /// The knee (cylinders): where both parts meet, if they do between the measured distances;
+    /// otherwise between these distances, which are close.
+    pub fn knee(&self) -> Interval {
+        let [low, high] = self.knee.map(|d| d as f64);
+        let gap = |d: f64| self.near.at(d.sqrt()) - self.far.at(d);
+        let (mut from, mut to) = (low, high);
+        if gap(low).signum() != gap(high).signum() {
+            while to - from > 0.5 {
+                let middle = (from + to) / 2.0;
+                if gap(middle).signum() == gap(low).signum() { from = middle } else { to = middle }
+            }
+            return Interval { value: (from + to) / 2.0, low, high };
+        }
+        Interval { value: (low * high).sqrt(), low, high }
+    }
+
+    /// Where to measure next to find the knee; `None` once it is known.
+    fn next_distance(&self) -> Option<u64> {
+        let [low, high] = self.knee;
+        let next = ((low as f64 * high as f64).sqrt()).round() as u64;
+        let is_wide = high as f64 > low as f64 * KNEE_RATIO && high > low + 1;
+        (is_wide && next > low && next < high).then_some(next)
+    }
+}
+
+/// The error of a seek that counts in the fit (ns).
+fn weight_ns(seek: &Seek) -> f64 {
+    seek.half_ns.max(seek.ns * 0.001).max(1.0)
+}
+
+fn line(seeks: &[Seek], x: impl Fn(&Seek) -> f64) -> Option<Line> {
+    let point =
+        |seek: &Seek| lsq::Point { x: x(seek), y: seek.ns, weight: weight_ns(seek).powi(-2) };
+    lsq::line(&seeks.iter().map(point).collect::<Vec<_>>()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seeks of a disk with these parameters (ns, cylinders).
+    fn seeks(near: [f64; 2], knee: u64, far: [f64; 2]) -> impl Fn(u64) -> Seek {
+        move |distance| {
+            let d = distance as f64;
+            let ns =
+                if distance <= knee { near[0] + near[1] * d.sqrt() } else { far[0] + far[1] * d };
+            Seek { distance, ns, half_ns: 1000.0 }
+        }
+    }
+
+    #[test]
+    fn both_parts_and_a_knee_with_a_step_are_found() {
+        let seek = seeks([0.7e6, 14_200.0], 57_000, [3e6, 42.0]);
+        let mut samples: Vec<Seek> = (0..33).map(|n| seek(1.5_f64.powi(n) as u64)).collect();
+        samples.dedup_by_key(|seek| seek.distance);
+        let mut curve = Curve::of(&samples);
+        while let Some(next) = curve.next_distance() {
+            samples.push(seek(next));
+            samples.sort_by_key(|seek| seek.distance);
+            curve = Curve::of(&samples);
+        }
+        let near = |value: f64, truth: f64| assert!((value / truth - 1.0).abs() < 0.02, "{value}");
+        near(curve.near.intercept.value, 0.7e6);
+        near(curve.near.slope.value, 14_200.0);
+        near(curve.knee().value, 57_000.0);
+        near(curve.far.intercept.value, 3e6);
+        near(curve.far.slope.value, 42.0);
+    }
+}
