@@ -7,6 +7,7 @@ mod bounds;
 mod forms;
 mod limits;
 mod memory;
+mod pagecache;
 mod properties;
 mod quirks;
 mod sharing;
