@@ -135,7 +135,8 @@ pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
     let busy = fs::read_to_string("/proc/loadavg")?;
     let busy = busy.split(' ').nth(1).unwrap_or_default();
     let mut text = format!(
-        "Linux {}, load average of 5 minutes {busy}. Within 10% (rates) or 2 points (hits): {} of {rows}.",
+        "Linux {}, load average of 5 minutes {busy}. Within 10% (rates) or 2 points (hits): {} of \
+         {rows}.",
         release.trim(),
         rows - beyond.len()
     );
