@@ -3,9 +3,10 @@
 
 use analysis::lsq;
 use analysis::nonlinear::Profile;
-use lab::failure::Outcome;
+use lab::failure::{Failure, Outcome};
 use schemars::JsonSchema;
 use serde::Serialize;
+use simulator::system::DriveModel;
 use simulator::{CalibrationPoint, Description};
 
 use crate::history::{History, MeasuredPoint};
@@ -116,7 +117,7 @@ impl ScoreDocument {
 /// origin of the values, and `tell` is called with the name of each step.
 ///
 /// # Errors
-/// If no structure can be fitted.
+/// If no structure can be fitted, or if the base has a translation layer, which is not fitted.
 pub fn calibrate(
     history: &History,
     mut base: Description,
@@ -124,7 +125,14 @@ pub fn calibrate(
     tell: &mut dyn FnMut(&str),
 ) -> Outcome<Calibrated> {
     put_cpu(&mut base, history, source)?;
-    base.system()?;
+    if let DriveModel::Flash(flash) = &base.system()?.drive
+        && flash.translation.is_some()
+    {
+        return Err(Failure::usage(
+            "the system to start from has [drive.translation], which cannot be fitted; start from \
+             another one, such as nvme-gen4",
+        ));
+    }
     let fit = score::choose(history, &base, 42, tell)?;
     tell("intervals");
     let profiles = score::profiles(history, &base, &fit);
@@ -270,6 +278,14 @@ mod tests {
         let (one, other) = (fitted(&history), fitted(&with_other_held_out_points(&history)));
         assert_eq!((&one.0, &one.1), (&other.0, &other.1));
         assert!(one.2 < 0.1 && other.2 > 0.5, "{} {}", one.2, other.2);
+    }
+
+    #[test]
+    fn a_translation_layer_is_refused_at_once() {
+        let base = Description::named("nvme-ftl").unwrap();
+        let refused = calibrate(&example(), base, "calibrated", &mut |_| {}).err();
+        let message = refused.expect("it cannot be fitted").message;
+        assert!(message.contains("[drive.translation]") && message.contains("nvme-gen4"));
     }
 
     #[test]

@@ -42,6 +42,10 @@ use crate::request::{Completion, Request};
 
 /// Issues requests and reaps completions. Not shared between threads: each worker makes its own.
 pub trait Engine {
+    /// Whether requests move data. If not, the content of buffers has no effect, and the load
+    /// generator does not touch them.
+    const MOVES_DATA: bool = true;
+
     /// Number of slots, which is also the maximum number of requests in flight.
     fn slots(&self) -> u32;
 

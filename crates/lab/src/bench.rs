@@ -222,7 +222,8 @@ fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     for axes in &job.axes {
         let workload = job.workload(axes, region_bytes, place.caching.is_direct());
         simulated::check_fit(place, &workload)?;
-        check_memory(&workload, place.system.setup.files() as usize)?;
+        // Simulated requests move no data, so they need no buffers.
+        check_memory(&workload, 0, place.system.setup.files() as usize)?;
     }
     Ok(region_bytes)
 }
@@ -255,18 +256,18 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     for axes in &job.axes {
         let workload = job.workload(axes, region_bytes, direct);
         plan::resolve(&workload, target)?;
-        check_memory(&workload, job.targets.count())?;
+        let buffer_bytes = u64::from(workload.depth) * u64::from(workload.request_bytes);
+        check_memory(&workload, buffer_bytes, job.targets.count())?;
     }
     Ok(())
 }
 
-/// Refuses buffers larger than a memory limit of this process. Beyond such a limit the kernel would
-/// kill the program without an error message.
-fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
+/// Refuses threads with `buffer_bytes` of buffers each if they need more than a memory limit of
+/// this process. Beyond such a limit the kernel would kill the program without an error message.
+fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outcome<()> {
     let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
-    let slots = u64::from(workload.depth) * u64::from(workload.request_bytes);
     let threads = u64::from(workload.threads) * targets.max(1) as u64;
-    let wanted = threads.saturating_mul(slots.saturating_add(THREAD_BYTES));
+    let wanted = threads.saturating_mul(buffer_bytes.saturating_add(THREAD_BYTES));
     if wanted <= limit.bytes {
         return Ok(());
     }
@@ -274,7 +275,7 @@ fn check_memory(workload: &Workload, targets: usize) -> Outcome<()> {
     Err(Failure::usage(format!(
         "{threads} with {} of buffers each: {} leaves {} for buffers; raise it, or use a smaller \
          --bs, --iodepth or --numjobs",
-        units::size(slots),
+        units::size(buffer_bytes),
         limit.what,
         units::size(limit.bytes)
     )))

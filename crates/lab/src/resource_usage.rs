@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use simulator::{Account, Binding, SimpleModel};
+use simulator::{Account, Binding, SimpleModel, WriteCost};
 
 use crate::json::{PointDocument, Program};
 use crate::machine::{Host, TargetFacts};
@@ -70,6 +70,39 @@ pub struct Balance {
     /// The time of a request if nothing overlaps; null except for direct requests of one direction
     /// to a single disk.
     pub simple_model: Option<SimpleDocument>,
+    /// What the writes cost flash with a translation layer; null without one or without writes.
+    pub write_cost: Option<WriteCostDocument>,
+}
+
+/// What the writes of a run cost flash with a translation layer.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct WriteCostDocument {
+    /// Bytes programmed per byte that the host wrote.
+    pub write_amplification: f64,
+    /// Share of the busy time of the dies that garbage collection and erases took, from 0 to 1.
+    pub collection_share: f64,
+    /// The rate of the host's writes, as in this run, at which the dies would do nothing else
+    /// (bytes per second).
+    pub most_bytes_per_s: f64,
+}
+
+impl From<WriteCost> for WriteCostDocument {
+    fn from(cost: WriteCost) -> WriteCostDocument {
+        let WriteCost { write_amplification, collection_share, most_bytes_per_s } = cost;
+        WriteCostDocument { write_amplification, collection_share, most_bytes_per_s }
+    }
+}
+
+impl WriteCostDocument {
+    fn line(&self) -> String {
+        format!(
+            "  write amplification {:.2}: garbage collection takes {:.0}% of the busy time of the \
+             flash, which can sustain {} of such writes",
+            self.write_amplification,
+            self.collection_share * 100.0,
+            units::rate(self.most_bytes_per_s)
+        )
+    }
 }
 
 /// The papers' simple model of a request, with the simulated time for comparison.
@@ -230,12 +263,17 @@ pub fn of(point: &Point) -> Balance {
     let bounds = bounds.into_iter().flatten().collect();
     let simple = live().find_map(|trial| trial.simple);
     let simple_model = simple.map(|model| SimpleDocument::of(&model, point));
-    Balance { binding, resources, bounds, simple_model }
+    let write_cost = sum.as_ref().and_then(Account::write_cost).map(WriteCostDocument::from);
+    Balance { binding, resources, bounds, simple_model, write_cost }
 }
 
 /// The sum of the accounts of two trials on the same system.
 fn add(mut sum: Account, one: &Account) -> Account {
     sum.elapsed_ns += one.elapsed_ns;
+    sum.flash_writes = match (sum.flash_writes, one.flash_writes) {
+        (Some(sum), Some(one)) => Some(sum.plus(&one)),
+        (sum, one) => sum.or(one),
+    };
     for (sum, one) in sum.resources.iter_mut().zip(&one.resources) {
         sum.busy_ns += one.busy_ns;
         sum.bytes += one.bytes;
@@ -259,7 +297,8 @@ impl Balance {
         let bounds = told.collect::<Vec<_>>().join(", ");
         let bounds = (!bounds.is_empty()).then(|| format!("  no run exceeds {bounds}"));
         let simple = self.simple_model.as_ref().map(SimpleDocument::line);
-        let first = std::iter::once(limit).chain(bounds).chain(simple);
+        let cost = self.write_cost.as_ref().map(WriteCostDocument::line);
+        let first = std::iter::once(limit).chain(cost).chain(bounds).chain(simple);
         first.chain(self.resources.iter().map(line)).collect()
     }
 }
@@ -286,7 +325,7 @@ mod tests {
     use super::*;
     use crate::point::testing::point;
     use simulator::bounds::Bound;
-    use simulator::{Resource, ResourceKind};
+    use simulator::{FlashWrites, Resource, ResourceKind};
 
     fn account(busy_ns: u64) -> Account {
         let media = Resource {
@@ -308,6 +347,7 @@ mod tests {
             mean_inside: 1.0,
             mean_residence_ns: 1000.0,
             resources: vec![media],
+            flash_writes: None,
         }
     }
 
@@ -345,6 +385,30 @@ mod tests {
         let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for it";
         assert_eq!(lines[0], limit);
         assert!(lines[1].ends_with("at the pace of link 0.5%, at the pace of media 89.0%"));
+    }
+
+    #[test]
+    fn what_writes_cost_flash_is_summed_over_the_trials() {
+        let dies = Resource {
+            name: "flash units".to_owned(),
+            busy_ns: 1000,
+            servers: 2,
+            phases_ns: vec![("read", 200), ("write", 200), ("garbage collection", 600)],
+            ..account(1000).resources[0].clone()
+        };
+        let mut point = point(&[4096, 4096]);
+        for (trial, moved_bytes) in point.trials.iter_mut().zip([1000.0, 3000.0]) {
+            let (host_bytes, folded_bytes) = (1000.0, 0.0);
+            let writes =
+                FlashWrites { host_bytes, written_bytes: host_bytes, folded_bytes, moved_bytes };
+            let resources = vec![dies.clone()];
+            let account = Account { resources, flash_writes: Some(writes), ..account(1) };
+            trial.live_mut().account = Some(account);
+        }
+        let cost = of(&point).write_cost.expect("there are writes");
+        assert_eq!((cost.write_amplification, cost.collection_share), (3.0, 0.6));
+        assert_eq!(cost.most_bytes_per_s, 2000.0 * 2.0 * 1e9 / 1600.0);
+        assert!(of(&point).lines()[1].contains("write amplification 3.00"));
     }
 
     #[test]

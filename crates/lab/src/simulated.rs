@@ -204,7 +204,7 @@ pub fn shape_of(
         Pattern::Sequential => false,
         Pattern::Strided { .. } => return None,
     };
-    let files = SimWorld::new(system, 0).files(caching).len() as u64;
+    let files = u64::from(system.setup.files());
     let depth = u64::from(workload.depth) * u64::from(workload.threads) * files;
     Some(Shape {
         op,

@@ -8,13 +8,17 @@
 //! nothing qualifies, the run is limited by latency, and more requests in flight may help.
 
 use crate::flash::FlashTimes;
+use crate::ftl::FlashWrites;
 use crate::geometry::Geometry;
 use crate::machine::{Count, Link, Machine, Mechanism, PHASE_NAMES};
+use crate::nand;
 use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
 
 /// Name of a disk's controller as a resource.
 const CONTROLLER: &str = "drive controller";
+/// Name of the units or dies of flash as a resource.
+const FLASH_UNITS: &str = "flash units";
 /// Name of a disk's media as a resource.
 const MEDIA: &str = "media";
 
@@ -83,6 +87,20 @@ pub struct Account {
     pub mean_residence_ns: f64,
     /// All resources.
     pub resources: Vec<Resource>,
+    /// What flash devices with a translation layer wrote; none without such devices.
+    pub flash_writes: Option<FlashWrites>,
+}
+
+/// What the writes of a run cost flash with a translation layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WriteCost {
+    /// Bytes programmed per byte that the host wrote.
+    pub write_amplification: f64,
+    /// Share of the busy time of the dies that garbage collection and erases took, 0 to 1.
+    pub collection_share: f64,
+    /// The rate of the host's writes, as in this run, at which the dies would do nothing else
+    /// (bytes per second).
+    pub most_bytes_per_s: f64,
 }
 
 /// The bottleneck of a run.
@@ -158,6 +176,7 @@ pub(crate) struct Reading {
     device_requests: [u64; 2],
     /// Groups of identical resources. The busiest resource of a group represents the group.
     resources: Vec<Vec<Resource>>,
+    flash_writes: Option<FlashWrites>,
 }
 
 impl Reading {
@@ -173,6 +192,7 @@ impl Reading {
             device_bytes: machine.device_bytes,
             device_requests: machine.device_requests,
             resources: resources(machine, at_ns),
+            flash_writes: flash_writes(machine, at_ns),
         }
     }
 
@@ -199,6 +219,10 @@ impl Reading {
             mean_inside: presence as f64 / elapsed_ns.max(1) as f64,
             mean_residence_ns: residence as f64 / requests.max(1) as f64,
             resources: resources.collect(),
+            flash_writes: self.flash_writes.map(|now| match earlier.flash_writes {
+                Some(then) => now.since(&then),
+                None => now,
+            }),
         }
     }
 }
@@ -307,6 +331,15 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     vec![vec![Resource { paced_ns, ..controller }], vec![media]]
 }
 
+/// What all flash devices with a translation layer wrote.
+fn flash_writes(machine: &Machine, now_ns: u64) -> Option<FlashWrites> {
+    let own = machine.devices.iter().filter_map(|device| match &device.mechanism {
+        Mechanism::Flash(flash) => Some(flash.times_until(now_ns).translation?.writes),
+        Mechanism::Disk(_) => None,
+    });
+    own.reduce(|sum, writes| sum.plus(&writes))
+}
+
 /// Flash devices: units, channels, and the limits that the model sets.
 fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let DriveModel::Flash(model) = &machine.system.drive else { return Vec::new() };
@@ -320,8 +353,20 @@ fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let [read, written] = machine.device_bytes;
     let channel = |busy_ns, bytes| Resource::part("flash channels", busy_ns, devices, bytes);
     let units = devices * model.units.count().max(1);
+    let mut dies = Resource::part(FLASH_UNITS, sum(|t| t.units_ns), units, read + written);
+    let own = || times.iter().filter_map(|times| times.translation);
+    if model.translation.is_some() {
+        let phase = |index| own().map(|own| own.phases_ns[index]).sum::<u64>();
+        let names = nand::PHASE_NAMES.iter().enumerate();
+        dies.phases_ns = names.map(|(index, name)| (*name, phase(index))).collect();
+        dies.background_ns = own().map(|own| own.background_ns).sum();
+    }
+    let nand_ns = own().map(|own| own.channels_ns).sum();
+    let channels: u32 = own().map(|own| own.channels).sum();
+    let nand = Resource::part("NAND channels", nand_ns, channels, 0);
     let mut all = vec![
-        vec![Resource::part("flash units", sum(|t| t.units_ns), units, read + written)],
+        vec![dies],
+        if channels > 0 { vec![nand] } else { Vec::new() },
         vec![channel(sum(|t| t.channel_ns[0]), read), channel(sum(|t| t.channel_ns[1]), written)],
     ];
     let mut limit = |is_set: bool, name: &str, kind, busy_ns, bytes| {
@@ -330,7 +375,8 @@ fn flashes(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
         }
     };
     let (part, reserve) = (ResourceKind::Part, ResourceKind::Reserve);
-    let (paced, drains) = (model.requests_per_s.0 > 0.0, model.buffer.0 > 0.0);
+    let paced = model.requests_per_s.0 > 0.0;
+    let drains = model.buffer.0 > 0.0 && model.translation.is_none();
     limit(paced, "requests per second", part, sum(|t| t.paced_ns), read + written);
     limit(drains, "drain", reserve, sum(|t| t.full_ns), written);
     let bursts = model.sustained_requests_per_s.0 > 0.0;
@@ -389,6 +435,27 @@ impl Account {
             }
         }
         found
+    }
+
+    /// What the writes cost the flash; none without a translation layer or without writes that
+    /// reached the flash.
+    pub fn write_cost(&self) -> Option<WriteCost> {
+        let writes = self.flash_writes?;
+        let dies = self.resources.iter().find(|resource| resource.name == FLASH_UNITS)?;
+        let sum = |is_of: &dyn Fn(&str) -> bool| {
+            let own = dies.phases_ns.iter().filter(|(name, _)| is_of(name));
+            own.map(|(_, ns)| *ns).sum::<u64>() as f64
+        };
+        let writing_ns = sum(&|name| name != nand::PHASE_NAMES[nand::Phase::Read as usize]);
+        let collection = [nand::Phase::Collect, nand::Phase::Erase];
+        let collection = collection.map(|phase| nand::PHASE_NAMES[phase as usize]);
+        let programmed = writes.written_bytes + writes.folded_bytes + writes.moved_bytes;
+        let has_written = writes.written_bytes > 0.0 && writing_ns > 0.0;
+        has_written.then(|| WriteCost {
+            write_amplification: programmed / writes.written_bytes,
+            collection_share: sum(&|name| collection.contains(&name)) / dies.busy_ns.max(1) as f64,
+            most_bytes_per_s: writes.written_bytes * f64::from(dies.servers) * 1e9 / writing_ns,
+        })
     }
 
     /// Throughput seen by programs (bytes per second).

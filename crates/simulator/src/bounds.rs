@@ -17,8 +17,8 @@ use ioengine::target::Caching;
 
 use crate::geometry::Geometry;
 use crate::system::{
-    Allocated, Cost, DiskModel, DriveModel, FlashModel, LinkPer, MirrorReads, Path, RaidIn, System,
-    VolumeKind,
+    Allocated, Cost, DiskModel, DriveModel, DriveState, FlashModel, LinkPer, MirrorReads, Path,
+    RaidIn, System, VolumeKind,
 };
 use crate::volume::{Piece, Pieces, Volume};
 
@@ -501,12 +501,6 @@ impl<'a> Load<'a> {
         let (held, write) = (self.held_bytes(), self.shape.op == Op::Write);
         let request = f64::from(self.shape.request_bytes);
         let rate = if write { flash.write_rate } else { flash.read_rate };
-        let units = |piece: &Piece| piece.length.div_ceil(flash.unit_size.bytes().max(1));
-        let time = if write {
-            flash.unit_write.0 * flash.write_amplification.0.max(1.0)
-        } else {
-            flash.unit_read.0
-        };
         let of_op = |piece: &Piece| piece.op == self.shape.op;
         let missed = if write { 1.0 } else { self.least_missed(flash) };
         let commands = self.min_demand_of_pieces(|piece| flash.counts_as(piece.length));
@@ -522,17 +516,19 @@ impl<'a> Load<'a> {
             let exempt = held + request / commands * devices;
             self.add(all, "requests per second", self.rate(commands * each_ns, devices), exempt);
         }
-        if write && flash.buffer.0 > 0.0 {
-            let moved =
-                self.min_demand_of_pieces(|piece| if of_op(piece) { piece.length } else { 0 });
+        let moved = self.min_demand_of_pieces(|piece| if of_op(piece) { piece.length } else { 0 });
+        let buffered = flash.buffer.0 * devices * request / moved;
+        let demand = self
+            .min_demand_of_pieces(|piece| if of_op(piece) { units_ns(flash, piece) } else { 0 });
+        let servers = devices * f64::from(flash.units.count().max(1));
+        if write && flash.translation.is_some() {
+            // The last write may exceed the buffer.
+            let over = self.unit as f64 * devices * request / moved;
+            self.add(all, "flash units", self.rate(demand, servers), held + buffered + over);
+        } else if write && flash.buffer.0 > 0.0 {
             let drain = (flash.drain.0 / flash.write_amplification.0.max(1.0)).max(1.0);
-            let exempt = held + flash.buffer.0 * devices * request / moved;
-            self.add(all, "drain", drain * devices * request / moved, exempt);
+            self.add(all, "drain", drain * devices * request / moved, held + buffered);
         } else {
-            let demand = self.min_demand_of_pieces(|piece| {
-                if of_op(piece) { units(piece) * time as u64 } else { 0 }
-            });
-            let servers = devices * f64::from(flash.units.count().max(1));
             self.add(all, "flash units", self.rate(demand * missed, servers), held);
         }
         let demand = self
@@ -652,9 +648,30 @@ fn link_ns(link: &crate::system::LinkModel, piece: &Piece) -> u64 {
     link.fixed.ns() + rate.ns_for(piece.length)
 }
 
+/// Least time of the units of a flash device for a command (ns), summed over them.
+fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
+    let units = piece.length.div_ceil(flash.unit_size.bytes().max(1));
+    match (&flash.translation, piece.op) {
+        (Some(own), Op::Read) if own.state == DriveState::Empty => 0,
+        (_, Op::Read) => units * flash.unit_read.0 as u64,
+        (Some(own), Op::Write) => {
+            // Programs are shared by many writes, and go to the cache or to the blocks.
+            let block = flash.unit_write.0 / own.program.0;
+            let cache = own.slc_program.0 / flash.unit_size.0;
+            let least = if own.slc_cache.0 > 0.0 { block.min(cache) } else { block };
+            (piece.length as f64 * least) as u64
+        }
+        (None, Op::Write) => {
+            units * (flash.unit_write.0 * flash.write_amplification.0.max(1.0)) as u64
+        }
+    }
+}
+
 /// Least time of a command in a flash device (ns).
 fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
+    let is_empty = flash.translation.as_ref().is_some_and(|own| own.state == DriveState::Empty);
     let (fixed, unit, rate) = match piece.op {
+        Op::Read if is_empty => (flash.fixed_read, 0.0, flash.read_rate),
         Op::Read => (flash.fixed_read, flash.unit_read.0, flash.read_rate),
         Op::Write if flash.buffer.0 > 0.0 => (flash.fixed_write, 0.0, flash.write_rate),
         Op::Write => {

@@ -15,7 +15,7 @@ use crate::system::System;
 use crate::written;
 
 /// The built-in systems, by name.
-const BUILT_IN: [(&str, &str); 20] = [
+const BUILT_IN: [(&str, &str); 22] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
     ("nt4-ultrawide", include_str!("../systems/nt4-ultrawide.toml")),
@@ -29,6 +29,8 @@ const BUILT_IN: [(&str, &str); 20] = [
     ("sata-hdd-7200", include_str!("../systems/sata-hdd-7200.toml")),
     ("sata-ssd", include_str!("../systems/sata-ssd.toml")),
     ("nvme-gen4", include_str!("../systems/nvme-gen4.toml")),
+    ("nvme-ftl", include_str!("../systems/nvme-ftl.toml")),
+    ("nvme-slc", include_str!("../systems/nvme-slc.toml")),
     ("cloud-gp-volume", include_str!("../systems/cloud-gp-volume.toml")),
     ("ebs-gp2-100g", include_str!("../systems/ebs-gp2-100g.toml")),
     ("ebs-gp3", include_str!("../systems/ebs-gp3.toml")),

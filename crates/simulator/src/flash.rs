@@ -2,12 +2,14 @@
 //! limits on throughput and requests per second, and burst credit.
 //!
 //! All parts are FIFO servers, so the end of a request is known when it arrives, and a request is
-//! one event.
+//! one event. The exception is a device with a translation layer (`ftl`), which takes the place of
+//! units, drain and channel: there, a write may wait for room in the buffer.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ioengine::Op;
 
+use crate::ftl::{Ftl, FtlReading};
 use crate::server::Server;
 use crate::system::FlashModel;
 
@@ -28,6 +30,11 @@ pub(crate) struct Flash {
     buffered_ns: u64,
     /// Busy while the write buffer has no room for another write of the same length.
     full: Server,
+    ftl: Option<Box<Ftl>>,
+    /// Whether an event is scheduled for writes that wait.
+    pub is_watched: bool,
+    /// Writes that no longer wait.
+    stepped: Vec<(u32, u64, u64)>,
 }
 
 /// Busy time of the components of a flash device (ns).
@@ -45,6 +52,8 @@ pub(crate) struct FlashTimes {
     pub requests_spent_ns: u64,
     /// Burst credit in bytes exhausted.
     pub spent_ns: u64,
+    /// Counters of the translation layer, if there is one.
+    pub translation: Option<FtlReading>,
 }
 
 /// Burst credit in bytes or in requests: a token bucket.
@@ -119,8 +128,10 @@ impl Lru {
 }
 
 impl Flash {
-    /// An idle device.
-    pub fn new(model: &FlashModel) -> Flash {
+    /// An idle device, one of `devices` of the system.
+    pub fn new(model: &FlashModel, devices: u32) -> Flash {
+        let ftl = model.translation.as_ref();
+        let ftl = ftl.map(|translation| Box::new(Ftl::new(model, translation, devices)));
         let cache = Lru { most: model.cache.bytes() / LINE_BYTES, ..Lru::default() };
         Flash {
             units: vec![Server::default(); model.units.count().max(1) as usize],
@@ -132,6 +143,9 @@ impl Flash {
             buffered: 0.0,
             buffered_ns: 0,
             full: Server::default(),
+            ftl,
+            is_watched: false,
+            stepped: Vec::new(),
             model: model.clone(),
         }
     }
@@ -146,18 +160,75 @@ impl Flash {
         self.model.coalesce.ns()
     }
 
-    /// When a request that arrives now completes (ns).
-    pub fn admit(&mut self, now_ns: u64, op: Op, from: u64, length: u64) -> u64 {
-        let model = &self.model;
-        let fixed_ns = if op == Op::Read { model.fixed_read } else { model.fixed_write }.ns();
-        let count = model.counts_as(length);
+    /// When a command that arrives now completes (ns); none for a write that waits for room in the
+    /// buffer of a device with a translation layer. `step` then tells when.
+    #[inline]
+    pub fn admit(&mut self, now_ns: u64, command: u32, op: Op, place: (u64, u64)) -> Option<u64> {
+        if self.ftl.is_some() {
+            return self.translate(now_ns, command, op, place);
+        }
+        Some(self.serve(now_ns, op, place.0, place.1))
+    }
+
+    /// When a request that arrives now passes the limits on requests (ns).
+    fn pace(&mut self, now_ns: u64, length: u64) -> u64 {
+        let count = self.model.counts_as(length);
         let mut start_ns = now_ns;
-        if model.requests_per_s.0 > 0.0 {
-            let each_ns = (1e9 / model.requests_per_s.0).ceil() as u64;
+        if self.model.requests_per_s.0 > 0.0 {
+            let each_ns = (1e9 / self.model.requests_per_s.0).ceil() as u64;
             let (begun_ns, _) = self.pacer.serve(now_ns, each_ns * count);
             start_ns = begun_ns;
         }
-        start_ns = self.requests.spend(count, start_ns);
+        self.requests.spend(count, start_ns)
+    }
+
+    /// Serves a command by the translation layer.
+    fn translate(
+        &mut self,
+        now_ns: u64,
+        command: u32,
+        op: Op,
+        (from, length): (u64, u64),
+    ) -> Option<u64> {
+        let start_ns = self.pace(now_ns, length);
+        let is_hit = self.cache.touch(from, length) && op == Op::Read;
+        let ftl = self.ftl.as_mut()?;
+        let moved_ns = match op {
+            Op::Read if is_hit => start_ns + self.model.cache_hit.ns(),
+            Op::Read => {
+                let link_ns = self.model.read_rate.ns_for(length);
+                ftl.read(start_ns, from, length, link_ns) + self.model.fixed_read.ns()
+            }
+            Op::Write => {
+                let link_ns = self.model.write_rate.ns_for(length);
+                let moved_ns = ftl.write(start_ns, command, (from, length), link_ns)?;
+                moved_ns + self.model.fixed_write.ns()
+            }
+        };
+        Some(self.sustained.spend(length, moved_ns))
+    }
+
+    /// When `step` must be called (ns); none if no write waits.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.ftl.as_ref()?.next_ns()
+    }
+
+    /// Lets writes that waited into the buffer. Adds their commands and when they complete (ns).
+    pub fn step(&mut self, now_ns: u64, done: &mut Vec<(u32, u64)>) {
+        let Some(ftl) = &mut self.ftl else { return };
+        let rate = self.model.write_rate;
+        ftl.step(now_ns, |length| rate.ns_for(length), &mut self.stepped);
+        for (command, length, moved_ns) in self.stepped.drain(..) {
+            let end_ns = moved_ns + self.model.fixed_write.ns();
+            done.push((command, self.sustained.spend(length, end_ns)));
+        }
+    }
+
+    /// When a request that arrives now completes (ns), without a translation layer.
+    fn serve(&mut self, now_ns: u64, op: Op, from: u64, length: u64) -> u64 {
+        let model = &self.model;
+        let fixed_ns = if op == Op::Read { model.fixed_read } else { model.fixed_write }.ns();
+        let start_ns = self.pace(now_ns, length);
         if self.cache.touch(from, length) && op == Op::Read {
             // A cache hit also counts against the limits of the volume.
             return self.sustained.spend(length, start_ns + self.model.cache_hit.ns());
@@ -216,9 +287,13 @@ impl Flash {
 
     /// Busy time up to `now_ns`, summed over all units, and for each direction of the channel.
     pub fn times_until(&self, now_ns: u64) -> FlashTimes {
+        let translation = self.ftl.as_ref().map(|ftl| ftl.reading(now_ns));
+        let units_ns = self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum();
+        let channel_ns = [0, 1].map(|op: usize| self.channel[op].busy_ns(now_ns));
         FlashTimes {
-            units_ns: self.units.iter().map(|unit| unit.busy_ns(now_ns)).sum(),
-            channel_ns: [0, 1].map(|op: usize| self.channel[op].busy_ns(now_ns)),
+            units_ns: translation.map_or(units_ns, |own| own.phases_ns.iter().sum()),
+            channel_ns: translation.map_or(channel_ns, |own| own.links_ns),
+            translation,
             paced_ns: self.pacer.busy_ns(now_ns),
             full_ns: self.full.busy_ns(now_ns),
             requests_spent_ns: self.requests.spent.busy_ns(now_ns),
@@ -256,26 +331,28 @@ mod tests {
             credit: Size(0.0),
             sustained: Rate(0.0),
             coalesce: Time(0.0),
+            translation: None,
         }
     }
 
     #[test]
     fn units_work_side_by_side_and_the_channel_is_shared() {
-        let mut device = Flash::new(&FlashModel {
+        let two = FlashModel {
             units: Number(2.0),
             unit_read: Time(1000.0),
             read_rate: Rate(4096e6),
             ..model()
-        });
-        let ends: Vec<u64> = (0..4).map(|i| device.admit(0, Op::Read, i * 4096, 4096)).collect();
+        };
+        let mut device = Flash::new(&two, 1);
+        let ends: Vec<u64> = (0..4).map(|i| device.serve(0, Op::Read, i * 4096, 4096)).collect();
         assert_eq!(ends, [102_000, 103_000, 104_000, 105_000]);
     }
 
     #[test]
     fn credit_is_spent_first_and_earned_again() {
-        let mut volume =
-            Flash::new(&FlashModel { credit: Size(8192.0), sustained: Rate(4096e3), ..model() });
-        let ends: Vec<u64> = (0..4).map(|i| volume.admit(0, Op::Read, i, 4096)).collect();
+        let paid = FlashModel { credit: Size(8192.0), sustained: Rate(4096e3), ..model() };
+        let mut volume = Flash::new(&paid, 1);
+        let ends: Vec<u64> = (0..4).map(|i| volume.serve(0, Op::Read, i, 4096)).collect();
         assert_eq!(ends, [100_000, 100_000, 1_100_000, 2_100_000]);
     }
 
@@ -287,9 +364,9 @@ mod tests {
             sustained_requests_per_s: Number(1000.0),
             ..model()
         };
-        let mut volume = Flash::new(&counted);
+        let mut volume = Flash::new(&counted, 1);
         let ends: Vec<u64> =
-            [4096, 8192, 4096, 8192].map(|length| volume.admit(0, Op::Read, 0, length)).to_vec();
+            [4096, 8192, 4096, 8192].map(|length| volume.serve(0, Op::Read, 0, length)).to_vec();
         assert_eq!(ends, [100_000, 100_000, 1_100_000, 3_100_000]);
     }
 
@@ -298,10 +375,10 @@ mod tests {
     fn burst_s(system: &str, requests_per_s: u64) -> f64 {
         let system = crate::Description::named(system).unwrap().system().unwrap();
         let crate::system::DriveModel::Flash(model) = &system.drive else { panic!("no volume") };
-        let mut volume = Flash::new(model);
-        let alone_ns = volume.admit(0, Op::Read, 0, 4096);
+        let mut volume = Flash::new(model, 1);
+        let alone_ns = volume.serve(0, Op::Read, 0, 4096);
         let mut arrivals = (1..u64::MAX).map(|number| number * 1_000_000_000 / requests_per_s);
-        let delayed = arrivals.find(|at| volume.admit(*at, Op::Read, 0, 4096) > at + 2 * alone_ns);
+        let delayed = arrivals.find(|at| volume.serve(*at, Op::Read, 0, 4096) > at + 2 * alone_ns);
         delayed.unwrap() as f64 / 1e9
     }
 
@@ -319,16 +396,16 @@ mod tests {
 
     #[test]
     fn a_limit_is_kept_to_the_nanosecond() {
-        let mut volume = Flash::new(&FlashModel { requests_per_s: Number(3e5), ..model() });
-        let last_ns = (0..300_001).map(|_| volume.admit(0, Op::Read, 0, 512)).last().unwrap();
+        let mut volume = Flash::new(&FlashModel { requests_per_s: Number(3e5), ..model() }, 1);
+        let last_ns = (0..300_001).map(|_| volume.serve(0, Op::Read, 0, 512)).last().unwrap();
         assert!(last_ns - 100_000 >= 1_000_000_000, "{last_ns} ns for one second's requests");
     }
 
     #[test]
     fn a_read_of_what_is_cached_takes_the_time_of_a_hit() {
         let cached = FlashModel { cache: Size(8192.0), cache_hit: Time(7.0), ..model() };
-        let mut flash = Flash::new(&cached);
-        let mut read = |from| flash.admit(0, Op::Read, from, 4096);
+        let mut flash = Flash::new(&cached, 1);
+        let mut read = |from| flash.serve(0, Op::Read, from, 4096);
         assert_eq!([read(0), read(4096), read(0), read(8192), read(4096)][2], 7);
         assert_eq!([read(8192), read(0)], [7, 100_000]);
     }
@@ -336,8 +413,8 @@ mod tests {
     #[test]
     fn a_full_write_buffer_takes_what_drains() {
         let buffer = FlashModel { buffer: Size(8192.0), drain: Rate(4096e3), ..model() };
-        let mut flash = Flash::new(&buffer);
-        let ends: Vec<u64> = (0..4).map(|i| flash.admit(0, Op::Write, i, 4096)).collect();
+        let mut flash = Flash::new(&buffer, 1);
+        let ends: Vec<u64> = (0..4).map(|i| flash.serve(0, Op::Write, i, 4096)).collect();
         assert_eq!(ends, [50_000, 50_000, 1_050_000, 2_050_000]);
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Event {
     MediaRetry(u32),
     /// A flash device has finished a command, or a delayed command may leave the host.
     Answered(u32),
+    /// Writes that wait for room in a flash device's buffer may have it now.
+    FlashStep(u32),
     /// The completion coalescing time of a device has passed.
     CoalesceTimeout(u32),
     /// The CPU has completed a request.
@@ -306,6 +308,8 @@ pub(crate) struct Machine {
     pub commands: Slab<Command>,
     scratch: Pieces,
     served: Vec<crate::disk::MediaRequest>,
+    /// Writes that a flash device accepted after they had waited, and when they complete (ns).
+    accepted: Vec<(u32, u64)>,
     /// Engines with completed requests that their worker has not yet collected.
     pub woken: std::collections::VecDeque<u32>,
 }
@@ -351,6 +355,7 @@ impl Machine {
             commands: Slab::new(),
             scratch: Pieces::default(),
             served: Vec::new(),
+            accepted: Vec::new(),
             woken: std::collections::VecDeque::new(),
             system: system.clone(),
         }
@@ -464,6 +469,7 @@ impl Machine {
             Event::MediaFree(device) => self.media_free(device),
             Event::MediaRetry(device) => self.start_media(device),
             Event::Answered(command) => self.answered(command),
+            Event::FlashStep(device) => self.flash_step(device),
             Event::CoalesceTimeout(device) => self.coalesce_timeout(device),
             Event::Completed(io) => self.completed(io),
             Event::LazyWriter(file) => self.lazy_writer(file),

@@ -376,7 +376,79 @@ pub struct FlashModel {
     /// reported together once no command is outstanding on the device, or once the first has waited
     /// this long (0: no coalescing).
     pub coalesce: Time,
+    /// A translation layer with garbage collection. Without it, writes cost `unit_write` or are
+    /// limited by `drain`, always alike.
+    pub translation: Option<TranslationModel>,
 }
+
+/// The flash behind a translation layer: each of the drive's units is a die, `unit_size` the data
+/// that it reads at once in `unit_read`, and `unit_write` the time of a program.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TranslationModel {
+    /// What was written before the run.
+    pub state: DriveState,
+    /// How garbage collection chooses the block to erase.
+    pub cleaning: Cleaning,
+    /// Number of blocks that `choices` draws.
+    pub candidates: Number,
+    /// Flash that holds no data of the host, as a share of the capacity.
+    pub over_provisioning: Number,
+    /// Unit of the map.
+    pub map_unit: Size,
+    /// Data of a block of one die, over all planes.
+    pub block: Size,
+    /// Data that a die programs at once.
+    pub program: Size,
+    /// Time of an erase.
+    pub erase: Time,
+    /// Time to suspend a program or an erase for a read (0: reads wait for its end).
+    pub suspend: Time,
+    /// Channels; the dies are spread over them.
+    pub channels: Number,
+    /// Rate of a channel.
+    pub channel_rate: Rate,
+    /// Size of the SLC cache, which is not part of the capacity (0: none).
+    pub slc_cache: Size,
+    /// Time to program `unit_size` in the SLC cache.
+    pub slc_program: Time,
+    /// Where writes go when the SLC cache is full.
+    pub slc_full: SlcFull,
+    /// Time without requests after which the SLC cache is emptied.
+    pub slc_idle: Time,
+}
+
+choice!(
+    /// What a drive holds before a run.
+    DriveState {
+        /// Nothing. Reads of what was never written need no flash.
+        Empty,
+        /// All of its capacity, written once from the first byte to the last.
+        Filled,
+        /// As `Filled`, and then overwritten at random until garbage collection is steady.
+        Steady,
+    }
+);
+choice!(
+    /// How garbage collection chooses the block to erase.
+    Cleaning {
+        /// The one with the least valid data.
+        Greedy,
+        /// The one written first.
+        Fifo,
+        /// The one with the least valid data of some drawn at random.
+        Choices,
+    }
+);
+choice!(
+    /// Where writes go when the SLC cache is full.
+    SlcFull {
+        /// To the other blocks.
+        Direct,
+        /// To the cache, after as much was moved out of it.
+        Fold,
+    }
+);
 
 impl FlashModel {
     /// As how many requests one of this length counts against the limits on requests.

@@ -133,6 +133,8 @@ quantity!(
         ("heads", 1.0),
         ("CPUs", 1.0),
         ("units", 1.0),
+        ("channels", 1.0),
+        ("blocks", 1.0),
         ("requests", 1.0),
         ("requests/s", 1.0),
         ("sectors", 1.0),

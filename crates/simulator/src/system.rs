@@ -11,8 +11,9 @@ use crate::models::{SECTOR_BYTES, choice, size_text, switch_text};
 use crate::quantity::{BYTES_MAX, Number, Size, TIME_NS_MAX};
 
 pub use crate::models::{
-    BusModel, CacheModel, ControllerModel, Cost, DiskModel, DriveModel, FlashModel, HostModel,
-    LinkModel, LinkPer, LinuxCacheModel, NetworkModel, Schedule, SeekCurve,
+    BusModel, CacheModel, Cleaning, ControllerModel, Cost, DiskModel, DriveModel, DriveState,
+    FlashModel, HostModel, LinkModel, LinkPer, LinuxCacheModel, NetworkModel, Schedule, SeekCurve,
+    SlcFull, TranslationModel,
 };
 
 /// Limit on devices of a system: more than any machine room has, few enough for memory.
@@ -38,6 +39,15 @@ const SKEW_MAX: f64 = 10.0;
 const ZONES_MAX: usize = 1024;
 /// Limit on round trips, crossings and write amplification.
 const FACTOR_MAX: f64 = 1000.0;
+
+/// Limit on devices with a translation layer, each of which has a map.
+const MAPS_MAX: u32 = 2048;
+/// Least number of blocks of each die: a few are always free or being filled.
+const BLOCKS_MIN: f64 = 32.0;
+/// Largest number of units of a map.
+const MAP_UNITS_MAX: f64 = (1_u64 << 40) as f64;
+/// Least number of units of a map.
+const MAP_UNITS_MIN: f64 = 4096.0;
 
 /// A validated description of a system.
 #[derive(Clone, Debug, Deserialize)]
@@ -349,6 +359,11 @@ impl System {
         if self.network.is_some() {
             return Err("host.cache.linux does not go with [network]".into());
         }
+        if matches!(&self.drive, DriveModel::Flash(flash) if flash.translation.is_some()) {
+            return Err("host.cache.linux does not go with [drive.translation], which has no \
+                 flush of its buffer"
+                .into());
+        }
         Ok(())
     }
 
@@ -387,6 +402,9 @@ impl System {
         match &self.drive {
             DriveModel::Disk(disk) => few(disk.zones.len(), disks, "disks times drive.zones"),
             DriveModel::Flash(flash) => {
+                if flash.translation.is_some() && disks > MAPS_MAX {
+                    return Err(format!("disks with [drive.translation] are at most {MAPS_MAX}"));
+                }
                 few(flash.units.count() as usize, disks, "disks times drive.units")
             }
         }
@@ -477,7 +495,9 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     if flash.unit_size.bytes() < *CACHE_UNIT_RANGE.start() {
         return Err(format!("drive.unit_size is {} bytes or more", CACHE_UNIT_RANGE.start()));
     }
-    if flash.buffer.0 > 0.0 && flash.drain.0 <= 0.0 {
+    if let Some(translation) = &flash.translation {
+        check_translation(flash, translation)?;
+    } else if flash.buffer.0 > 0.0 && flash.drain.0 <= 0.0 {
         return Err("drive.drain, where drive.buffer is, must be above 0".into());
     }
     let each_ns = 1e9 / flash.requests_per_s.0;
@@ -491,4 +511,56 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     }
     check_factor(flash.write_amplification, "drive.write_amplification")?;
     Ok(flash.capacity.bytes())
+}
+
+/// Checks the flash behind a translation layer.
+fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(), String> {
+    let key = |name: &str| format!("drive.translation.{name}");
+    if flash.drain.0 > 0.0 || flash.write_amplification.0 != 1.0 {
+        return Err("drive.drain must be 0 and drive.write_amplification 1 with \
+                    [drive.translation], which computes both"
+            .into());
+    }
+    let sizes = [
+        (model.map_unit, key("map_unit"), Size(512.0), "512 bytes"),
+        (
+            flash.unit_size,
+            "drive.unit_size".to_owned(),
+            model.map_unit,
+            "drive.translation.map_unit",
+        ),
+        (model.program, key("program"), flash.unit_size, "drive.unit_size"),
+        (model.block, key("block"), model.program, "drive.translation.program"),
+    ];
+    for (size, name, part, of) in sizes {
+        if size.bytes() == 0 || !size.bytes().is_multiple_of(part.bytes().max(1)) {
+            return Err(format!("{name} is a multiple of {of}"));
+        }
+        if size.bytes() > 1 << 32 {
+            return Err(format!("{name} is at most 4 GiB"));
+        }
+    }
+    if flash.buffer.bytes() < 2 * model.program.bytes() {
+        return Err("drive.buffer holds two of drive.translation.program or more".into());
+    }
+    check_count(model.channels, &key("channels"))?;
+    if model.channels.count() > flash.units.count() {
+        return Err("drive.translation.channels are at most drive.units".into());
+    }
+    check_count(model.candidates, &key("candidates"))?;
+    if !(0.01..=10.0).contains(&model.over_provisioning.0) {
+        return Err(format!("{} is a share, from 0.01 to 10", key("over_provisioning")));
+    }
+    let units = flash.capacity.0 / model.map_unit.0;
+    if !(MAP_UNITS_MIN..=MAP_UNITS_MAX).contains(&units) {
+        return Err("drive.capacity is from 4096 to 2^40 times drive.translation.map_unit".into());
+    }
+    let die_bytes = flash.capacity.0 * (1.0 + model.over_provisioning.0) / flash.units.0.round();
+    if die_bytes / model.block.0 < BLOCKS_MIN {
+        return Err(format!("{} is such that a die has {BLOCKS_MIN} or more", key("block")));
+    }
+    if model.slc_cache.0 > flash.capacity.0 {
+        return Err(format!("{} is at most drive.capacity", key("slc_cache")));
+    }
+    Ok(())
 }

@@ -123,14 +123,13 @@ impl Target for SimTarget {
     }
 
     fn engine(&self, spec: &EngineSpec) -> Result<SimEngine, Error> {
-        let bytes = spec.depth as usize * spec.slot_bytes as usize;
         let number = self.machine.borrow_mut().issuer(self.file);
         Ok(SimEngine {
             machine: Rc::clone(&self.machine),
             number,
             slots: spec.depth,
             slot_bytes: spec.slot_bytes as usize,
-            memory: vec![0; bytes],
+            memory: Vec::new(),
             in_flight: 0,
         })
     }
@@ -223,11 +222,15 @@ pub struct SimEngine {
 }
 
 impl Engine for SimEngine {
+    const MOVES_DATA: bool = false;
+
     fn slots(&self) -> u32 {
         self.slots
     }
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        // Nobody looks at the data of a simulated request, so memory is not allocated in advance.
+        self.memory.resize(self.slots as usize * self.slot_bytes, 0);
         let from = slot as usize * self.slot_bytes;
         &mut self.memory[from..from + self.slot_bytes]
     }
@@ -239,7 +242,8 @@ impl Engine for SimEngine {
 
     fn setup(&self) -> EngineSetup {
         let features = "virtual time".to_owned();
-        EngineSetup { features, buffer_bytes: self.memory.len() as u64, huge_bytes: 0 }
+        let buffer_bytes = u64::from(self.slots) * self.slot_bytes as u64;
+        EngineSetup { features, buffer_bytes, huge_bytes: 0 }
     }
 
     /// Submits the batch and returns what has completed. It ignores `at_least` and never advances

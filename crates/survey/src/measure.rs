@@ -4,6 +4,9 @@
 //! single points. Further trials go to the points with the widest intervals and to new points near
 //! the best. Every finished trial is stored at once.
 
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
 use ioengine::target::Coverage;
 use ioengine::{BufferPages, Caching, Clock, EngineKind, HostTarget, Target, TargetKind};
 use lab::failure::{Failure, Outcome};
@@ -13,7 +16,7 @@ use lab::point::{Point, State, Trial};
 use lab::recorder::Recorder;
 use lab::simulated;
 use lab::simulated_target::SimulatedTarget;
-use lab::trials::{Lab, Place, Setting};
+use lab::trials::{Lab, Place, Setting, simulated_trial};
 use lab::verdict::Tail;
 use workload::random::Stream;
 use workload::{Pattern, Workload};
@@ -37,6 +40,9 @@ const WRITE_MIN: u64 = 16 << 20;
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
 /// Planned duration of a buffered write at the rate seen so far, in trial lengths.
 const FLUSH_SHARE: f64 = 2.0;
+/// Requests after which a trial of a simulated system ends before its time, over all its files. A
+/// fast device would otherwise need seconds of CPU for a precision that no conclusion uses.
+const SIMULATED_REQUESTS_MAX: u64 = 100_000;
 /// Minimum length of a soaked trial, since the soaker is accurate to a few percent only (ns).
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time reserved for the analysis and the page (ns).
@@ -384,44 +390,104 @@ impl<'a> Survey<'a> {
         order: &[(usize, bool)],
         progress: &mut lab::console::Progress,
     ) -> Outcome<bool> {
+        if self.subject.is_simulated() {
+            return self.batch_in_virtual_time(order, progress);
+        }
         for &(index, soaked) in order {
-            if self.lab.interrupt.is_set() || self.lab.clock.now_ns() >= self.deadline_ns {
+            if self.is_over() {
                 return Ok(false);
             }
-            let grid_point = self.grid_points[index];
+            let (grid_point, made) = (self.grid_points[index], self.points[index].trials.len());
+            let Some(mut setting) = self.trial_setting(index, made, soaked) else { continue };
             let label = self.points[index].key.describe();
-            let mut setting = self.setting(&grid_point, soaked);
-            // Each trial has its own seed, so that no cache can adapt to a repeated order.
-            let made = self.points[index].trials.len() as u64;
-            let of_point = workload::random::mix(self.seed, index as u64);
-            setting.workload.seed = workload::random::mix(of_point, made);
             let start = self.visits.start(grid_point.request_bytes.into());
-            let goes_on = grid_point.pattern == Pattern::Sequential && !self.subject.is_simulated();
+            let goes_on = grid_point.pattern == Pattern::Sequential;
             if goes_on {
                 setting.workload.start_bytes = start % self.region(&grid_point).max(1);
             }
-            if grid_point.write {
-                let Some(bytes) = self.write_share(&grid_point) else { continue };
-                let limit = setting.workload.limit_bytes.unwrap_or(u64::MAX);
-                setting.workload.limit_bytes = Some(limit.min(bytes));
-            }
-            let mut trial = self.lab.trial(&setting, &mut |_| progress.update(&label))?;
-            if let Some(failure) = trial.failure() {
-                return Err(Failure::failed(format!("{label}: {failure}")));
-            }
-            if self.lab.interrupt.is_set() {
-                return Ok(false);
-            }
+            let trial = self.lab.trial(&setting, &mut |_| progress.update(&label))?;
             if goes_on {
                 let buffered = !grid_point.caching.is_direct();
                 self.visits.went(start, trial.bytes(), grid_point.write, buffered);
             }
-            self.account(&grid_point, &trial);
-            trial.ordinal = self.points[index].trials.len() as u32;
-            self.recorder.add_trial(index, &trial)?;
-            self.points[index].trials.push(trial);
+            if self.lab.interrupt.is_set() {
+                return Ok(false);
+            }
+            self.keep(index, trial)?;
         }
         Ok(true)
+    }
+
+    /// Runs the trials of a simulated system on all cores. They are kept in the given order, so the
+    /// result does not depend on the number of cores.
+    fn batch_in_virtual_time(
+        &mut self,
+        order: &[(usize, bool)],
+        progress: &mut lab::console::Progress,
+    ) -> Outcome<bool> {
+        if self.is_over() {
+            return Ok(false);
+        }
+        let mut made: Vec<usize> = self.points.iter().map(|point| point.trials.len()).collect();
+        let mut inputs = Vec::new();
+        for &(index, soaked) in order {
+            if let Some(setting) = self.trial_setting(index, made[index], soaked) {
+                inputs.push((index, setting, self.points[index].key.describe()));
+                made[index] += 1;
+            }
+        }
+        let (stop, progress) = (self.lab.interrupt.flag(), Mutex::new(progress));
+        let trials = simulated::on_all_cores(&inputs, |(_, setting, label)| {
+            let Place::Simulated(place) = setting.place else { return None };
+            let trial = simulated_trial(setting, place, stop, &mut |_| {
+                if let Ok(mut progress) = progress.try_lock() {
+                    progress.update(label);
+                }
+            });
+            // A trial that the user interrupted is not kept, those before it are.
+            (!stop.load(Ordering::Relaxed)).then_some(trial)
+        });
+        let indices: Vec<usize> = inputs.iter().map(|(index, ..)| *index).collect();
+        for (index, trial) in indices.into_iter().zip(trials) {
+            if let Some(trial) = trial {
+                self.keep(index, trial?)?;
+            }
+        }
+        Ok(!self.lab.interrupt.is_set())
+    }
+
+    /// Whether time is up or the user interrupted.
+    fn is_over(&self) -> bool {
+        self.lab.interrupt.is_set() || self.lab.clock.now_ns() >= self.deadline_ns
+    }
+
+    /// The next trial of a point that has `made` trials. None if nothing more may be written.
+    fn trial_setting(&self, index: usize, made: usize, soaked: bool) -> Option<Setting<'a>> {
+        let grid_point = self.grid_points[index];
+        let mut setting = self.setting(&grid_point, soaked);
+        // Each trial has its own seed, so that no cache can adapt to a repeated order.
+        let of_point = workload::random::mix(self.seed, index as u64);
+        setting.workload.seed = workload::random::mix(of_point, made as u64);
+        if grid_point.write {
+            let bytes = self.write_share(&grid_point)?;
+            let limit = setting.workload.limit_bytes.unwrap_or(u64::MAX);
+            setting.workload.limit_bytes = Some(limit.min(bytes));
+        }
+        Some(setting)
+    }
+
+    /// Stores a trial.
+    fn keep(&mut self, index: usize, mut trial: Trial) -> Outcome<()> {
+        if let Some(failure) = trial.failure() {
+            let label = self.points[index].key.describe();
+            return Err(Failure::failed(format!("{label}: {failure}")));
+        }
+        let grid_point = self.grid_points[index];
+        self.account(&grid_point, &trial);
+        trial.ordinal = self.points[index].trials.len() as u32;
+        self.recorder.add_trial(index, &trial)?;
+        self.points[index].trials.push(trial);
+        Ok(())
     }
 
     fn account(&mut self, grid_point: &GridPoint, trial: &Trial) {
@@ -461,6 +527,10 @@ impl<'a> Survey<'a> {
         let buffered = !place.caching().is_direct();
         let region = self.region(grid_point);
         let read = !grid_point.write;
+        let enough = subject.simulated_files().map(|files| {
+            let requests = SIMULATED_REQUESTS_MAX / files;
+            requests.max(4 * u64::from(grid_point.depth)) * u64::from(grid_point.request_bytes)
+        });
         let workload = Workload {
             // Programs that use the page cache issue one request at a time.
             engine_kind: if buffered { EngineKind::Sync } else { self.engine_kind },
@@ -475,7 +545,7 @@ impl<'a> Survey<'a> {
                 self.budget.trial_ns
             }),
             // A second pass over a file in the page cache would measure memory.
-            limit_bytes: (buffered && read).then_some(region),
+            limit_bytes: (buffered && read).then_some(region).into_iter().chain(enough).min(),
             flush_at_end: buffered && grid_point.write,
             seed: self.seed,
             pages: if grid_point.pages == BufferPages::Small {
@@ -551,6 +621,14 @@ impl Subject {
             write: true,
         };
         Subject { modes, region_bytes, limits, coverage: None }
+    }
+
+    /// The number of files of a simulated system; None for a target of this host.
+    fn simulated_files(&self) -> Option<u64> {
+        match &self.modes {
+            Modes::Simulated { direct, .. } => Some(direct.system.setup.files().into()),
+            Modes::Host { .. } => None,
+        }
     }
 
     /// Whether the target is a simulated system.

@@ -182,7 +182,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// A worker with its own engine; fills the buffers for writes.
     pub fn new(mut engine: E, clock: C, workload: &Workload, plan: &WorkerPlan) -> Self {
         let slots = engine.slots();
-        for slot in 0..slots {
+        for slot in (0..slots).filter(|_| E::MOVES_DATA) {
             let memory = engine.buffer(slot);
             match workload.content {
                 Content::Zero => memory.fill(0),
@@ -478,6 +478,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Fills a slot with the content for a write at `offset`.
     #[inline]
     fn prepare<const PLAIN: bool>(&mut self, slot: u32, offset: u64, length: u32) {
+        if !E::MOVES_DATA {
+            return;
+        }
         let number = self.issued;
         let whole = self.engine.buffer(slot);
         let memory = if PLAIN { whole } else { &mut whole[..length as usize] };

@@ -10,7 +10,7 @@ use ioengine::{Caching, Target};
 use lab::simulated::{self, Simulated};
 use simulator::system::{CachingChoice, DriveModel, Setup, VolumeKind};
 use simulator::{Account, Description, SimWorld, System, account, geometry::Geometry};
-use workload::{Arrival, Pattern, Workload};
+use workload::{Arrival, Distribution, Pattern, Workload, Zone};
 
 /// Bytes of a KB in the papers.
 pub const KIB: f64 = 1024.0;
@@ -117,7 +117,8 @@ impl Probe {
         self
     }
 
-    /// Random 8 KB requests for a minute of simulated time. Direct requests use files that fill the
+    /// Random 8 KB requests for a minute of simulated time, drawn independently of each other, as
+    /// SQLIO draws them, so that some blocks come up again. Direct requests use files that fill the
     /// devices, as SQLIO did (paper 2, section 7.1). Buffered requests use the usual file, because
     /// they were measured with cacheflush (section 4.1) and the paper states no other file.
     pub fn random(mut self) -> Probe {
@@ -168,6 +169,7 @@ impl Probe {
             Extent::Paced(ns) => Arrival::Constant { requests_per_s: 1e9 / ns as f64 },
             _ => Arrival::Closed,
         };
+        let whole_file = Zone { access_percent: 100, region_percent: 100 };
         Workload {
             request_bytes: self.request_bytes,
             depth: self.depth,
@@ -176,6 +178,11 @@ impl Probe {
             limit_ns,
             arrival,
             pattern: if self.random { Pattern::Random } else { Pattern::Sequential },
+            distribution: if self.random {
+                Distribution::Zoned(vec![whole_file])
+            } else {
+                Distribution::Even
+            },
             read_percent: if self.writes { 0 } else { 100 },
             flush_at_end: self.writes && !caching.is_direct(),
             ..Workload::default()

@@ -39,7 +39,9 @@ impl Mechanism {
                 let disk = Disk::new(model, cached, random.share(), 1.0 + spread);
                 Mechanism::Disk(Box::new(disk))
             }
-            DriveModel::Flash(model) => Mechanism::Flash(Box::new(Flash::new(model))),
+            DriveModel::Flash(model) => {
+                Mechanism::Flash(Box::new(Flash::new(model, system.setup.disks)))
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //! lazy writer, and the pages that a partial write must read first.
 //!
 //! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. Its
-//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2).
+//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2); it
+//! sweeps over the file in order of offset and starts again at its end.
 //! What was read or written stays in the host's `pages`; a read that finds all its pages there
 //! costs its copy only. A controller has one request outstanding per device and keeps what it reads
 //! ahead. Writers block while too much is dirty. Closing a file flushes the file system's cache.
@@ -63,10 +64,12 @@ pub(crate) struct FileCache {
     write_end: u64,
     /// The last pages fetched for partial writes: up to two, one for each end of a write.
     fetched_pages: [Option<u64>; 2],
-    /// Dirty extents: first byte and length.
+    /// Dirty extents of a controller, oldest first: first byte and length.
     dirty: VecDeque<(u64, u64)>,
-    /// The same as a set, of a file system.
+    /// Dirty bytes of a file system.
     dirty_set: Ranges,
+    /// Where the lazy writer of a file system goes on (offset in the file).
+    sweep_at: u64,
     dirty_bytes: u64,
     /// Requests of the lazy writer in progress, including the pause after each.
     writing: u32,
@@ -141,6 +144,7 @@ impl FileCache {
             fetched_pages: [None; 2],
             dirty: VecDeque::new(),
             dirty_set: Ranges::default(),
+            sweep_at: 0,
             dirty_bytes: 0,
             writing: 0,
             awake: false,
@@ -179,18 +183,40 @@ impl FileCache {
 
     /// Adds dirty bytes. Bytes that are dirty already in memory are not written twice.
     fn mark_dirty(&mut self, offset: u64, length: u64) {
-        let FileCache { layer, dirty, dirty_set, dirty_bytes, .. } = self;
-        let mut add = |from: u64, to: u64| {
-            *dirty_bytes += to - from;
-            // Merged with the last extent if adjacent.
-            match dirty.back_mut() {
-                Some((first, so_far)) if *first + *so_far == from => *so_far += to - from,
-                _ => dirty.push_back((from, to - from)),
+        let end = offset + length;
+        if self.layer == Layer::FileSystem {
+            let dirty_bytes = &mut self.dirty_bytes;
+            return self.dirty_set.insert(offset, end, |from, to| *dirty_bytes += to - from);
+        }
+        self.dirty_bytes += length;
+        // Merged with the last extent if adjacent.
+        match self.dirty.back_mut() {
+            Some((first, so_far)) if *first + *so_far == offset => *so_far += length,
+            _ => self.dirty.push_back((offset, length)),
+        }
+    }
+
+    /// The extent that the writer takes next: first byte, length, and whether it is the only one.
+    /// A controller takes the oldest one; a file system goes up through the file.
+    fn next_dirty(&self) -> Option<(u64, u64, bool)> {
+        if self.layer == Layer::Controller {
+            let (from, length) = self.dirty.front().copied()?;
+            return Some((from, length, self.dirty.len() == 1));
+        }
+        let (from, to) = self.dirty_set.next(self.sweep_at)?;
+        Some((from, to - from, self.dirty_set.count() == 1))
+    }
+
+    /// The writer has taken the start of an extent.
+    fn take_dirty(&mut self, from: u64, length: u64) {
+        if self.layer == Layer::FileSystem {
+            self.dirty_set.remove(from, from + length);
+            self.sweep_at = from + length;
+        } else if let Some((first, left)) = self.dirty.front_mut() {
+            (*first, *left) = (*first + length, *left - length);
+            if *left == 0 {
+                self.dirty.pop_front();
             }
-        };
-        match layer {
-            Layer::FileSystem => dirty_set.insert(offset, offset + length, add),
-            Layer::Controller => add(offset, offset + length),
         }
     }
 }
@@ -555,28 +581,23 @@ impl Machine {
         self.write_behind(file);
     }
 
-    /// Writes the oldest dirty data.
+    /// Writes dirty data.
     fn write_behind(&mut self, file: u32) {
         loop {
             let Some(cache) = self.cache(file) else { return };
             if cache.writing >= cache.parallel_requests {
                 return;
             }
-            let Some((from, length)) = cache.dirty.front().copied() else { return };
+            let Some((from, length, only)) = cache.next_dirty() else { return };
             let most = cache.write_behind_bytes;
             let now = length.min(most - from % most);
             // An extent that is still growing waits until it fills a whole write.
-            let filling = cache.dirty.len() == 1 && from + now == cache.write_end;
+            let filling = only && from + now == cache.write_end;
             if filling && now < most && !cache.flushing && cache.writer_blocked.count() == 0 {
                 return;
             }
             cache.writing += 1;
-            cache.dirty_set.remove(from, from + now);
-            if now == length {
-                cache.dirty.pop_front();
-            } else {
-                cache.dirty[0] = (from + now, length - now);
-            }
+            cache.take_dirty(from, now);
             self.transfer(file, Op::Write, from, now, Origin::WriteBehind);
         }
     }

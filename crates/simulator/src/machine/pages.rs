@@ -80,8 +80,10 @@ impl Pages {
 
     /// Entries that overlap a range, in order of offset.
     fn overlapping(&self, file: u32, from: u64, to: u64) -> impl Iterator<Item = u32> {
-        let widest = CHUNK_BYTES + self.page;
-        let all = self.index.range((file, from.saturating_sub(widest))..(file, to));
+        // Entries do not overlap, so at most one that starts before the range reaches into it.
+        let before = self.index.range((file, 0)..(file, from)).next_back();
+        let start = before.map_or(from, |((_, start), _)| *start);
+        let all = self.index.range((file, start)..(file, to));
         let reaches = move |number: &u32| self.entries[*number as usize].to > from;
         all.map(|(_, number)| *number).filter(reaches)
     }
@@ -248,6 +250,17 @@ impl Ranges {
         self.overlapping(from, to).next().is_some()
     }
 
+    /// Number of ranges, none of which are adjacent.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first range at or after an offset, cut to start there, or else the first of all.
+    pub fn next(&self, at: u64) -> Option<(u64, u64)> {
+        let here = self.overlapping(at, u64::MAX).next().map(|(from, to)| (from.max(at), to));
+        here.or_else(|| self.0.first_key_value().map(|(from, to)| (*from, *to)))
+    }
+
     /// Adds a range; calls `gap` with each part of it that was not in the set.
     pub fn insert(&mut self, from: u64, to: u64, mut gap: impl FnMut(u64, u64)) {
         let held: Vec<(u64, u64)> = self.overlapping(from, to).collect();
@@ -373,6 +386,19 @@ mod tests {
             pages.hold(0, page * PAGE, (page + 1) * PAGE, false);
         }
         assert_eq!(pages.resident, 50 * PAGE);
+    }
+
+    #[test]
+    fn the_next_range_is_the_first_one_upwards_or_else_the_lowest() {
+        let mut ranges = Ranges::default();
+        assert_eq!(ranges.next(0), None);
+        ranges.insert(10, 20, |_, _| ());
+        ranges.insert(40, 50, |_, _| ());
+        ranges.insert(20, 25, |_, _| ());
+        assert_eq!(ranges.count(), 2, "adjacent ranges are one");
+        let found = [0, 10, 15, 25, 45, 50].map(|at| ranges.next(at));
+        let wanted = [(10, 25), (10, 25), (15, 25), (40, 50), (45, 50), (10, 25)];
+        assert_eq!(found, wanted.map(Some));
     }
 
     #[test]

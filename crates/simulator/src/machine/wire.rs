@@ -596,12 +596,40 @@ impl Machine {
             }
             (TenureKind::Command, Op::Read) | (TenureKind::WriteData, _) => {
                 if let Mechanism::Flash(flash) = &mut self.devices[device as usize].mechanism {
-                    let end_ns = flash.admit(now_ns, op, at, length);
-                    self.events.schedule(end_ns, Event::Answered(command));
+                    match flash.admit(now_ns, command, op, (at, length)) {
+                        Some(end_ns) => self.events.schedule(end_ns, Event::Answered(command)),
+                        None => self.watch_flash(device),
+                    }
                 }
             }
             (TenureKind::ReadData | TenureKind::Status, _) => self.command_done(command),
         }
+    }
+
+    /// Schedules the next event of a flash device in which writes wait for room.
+    fn watch_flash(&mut self, device: u32) {
+        let Mechanism::Flash(flash) = &mut self.devices[device as usize].mechanism else { return };
+        if !flash.is_watched
+            && let Some(at_ns) = flash.next_ns()
+        {
+            flash.is_watched = true;
+            self.events.schedule(at_ns.max(self.events.now_ns()), Event::FlashStep(device));
+        }
+    }
+
+    /// Lets writes into the buffer of a flash device, as far as there is room.
+    pub(crate) fn flash_step(&mut self, device: u32) {
+        let now_ns = self.events.now_ns();
+        let mut done = std::mem::take(&mut self.accepted);
+        if let Mechanism::Flash(flash) = &mut self.devices[device as usize].mechanism {
+            flash.is_watched = false;
+            flash.step(now_ns, &mut done);
+        }
+        for (command, end_ns) in done.drain(..) {
+            self.events.schedule(end_ns, Event::Answered(command));
+        }
+        self.accepted = done;
+        self.watch_flash(device);
     }
 
     /// A flash device has finished a command, or a delayed command may leave the host.

@@ -89,7 +89,7 @@ const CHANGES: [(&str, &[&str]); 10] = [
     ("drive.zero_latency_write", &["on", "off"]),
 ];
 /// Further changes; each system gets one of them.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 14] = [
     "",
     "host.cpus=2",
     "links.0.fixed=300",
@@ -101,6 +101,10 @@ const OTHERS: [&str; 11] = [
     "drive.unit_write=0;drive.write_amplification=3",
     "drive.schedule=look",
     "drive.schedule=fcfs",
+    "drive.translation.state=empty",
+    "drive.translation.suspend=15;drive.buffer=1",
+    "drive.translation.slc_cache=0.01GB;drive.translation.slc_program=90;\
+     drive.translation.slc_full=fold",
 ];
 
 /// Applies a change if the key exists and the result is valid; returns whether it did.

@@ -143,6 +143,40 @@ fn small_random_writes_read_the_data_around_them_once() {
 }
 
 #[test]
+fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
+    let file = 64 * MIB;
+    // At most 16 frames fit, and 16 more stay because a block in them is dirty.
+    let sizes = [("host.cache.size", "1MiB"), ("host.cache.dirty_limit", "128KiB")];
+    let system = named(DISKS, &sizes);
+    let writes = Workload {
+        read_percent: 0,
+        flush_at_end: true,
+        ..reads(uniform(), file, file / 8 / u64::from(BLOCK))
+    };
+    let ran = run(&system, &writes, Caching::Buffered);
+    let read = ran.account.device_requests[0] as f64 / ran.account.requests as f64;
+    assert!((0.94..=1.0).contains(&read), "{read} reads for each write");
+    let bytes = ran.account.device_bytes[0] as f64 / ran.account.device_requests[0] as f64;
+    assert!(bytes > 0.99 * system.host.cache.write_frame.bytes() as f64, "{bytes} bytes each");
+}
+
+#[test]
+fn the_lazy_writer_sweeps_over_the_file() {
+    // All writes are dirty before the first is written, so one sweep writes them all: it seeks
+    // little, and takes as many turns as the platter needs for one write per track or so.
+    let file = 64 * MIB;
+    let changes = [("host.cache.first_delay", "3600"), ("host.cache.write_frame", "512B")];
+    let system = named(DISKS, &changes);
+    let count = 512;
+    let writes = Workload { read_percent: 0, flush_at_end: true, ..reads(uniform(), file, count) };
+    let swept = run(&system, &writes, Caching::Buffered).elapsed_ns() as f64 / count as f64;
+    let direct = run(&system, &Workload { flush_at_end: false, ..writes }, Caching::Direct);
+    let direct = direct.elapsed_ns() as f64 / count as f64;
+    let turn_ns = 60e9 / 7200.0;
+    assert!(swept < direct - 0.1 * turn_ns, "{swept} ns a write, {direct} at random");
+}
+
+#[test]
 fn reads_find_what_was_written() {
     let file = 8 * MIB;
     let changes = [("host.cache.size", "32MiB"), ("allocation", "extend")];

@@ -189,6 +189,14 @@ fn a_flush_waits_until_the_device_has_emptied_its_buffer() {
 }
 
 #[test]
+fn a_device_whose_buffer_cannot_be_flushed_is_refused() {
+    let base = Description::file("nvme-ftl").expect("it comes with the program");
+    let text = Description::read(&format!("{base}\n{LINUX}"), "test").expect("the text is TOML");
+    let said = text.system().expect_err("it has a translation layer").to_string();
+    assert!(said.contains("drive.translation"), "{said}");
+}
+
+#[test]
 fn writes_through_the_cache_are_on_the_device_when_they_complete() {
     let ran = run(&linux(&[]), &load(0, 4096, 1, MIB), Caching::WriteThrough);
     assert_eq!(ran.account.device_bytes[1], MIB);

@@ -90,6 +90,41 @@ fn out_of_range_flash_and_network_values_are_refused_by_key() {
     }
 }
 
+#[test]
+fn out_of_range_values_of_a_translation_layer_are_refused_by_key() {
+    let cases = [
+        ("drive.drain=100", "drive.drain"),
+        ("drive.write_amplification=2", "drive.write_amplification"),
+        ("drive.buffer=0", "drive.buffer"),
+        ("drive.buffer=100KiB", "drive.buffer"),
+        ("drive.unit_size=33KiB", "drive.unit_size"),
+        ("drive.capacity=1MB", "drive.capacity"),
+        ("drive.capacity=8e9", "drive.capacity"),
+        ("disks=4096", "disks with [drive.translation]"),
+        ("drive.translation.map_unit=100B", "drive.translation.map_unit"),
+        ("drive.translation.map_unit=0", "drive.translation.map_unit"),
+        ("drive.translation.program=40KiB", "drive.translation.program"),
+        ("drive.translation.block=100KiB", "drive.translation.block"),
+        ("drive.translation.block=3GiB", "drive.translation.block"),
+        ("drive.translation.block=30GiB", "drive.translation.block"),
+        ("drive.translation.channels=0", "drive.translation.channels"),
+        ("drive.translation.channels=64", "drive.translation.channels"),
+        ("drive.translation.candidates=0", "drive.translation.candidates"),
+        ("drive.translation.over_provisioning=0", "drive.translation.over_provisioning"),
+        ("drive.translation.over_provisioning=20", "drive.translation.over_provisioning"),
+        ("drive.translation.slc_cache=4TB", "drive.translation.slc_cache"),
+    ];
+    for (changes, key) in cases {
+        let message = refusal(Description::named("nvme-ftl").unwrap(), changes);
+        let message = message.unwrap_or_else(|| panic!("{changes} is accepted"));
+        assert!(message.contains(key) && !message.contains('\n'), "{changes}: {message}");
+    }
+    let mut text = Description::named("nvme-ftl").unwrap();
+    text.set("drive.translation.cleaning", "thorough").unwrap();
+    let said = text.system().unwrap_err().to_string();
+    assert!(said.contains("greedy") && said.contains("fifo"), "{said}");
+}
+
 /// Runs one request through an accepted system, for at most 2000 events.
 fn works(system: &System, what: &str) {
     for caching in [Caching::Direct, Caching::Buffered] {
@@ -118,6 +153,7 @@ fn every_value_is_refused_or_works_whatever_it_is() {
         (Description::named(DISKS).unwrap(), &raid[..]),
         (base_with(whole), &[]),
         (base_with(uncached), &raid[..]),
+        (Description::named("nvme-slc").unwrap(), &[("drive.translation.state", "empty")]),
     ];
     let (mut refused, mut accepted) = (0, 0);
     for (mut text, changes) in bases {

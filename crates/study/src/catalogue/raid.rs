@@ -15,6 +15,7 @@ use ioengine::kernel::{Btrfs, Kernel};
 use ioengine::stack::{self, Kind as LayerKind, Value};
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
+use lab::simulated_target;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
@@ -40,6 +41,8 @@ pub const STUDY: Study = Study {
 /// The part of the plan whose points are measured one at a time, with the counters of the array's
 /// devices read before and after.
 const COUNTED: &str = "seen in members";
+/// The part of the plan that is measured with one device failed.
+const DEGRADED: &str = "degraded";
 /// A device of the array that does less than this share of the mean is idle.
 const IDLE: f64 = 0.5;
 
@@ -73,7 +76,16 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         groups.iter().filter(|group| part(&group.part)).cloned().collect()
     };
     let volumes = &runner.study_targets[..1];
-    runner.measure_groups_on(&of(|part| part != "members" && part != COUNTED), volumes)?;
+    let whole = |part: &str| !["members", COUNTED, DEGRADED].contains(&part);
+    runner.measure_groups_on(&of(whole), volumes)?;
+    match without_a_device(volume) {
+        Some(degraded) => runner.measure_groups_on(&of(|part| part == DEGRADED), &[degraded])?,
+        None => runner.leave_out(
+            DEGRADED,
+            "it needs a simulated RAID 1 or RAID 5 that is whole; no device is taken from a volume \
+             of yours",
+        ),
+    }
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
@@ -95,6 +107,21 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             Ok(())
         }
     }
+}
+
+/// A simulated volume that has lost one of its devices; `None` if the volume is real, has no
+/// redundancy, or has lost a device already.
+fn without_a_device(volume: &StudyTarget) -> Option<StudyTarget> {
+    if !volume.is_simulated() {
+        return None;
+    }
+    let name = volume.name.to_string_lossy();
+    if simulated_target::parse(&name, &[]).ok()?.system().ok()?.setup.failed > 0 {
+        return None;
+    }
+    let name = format!("{name},failed=1");
+    simulated_target::parse(&name, &[]).ok()?.system().ok()?;
+    Some(StudyTarget { name: name.into(), kind: Kind::Simulated })
 }
 
 /// The block devices that a volume consists of.
@@ -308,6 +335,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     }
     writes(&mut found, evidence);
     cpu(&mut found, evidence);
+    degraded(&mut found, evidence);
     claims(&mut found, evidence);
     found
 }
@@ -467,13 +495,21 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
+/// CPU time of the whole machine per request (ns) if it is known, which includes parity and copies;
+/// else what is charged to the process.
+fn whole_cpu_ns(point: &MeasuredPoint) -> Option<f64> {
+    point.summary.cpu_upper_ns.or(point.cpu_ns())
+}
+
 fn cpu(found: &mut Conclusion, evidence: &Evidence) {
-    let flags = [("rw", "read"), ("bs", "1m"), ("iodepth", "8")];
-    let of = |part: &str| {
-        let point = evidence.find(&[&[("part", part)], &flags[..]].concat())?;
-        Some(point.cpu_ns()? * f64::from(1 << 20) / point.bytes() as f64)
+    let of_rw = |part: &str, rw: &str, bs: &str| {
+        let flags = [("part", part), ("rw", rw), ("bs", bs), ("iodepth", "8")];
+        let point = evidence.find(&flags)?;
+        Some(whole_cpu_ns(point)? * f64::from(1 << 20) / point.bytes() as f64)
     };
-    let charged = if evidence.is_simulated() {
+    let of = |part: &str| of_rw(part, "read", "1m");
+    let known = evidence.points.iter().any(|point| point.summary.cpu_upper_ns.is_some());
+    let charged = if known || evidence.is_simulated() {
         ""
     } else {
         " (charged to the process; --soaker includes kernel threads for parity and copies)"
@@ -487,6 +523,42 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
                 units::time(members)
             ),
         );
+    }
+    let written = |bs: &str| of_rw("volume writes", "write", bs);
+    if let (Some(small), Some(large)) = (written("4k"), written("1m")) {
+        let read = of("volume").map_or(String::new(), |read| {
+            format!(", {:.1} times that of reading it", large / read)
+        });
+        found.find(
+            "cpu-writes",
+            format!(
+                "writing 1 MiB costs {} of CPU in requests of 1 MiB{read}, {} in requests of \
+                 4 KiB{charged}",
+                units::time(large),
+                units::time(small)
+            ),
+        );
+    }
+}
+
+/// What a volume delivers that has lost a device, as a share of what it delivers whole.
+fn degraded(found: &mut Conclusion, evidence: &Evidence) {
+    let share = |part: &str, rw: &str| {
+        let flags = [("rw", rw), ("bs", "64k"), ("iodepth", "8")];
+        let of = |part: &str| evidence.find(&[&[("part", part)], &flags[..]].concat());
+        let (without, whole) = (of(DEGRADED)?, of(part)?);
+        let cpu = whole_cpu_ns(without).zip(whole_cpu_ns(whole).filter(|ns| *ns > 0.0));
+        let cpu = cpu.map_or(String::new(), |(more, less)| {
+            format!(" and {:.1} times the CPU time", more / less)
+        });
+        let rate = 100.0 * without.rate() / whole.rate();
+        Some(format!("{} reach {rate:.0}% of the rate{cpu}", spoken(rw)))
+    };
+    let loads = [("volume", "read"), ("volume", "randread"), ("volume writes", "randwrite")];
+    let shares: Vec<String> = loads.iter().filter_map(|(part, rw)| share(part, rw)).collect();
+    if !shares.is_empty() {
+        let headline = format!("one device failed, 64 KiB at depth 8: {}", shares.join("; "));
+        found.find("degraded", headline);
     }
 }
 
@@ -562,6 +634,47 @@ mod tests {
         };
         assert_eq!(advised(300 << 20), ["array-cache"]);
         assert!(advised(190 << 20).is_empty());
+    }
+
+    #[test]
+    fn the_cpu_time_of_writes_is_given_beside_that_of_reads() {
+        let point = |part, rw, bs, cpu_ns: f64| {
+            let mut point =
+                cell(1 << 30, &[("part", part), ("rw", rw), ("bs", bs), ("iodepth", "8")]);
+            point.summary.cpu_lower_ns = Some(cpu_ns);
+            point
+        };
+        let found = analyse(&evidence(vec![
+            point("volume", "read", "1m", 1.0),
+            point("volume writes", "write", "1m", 3.0),
+            point("volume writes", "write", "4k", 9.0),
+        ]));
+        let text = &found.findings.iter().find(|one| one.id == "cpu-writes").unwrap().headline;
+        assert!(text.contains("3.0 times that of reading it"), "{text}");
+    }
+
+    #[test]
+    fn a_simulated_volume_loses_a_device_once_and_only_if_it_is_redundant() {
+        let target = |name: &str| StudyTarget { name: name.into(), kind: Kind::Simulated };
+        let without =
+            |name: &str| without_a_device(&target(name)).map(|one| one.name.display().to_string());
+        let raid5 = "sim:nt4-ultrawide,disks=4,volume=raid5";
+        assert_eq!(without(raid5), Some(format!("{raid5},failed=1")));
+        assert_eq!(without(&format!("{raid5},failed=1")), None);
+        assert_eq!(without("sim:nt4-ultrawide,disks=4,volume=stripe"), None);
+        let real = StudyTarget { name: raid5.into(), kind: Kind::Existing };
+        assert!(without_a_device(&real).is_none());
+    }
+
+    #[test]
+    fn a_failed_device_is_compared_with_the_whole_volume() {
+        let flags = |part, rw| [("part", part), ("rw", rw), ("bs", "64k"), ("iodepth", "8")];
+        let found = analyse(&evidence(vec![
+            cell(200 << 20, &flags("volume", "randread")),
+            cell(100 << 20, &flags(DEGRADED, "randread")),
+        ]));
+        let text = &found.findings.iter().find(|one| one.id == "degraded").unwrap().headline;
+        assert!(text.contains("random reads reach 50% of the rate"), "{text}");
     }
 
     #[test]
