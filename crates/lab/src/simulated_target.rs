@@ -18,6 +18,8 @@ use crate::text_file;
 
 /// Prefix of the names of simulated targets.
 pub const PREFIX: &str = "sim:";
+/// Where the keys of the page cache of Linux are in a system file.
+const LINUX_CACHE: &str = "host.cache.linux.";
 /// The command that prints an example of a system file.
 const EXAMPLE: &str = "halfpower simulate --show nt4-ultrawide";
 
@@ -60,9 +62,10 @@ impl SimulatedTarget {
                 target.display()
             )));
         }
-        check_flags(experiment)?;
         let name = target.to_string_lossy().into_owned();
         let Named { mut description, mut changes } = named(&name, &[])?;
+        let refuses = !description.keys().iter().any(|key| key.starts_with(LINUX_CACHE));
+        check_flags(experiment, refuses || experiment.direct != Some(false))?;
         let mut change = |key: &str, value: String| -> Outcome<()> {
             description.set(key, &value)?;
             changes.insert(key.to_owned(), value);
@@ -127,9 +130,14 @@ impl SimulatedTarget {
     }
 }
 
-/// Refuses flags that concern this host or stored data.
-fn check_flags(experiment: &Experiment) -> Outcome<()> {
+/// Refuses flags that concern this host or stored data. Flushes between writes are modelled only
+/// for the page cache of Linux.
+fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
     let allocation = experiment.allocation;
+    let mut engine = experiment.engine;
+    if !refuses_flushes {
+        (engine.fsync, engine.fdatasync) = (None, None);
+    }
     refuse(&[
         (experiment.verify, "--verify", "stores no data to verify"),
         (experiment.faults.is_some(), "--inject", "has no injected faults"),
@@ -142,7 +150,7 @@ fn check_flags(experiment: &Experiment) -> Outcome<()> {
         (experiment.zero_buffers, "--zero-buffers", "stores no data"),
         (!experiment.invalidate, "--invalidate=0", "begins each trial with a cold cache"),
         (
-            experiment.engine != EngineParameters::default(),
+            engine != EngineParameters::default(),
             "the flags under Engine (halfpower run --help)",
             "issues requests in its own way and flushes at the end",
         ),

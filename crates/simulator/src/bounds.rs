@@ -123,6 +123,7 @@ impl<'a> Load<'a> {
         buses.dedup();
         let cache = &system.host.cache;
         let request = u64::from(shape.request_bytes);
+        let linux = cache.linux.as_ref().filter(|_| cached && !(write && through));
         let unit = match (cached, shape.op) {
             (true, Op::Read) if shape.depth == 1 && !shape.random => cache.read_ahead.bytes(),
             // Requests smaller than a page share one.
@@ -130,6 +131,11 @@ impl<'a> Load<'a> {
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
         };
+        // Read-ahead and flusher have several requests outstanding, each as large as it gets.
+        let unit = linux.map_or(unit, |linux| {
+            let most = system.host.max_transfer.bytes().max(linux.read_ahead_max.bytes());
+            most.max(request).next_multiple_of(cache.page.bytes())
+        });
         let files = setup.files();
         let (devices, buses) = (used.len() as u32, buses.len() as u32);
         let mut load = Load {
@@ -557,7 +563,8 @@ impl<'a> Load<'a> {
         let through = self.shape.caching.is_write_through();
         let write = self.shape.op == Op::Write;
         let in_order = self.shape.bytes.is_some() && !self.shape.random;
-        if self.cached && in_order && !(write && through) {
+        let alone = self.system.host.cache.linux.is_none();
+        if self.cached && in_order && alone && !(write && through) {
             let name = if write { "lazy writer" } else { "read-ahead" };
             let least_ns = self.system.host.piece.ns() as f64 + self.device_ns();
             let rate = f64::from(self.files) * self.unit as f64 * 1e9 / least_ns;

@@ -371,6 +371,11 @@ impl Disk {
             || self.dirty_entries * 3 >= self.max_entries()
     }
 
+    /// Whether the buffer holds writes that are not on the media.
+    pub fn holds_writes(&self) -> bool {
+        self.dirty_bytes > 0
+    }
+
     /// Whether the media stood still before the operation that was just started.
     pub fn was_idle(&self) -> bool {
         self.was_idle

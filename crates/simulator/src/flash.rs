@@ -276,6 +276,15 @@ impl Flash {
         self.buffered_ns
     }
 
+    /// When the write buffer is empty if nothing more is written (ns).
+    pub fn drained_ns(&self, now_ns: u64) -> u64 {
+        if self.model.buffer.0 <= 0.0 {
+            return now_ns;
+        }
+        let drain = (self.model.drain.0 / self.model.write_amplification.0.max(1.0)).max(1.0);
+        now_ns.max(self.buffered_ns + (self.buffered * 1e9 / drain).ceil() as u64)
+    }
+
     /// Busy time up to `now_ns`, summed over all units, and for each direction of the channel.
     pub fn times_until(&self, now_ns: u64) -> FlashTimes {
         let translation = self.ftl.as_ref().map(|ftl| ftl.reading(now_ns));

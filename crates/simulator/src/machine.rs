@@ -3,26 +3,32 @@
 //! One loop takes the next event and passes it to the part concerned. FIFO servers compute a
 //! request's completion time on arrival, so a request to one disk takes about six events. `wire`
 //! moves commands and data between adapter and device, `pages` is what a host keeps in memory,
-//! `filecache` the path through a cache, and `remote` the path over a network.
+//! `filecache` the path through a cache, `pagecache` that through the cache of Linux, and `remote`
+//! the path over a network.
 
+mod slab;
 mod pages;
 mod filecache;
+mod readahead;
+mod folios;
+mod writeback;
+mod durable;
+mod pagecache;
 mod remote;
 mod device;
 mod wire;
 
 use ioengine::{Completion, Op, Request};
 
-use crate::disk::Disk;
 use crate::event_queue::EventQueue;
-use crate::flash::Flash;
 use crate::random::Stream;
 use crate::server::{Gauge, Server};
-use crate::system::{Allocated, Cost, DriveModel, LinkModel, LinkPer, RaidIn, System, VolumeKind};
+use crate::system::{Allocated, Cost, LinkModel, LinkPer, RaidIn, System, VolumeKind};
 use crate::volume::{Piece, Pieces, Volume};
 
 pub(crate) use device::{Device, Mechanism};
 pub(crate) use filecache::{FileCache, Layer};
+pub(crate) use slab::Slab;
 pub(crate) use wire::{Bus, PHASE_NAMES};
 
 /// An event of the simulation.
@@ -60,6 +66,25 @@ pub(crate) enum Event {
     Remote(u32),
     /// The rebuild of a file's volume continues with the next range.
     Rebuild(u32),
+    /// Something happens in the page cache of Linux.
+    Page(PageEvent),
+}
+
+/// An event of the page cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PageEvent {
+    /// The data of a request have been copied, up to where it had got.
+    Copied(u32),
+    /// A transfer of the page cache goes to the devices.
+    Send(u32),
+    /// The flusher of a host looks for dirty pages that have expired.
+    Look(u32),
+    /// The journal of a host is committed.
+    Commit(u32),
+    /// The devices of the file that a job makes safe may have emptied their caches.
+    Flush(u32),
+    /// The same, for a commit of the journal of a host.
+    CommitFlush(u32),
 }
 
 /// Who started a transfer.
@@ -78,6 +103,14 @@ pub(crate) enum Origin {
     WriteBehind,
     /// The rebuild of a volume.
     Rebuild,
+    /// The page cache of Linux reads pages.
+    PageRead,
+    /// Its flusher writes pages.
+    PageWrite,
+    /// It writes pages of a job that makes them safe.
+    JobWrite(u32),
+    /// It commits its journal.
+    Journal,
 }
 
 /// A request in progress.
@@ -97,6 +130,8 @@ pub(crate) struct Io {
     /// Whether the second stage is sent twice: first as zeros, then as data.
     pub zeroes: bool,
     pub stage: u8,
+    /// Bytes copied so far, in the page cache of Linux.
+    pub progress: u64,
 }
 
 impl Io {
@@ -104,7 +139,8 @@ impl Io {
     #[inline]
     fn new(origin: Origin, op: Op, (file, offset, length): (u32, u64, u64), now_ns: u64) -> Io {
         let (left, then, zeroes, stage) = (0, Vec::new(), false, 0);
-        Io { op, file, offset, length, origin, begun_ns: now_ns, left, then, zeroes, stage }
+        let (begun_ns, progress) = (now_ns, 0);
+        Io { op, file, offset, length, origin, begun_ns, left, then, zeroes, stage, progress }
     }
 }
 
@@ -121,53 +157,6 @@ pub(crate) struct Command {
     /// Whether the media kept the command waiting, or the host delayed it.
     pub waited: bool,
     pub begun_ns: u64,
-}
-
-/// Items addressed by number; numbers are reused.
-#[derive(Clone, Debug)]
-pub(crate) struct Slab<T> {
-    items: Vec<T>,
-    free: Vec<u32>,
-}
-
-impl<T> Slab<T> {
-    fn new() -> Slab<T> {
-        Slab { items: Vec::new(), free: Vec::new() }
-    }
-
-    #[inline]
-    pub fn insert(&mut self, item: T) -> u32 {
-        match self.free.pop() {
-            Some(number) => {
-                self.items[number as usize] = item;
-                number
-            }
-            None => {
-                self.items.push(item);
-                self.items.len() as u32 - 1
-            }
-        }
-    }
-
-    #[inline]
-    pub fn release(&mut self, number: u32) {
-        self.free.push(number);
-    }
-}
-
-impl<T> std::ops::Index<u32> for Slab<T> {
-    type Output = T;
-    #[inline]
-    fn index(&self, number: u32) -> &T {
-        &self.items[number as usize]
-    }
-}
-
-impl<T> std::ops::IndexMut<u32> for Slab<T> {
-    #[inline]
-    fn index_mut(&mut self, number: u32) -> &mut T {
-        &mut self.items[number as usize]
-    }
 }
 
 /// The processors of a host.
@@ -236,6 +225,8 @@ pub(crate) struct File {
     pub volume: Volume,
     pub host: u32,
     pub cache: Option<FileCache>,
+    /// What the page cache of Linux knows of the file, in place of `cache`.
+    linux: Option<Box<pagecache::CachedFile>>,
     /// Whether writes reach the media before they complete.
     pub through: bool,
     /// Offset at which a sequential request would start.
@@ -253,7 +244,19 @@ impl File {
     fn new(volume: Volume, host: u32, cache: Option<FileCache>, through: bool) -> File {
         let grow_queue = std::collections::VecDeque::new();
         let (next, growing, is_rebuilding, rebuilt) = (0, Gauge::default(), false, 0);
-        File { volume, host, cache, through, next, growing, grow_queue, is_rebuilding, rebuilt }
+        let linux = None;
+        File {
+            volume,
+            host,
+            cache,
+            linux,
+            through,
+            next,
+            growing,
+            grow_queue,
+            is_rebuilding,
+            rebuilt,
+        }
     }
 }
 
@@ -291,6 +294,8 @@ pub(crate) struct Machine {
     pub files: Vec<File>,
     /// The pages that the file-system cache of each host holds.
     pages: Vec<pages::Pages>,
+    /// The page cache of each host with the rules of Linux.
+    page_caches: Vec<pagecache::PageCache>,
     pub issuers: Vec<Issuer>,
     pub count: Count,
     pub device_bytes: [u64; 2],
@@ -320,13 +325,17 @@ impl Machine {
             .map(|number| {
                 let bus =
                     (u64::from(number) * u64::from(system.buses()) / u64::from(setup.disks)) as u32;
-                Device::new(bus, mechanism(system, &mut random))
+                Device::new(bus, Mechanism::new(system, &mut random))
             })
             .collect();
         let hosts = (0..setup.hosts).map(|_| Host::new(system.host.cpus.count())).collect();
         let remote = system.network.as_ref().map(|model| remote::Remote::new(model, system));
         let cache = &system.host.cache;
         let pages = pages::Pages::new(cache.page.bytes(), cache.size.bytes());
+        let linux = cache
+            .linux
+            .iter()
+            .flat_map(|linux| (0..setup.hosts).map(|_| pagecache::PageCache::new(cache, linux)));
         Machine {
             events: EventQueue::new(),
             hosts,
@@ -335,6 +344,7 @@ impl Machine {
             devices,
             files: Vec::new(),
             pages: vec![pages; setup.hosts as usize],
+            page_caches: linux.collect(),
             issuers: Vec::new(),
             count: Count::default(),
             device_bytes: [0; 2],
@@ -363,14 +373,16 @@ impl Machine {
         let most = self.system.host.max_transfer.bytes();
         let volume = Volume::new(&self.system.setup, home, device_bytes, most);
         let system = &self.system;
+        let linux = if buffered { pagecache::CachedFile::new(system) } else { None };
         let cache = match system.controller() {
+            _ if linux.is_some() => None,
             _ if buffered => Some(FileCache::of_file_system(&system.host.cache)),
             Some(model) => FileCache::of_controller(model, &system.setup),
             None => None,
         };
         // With a network, one server owns the devices, and the programs run on another host.
         let host = if self.remote.is_some() { 0 } else { host };
-        self.files.push(File::new(volume, host, cache, through));
+        self.files.push(File { linux, ..File::new(volume, host, cache, through) });
         self.files.len() as u32 - 1
     }
 
@@ -396,6 +408,8 @@ impl Machine {
         let io = self.ios.insert(Io::new(origin, request.op, place, now_ns));
         if self.remote.is_some() {
             self.remote_begin(io);
+        } else if self.files[file as usize].linux.is_some() {
+            self.page_request(io);
         } else if self.is_cached(file, Layer::FileSystem) {
             self.cached(io);
         } else {
@@ -464,6 +478,7 @@ impl Machine {
             Event::Stored(io) => self.stored(io),
             Event::Remote(io) => self.remote_step(io),
             Event::Rebuild(file) => self.rebuild(file),
+            Event::Page(event) => self.page_event(event),
         }
         true
     }
@@ -578,6 +593,9 @@ impl Machine {
             }
             Origin::App { .. } => self.stored(io),
             Origin::CacheFetch | Origin::WriteBehind => self.cache_transfer_done(io),
+            Origin::PageRead => self.pages_read(io),
+            Origin::PageWrite | Origin::JobWrite(_) => self.pages_stored(io),
+            Origin::Journal => self.journal_written(io),
             Origin::Rebuild => {
                 self.ios.release(io);
                 self.events.schedule(self.events.now_ns(), Event::Rebuild(file));
@@ -620,12 +638,6 @@ impl Machine {
         }
         issuer.ready.push(Completion { slot, result: length as i32 });
         self.ios.release(io);
-    }
-
-    /// Writes everything dirty to the devices, advancing the time until that is done.
-    pub fn flush(&mut self, file: u32) {
-        self.begin_flush(file);
-        while !self.is_flushed(file) && self.advance(u64::MAX) {}
     }
 
     /// Starts the rebuild of every idle volume. Files that share a volume rebuild it once.
@@ -675,19 +687,4 @@ fn links_of(system: &System) -> Vec<Vec<Link>> {
     };
     let all = system.links.iter();
     all.map(|model| vec![Link::default(); copies(model) as usize]).collect()
-}
-
-/// Creates the mechanism of one device.
-fn mechanism(system: &System, random: &mut Stream) -> Mechanism {
-    match &system.drive {
-        DriveModel::Disk(model) => {
-            let spread = (random.share() * 2.0 - 1.0) * model.spindle_spread.0;
-            let cached = system.setup.write_cache;
-            let disk = Disk::new(model, cached, random.share(), 1.0 + spread);
-            Mechanism::Disk(Box::new(disk))
-        }
-        DriveModel::Flash(model) => {
-            Mechanism::Flash(Box::new(Flash::new(model, system.setup.disks)))
-        }
-    }
 }

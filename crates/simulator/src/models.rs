@@ -98,6 +98,34 @@ pub struct CacheModel {
     pub random_view: Time,
     /// CPU time of the file system each time it extends a file.
     pub extend: Time,
+    /// The rules of Linux, which replace those above except for `page`, `size` and `dirty_limit`;
+    /// the limit holds for all files of a host together.
+    pub linux: Option<LinuxCacheModel>,
+}
+
+/// The page cache of Linux: read-ahead on demand, two lists, write-back and a journal.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinuxCacheModel {
+    /// Largest read-ahead (`read_ahead_kb` of the device; 0: none).
+    pub read_ahead_max: Size,
+    /// Largest unit of pages that the file system keeps together (a page: no large folios).
+    pub folio_max: Size,
+    /// Dirty bytes of a host beyond which the flusher writes (`vm.dirty_background_ratio`).
+    pub dirty_background: Size,
+    /// How often the flusher looks for dirty data that have expired
+    /// (`vm.dirty_writeback_centisecs`).
+    pub wakeup: Time,
+    /// Age at which dirty data are written (`vm.dirty_expire_centisecs`).
+    pub expire: Time,
+    /// Requests that the flusher has outstanding (`nr_requests` of the device).
+    pub requests: Number,
+    /// Time from the first change of metadata to the commit of the journal (0: no journal).
+    pub commit_interval: Time,
+    /// Bytes of the log that a commit writes before its record.
+    pub journal_write: Size,
+    /// A file's times change at most once in this time.
+    pub timestamp_tick: Time,
 }
 
 /// A serial link with a fixed time per transfer and a rate per direction.

@@ -12,8 +12,8 @@ use crate::quantity::{BYTES_MAX, Number, Size, TIME_NS_MAX};
 
 pub use crate::models::{
     BusModel, CacheModel, Cleaning, ControllerModel, Cost, DiskModel, DriveModel, DriveState,
-    FlashModel, HostModel, LinkModel, LinkPer, NetworkModel, Schedule, SeekCurve, SlcFull,
-    TranslationModel, WRITES_PER_ENTRY,
+    FlashModel, HostModel, LinkModel, LinkPer, LinuxCacheModel, NetworkModel, Schedule, SeekCurve,
+    SlcFull, TranslationModel, WRITES_PER_ENTRY,
 };
 
 /// Limit on devices of a system: more than any machine room has, few enough for memory.
@@ -329,11 +329,42 @@ impl System {
                 "host.cache.write_frame, where there is one,",
             )?;
         }
+        if let Some(linux) = &host.cache.linux {
+            self.check_linux(linux)?;
+        }
         check_share(host.issue_share, "host.issue_share")?;
         check_share(host.direct_read.uncharged, "host.direct_read.uncharged")?;
         check_share(host.direct_write.uncharged, "host.direct_write.uncharged")?;
         check_share(host.buffered_read.uncharged, "host.buffered_read.uncharged")?;
         check_share(host.buffered_write.uncharged, "host.buffered_write.uncharged")
+    }
+
+    /// Checks the page cache of Linux.
+    fn check_linux(&self, linux: &LinuxCacheModel) -> Result<(), String> {
+        let cache = &self.host.cache;
+        if linux.read_ahead_max.0 > 0.0 {
+            check_cache_unit(linux.read_ahead_max, "host.cache.linux.read_ahead_max")?;
+        }
+        check_cache_unit(linux.folio_max, "host.cache.linux.folio_max")?;
+        check_count(linux.requests, "host.cache.linux.requests")?;
+        if !cache.page.bytes().is_power_of_two() || !linux.folio_max.bytes().is_power_of_two() {
+            return Err("host.cache.page and host.cache.linux.folio_max are powers of two".into());
+        }
+        if linux.read_ahead_max.0 > 0.0 && linux.read_ahead_max.bytes() < cache.page.bytes() {
+            return Err("host.cache.linux.read_ahead_max is 0, or host.cache.page or more".into());
+        }
+        if self.host.max_transfer.bytes() < cache.page.bytes() {
+            return Err("host.max_transfer is host.cache.page or more".into());
+        }
+        if self.network.is_some() {
+            return Err("host.cache.linux does not go with [network]".into());
+        }
+        if matches!(&self.drive, DriveModel::Flash(flash) if flash.translation.is_some()) {
+            return Err("host.cache.linux does not go with [drive.translation], which has no \
+                 flush of its buffer"
+                .into());
+        }
+        Ok(())
     }
 
     /// Checks that the file fits its devices and that the sizes do not overflow.

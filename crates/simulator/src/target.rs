@@ -1,7 +1,7 @@
 //! A simulated system as a target with an engine, a clock and a CPU meter.
 //!
-//! All of them share one machine. Only [`SimClock::pass`] and [`SimTarget::sync`] advance the
-//! time. An engine accepts requests and returns those that have completed.
+//! All of them share one machine. Only [`SimClock::pass`] and flushes ([`SimTarget::sync`]) advance
+//! the time. An engine accepts requests and returns those that have completed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -143,11 +143,17 @@ impl Target for SimTarget {
     }
 
     fn sync(&self) -> Result<(), Error> {
-        self.machine.borrow_mut().flush(self.file);
+        self.machine.borrow_mut().flush(self.file, false);
         Ok(())
     }
 
-    fn advise(&self, _hint: Hint) -> Result<(), Error> {
+    fn sync_data(&self) -> Result<(), Error> {
+        self.machine.borrow_mut().flush(self.file, true);
+        Ok(())
+    }
+
+    fn advise(&self, hint: Hint) -> Result<(), Error> {
+        self.machine.borrow_mut().advise(self.file, hint);
         Ok(())
     }
 

@@ -21,9 +21,12 @@ const PASSES: u64 = 16_384;
 /// Maximum virtual time between two looks at the workers (ns).
 const LOOK_NS: u64 = 1_000_000_000;
 
-/// A worker and whether it has finished.
-struct Stepped<T: Target, C> {
+/// A worker with its target, and whether it has finished.
+struct Stepped<'a, T: Target, C> {
     worker: Worker<T::Engine, C>,
+    target: &'a T,
+    /// Flushes between writes are with fdatasync.
+    data_only: bool,
     done: bool,
 }
 
@@ -52,8 +55,11 @@ where
     let first_engine = clock.engines();
     let plans = worker_plans(plan, targets.len());
     let mut all = Vec::with_capacity(plans.len());
+    if plan.workload.flush_every.is_some() && plans.len() > 1 {
+        return Err(flush_unsupported().into());
+    }
     for (target, worker) in &plans {
-        all.push(build::<T, C>(targets[*target], plan, worker, clock)?);
+        all.push(build(targets[*target], plan, worker, clock)?);
     }
     let read = || Reading { cpu: meter.sample(clock.now_ns()), device: counters_of(targets) };
     let mut before = read();
@@ -107,8 +113,11 @@ where
         if plan.workload.warm_up_ns > 0 || plan.workload.steady.is_some() {
             return Err(no_warm_up_error().into());
         }
+        if plan.workload.flush_every.is_some() {
+            return Err(flush_unsupported().into());
+        }
         for (target, worker) in worker_plans(plan, targets.len()) {
-            let mut stepped = build::<T, C>(targets[target], plan, &worker, clock)?;
+            let mut stepped = build(targets[target], plan, &worker, clock)?;
             stepped.worker.start(start_ns, start_ns, &plan.workload, &worker);
             all.push(stepped);
             owners.push(stream);
@@ -140,12 +149,12 @@ fn no_warm_up_error() -> ioengine::Error {
 /// Steps all workers until they finish. `due_ns` is the next time at which `look` must run; `look`
 /// is called after each advance of time and returns the next such time.
 fn drive<T: Target, C: VirtualTime>(
-    all: &mut [Stepped<T, C>],
+    all: &mut [Stepped<'_, T, C>],
     first_engine: u32,
     mut due_ns: u64,
     clock: &C,
     control: &mut Control<'_>,
-    mut look: impl FnMut(&mut [Stepped<T, C>]) -> u64,
+    mut look: impl FnMut(&mut [Stepped<'_, T, C>]) -> u64,
 ) -> Result<(), Error> {
     let start_ns = clock.now_ns();
     let mut ready: Vec<usize> = (0..all.len()).rev().collect();
@@ -153,7 +162,7 @@ fn drive<T: Target, C: VirtualTime>(
     loop {
         let stop = control.stop.load(Ordering::Relaxed);
         while let Some(index) = ready.pop() {
-            live -= usize::from(step(&mut all[index], stop)?);
+            live -= usize::from(step(&mut all[index], clock, stop)?);
             if !all[index].done {
                 until_ns = until_ns.min(all[index].worker.wake_up_ns(clock.now_ns()));
             }
@@ -178,7 +187,11 @@ fn drive<T: Target, C: VirtualTime>(
 }
 
 /// Steps a worker until it waits; returns whether it has just finished.
-fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> Result<bool, Error> {
+fn step<T: Target, C: VirtualTime>(
+    stepped: &mut Stepped<'_, T, C>,
+    clock: &C,
+    stop: bool,
+) -> Result<bool, Error> {
     while !stepped.done {
         let state = stepped
             .worker
@@ -187,7 +200,16 @@ fn step<T: Target, C: VirtualTime>(stepped: &mut Stepped<T, C>, stop: bool) -> R
         match state {
             State::Running => {}
             State::Waiting => return Ok(false),
-            State::FlushDue => return Err(flush_unsupported().into()),
+            State::FlushDue => {
+                let begun_ns = clock.now_ns();
+                let target = stepped.target;
+                if stepped.data_only {
+                    target.sync_data()?;
+                } else {
+                    target.sync()?;
+                }
+                stepped.worker.flushed(begun_ns);
+            }
             State::Done => {
                 stepped.done = true;
                 return Ok(true);
@@ -204,25 +226,28 @@ fn request_too_slow() -> ioengine::Error {
         .with_remedy("check the changed parameters of the system")
 }
 
-/// The error for periodic flushes: a flush advances time, during which the other workers would not
-/// be stepped.
+/// The error for periodic flushes beside other workers: a flush advances time, during which the
+/// others would not be stepped.
 fn flush_unsupported() -> ioengine::Error {
-    let what = "a simulated system can only flush at the end of a trial";
-    ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("drop `fsync`")
+    let what = "on a simulated system, only a single thread can flush between writes";
+    ioengine::Error::new(ioengine::ErrorKind::Usage, what)
+        .with_remedy("use one thread on one target, or drop `fsync`")
 }
 
-fn build<T: Target, C: VirtualTime + Clone>(
-    target: &T,
+fn build<'a, T: Target, C: VirtualTime + Clone>(
+    target: &'a T,
     plan: &Plan,
     worker: &WorkerPlan,
     clock: &C,
-) -> Result<Stepped<T, C>, Error> {
+) -> Result<Stepped<'a, T, C>, Error> {
     let workload = &plan.workload;
     let engine = target.engine(&workload.engine_spec())?;
-    Ok(Stepped { worker: Worker::new(engine, clock.clone(), workload, worker), done: false })
+    let data_only = workload.flush_every.is_some_and(|every| every.data_only);
+    let worker = Worker::new(engine, clock.clone(), workload, worker);
+    Ok(Stepped { worker, target, data_only, done: false })
 }
 
-fn progress<T: Target, C: VirtualTime>(all: &[Stepped<T, C>], elapsed_ns: u64) -> Progress {
+fn progress<T: Target, C: VirtualTime>(all: &[Stepped<'_, T, C>], elapsed_ns: u64) -> Progress {
     let samples = || all.iter().map(|stepped| stepped.worker.sample());
     Progress {
         elapsed_ns,
@@ -236,7 +261,7 @@ fn finish<T: Target, C: VirtualTime>(
     targets: &[&T],
     plan: &Plan,
     clock: &C,
-    all: Vec<Stepped<T, C>>,
+    all: Vec<Stepped<'_, T, C>>,
     (before, read): (&Reading, &dyn Fn() -> Reading),
     watch: &SteadyWatch,
     control: &Control<'_>,

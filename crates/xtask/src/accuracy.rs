@@ -1,11 +1,14 @@
 //! `cargo xtask accuracy`: how accurately the program measures devices with known properties.
 //!
 //! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
-//! with nbdkit, QEMU and the kernel. Both print tables; `--write` puts them into docs/accuracy.md.
+//! with nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the
+//! kernel's. All print tables; `--write` puts them into docs/accuracy.md.
 
 mod selftest;
 
 mod foreign;
+
+mod pagecache;
 
 use crate::repository;
 use anyhow::Result;
@@ -27,7 +30,7 @@ pub struct Options {
     /// foreign: only one of its two parts
     #[arg(long)]
     part: Option<foreign::Part>,
-    /// foreign: only devices and situations whose name contains this; repeatable
+    /// foreign, pagecache: only devices, situations or loads whose name contains this; repeatable
     #[arg(long)]
     case: Vec<String>,
     /// foreign: where to create a temporary folder, removed at the end (needs 2 GiB)
@@ -44,13 +47,15 @@ pub struct Options {
     list: bool,
 }
 
-/// The two campaigns.
+/// The campaigns.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Campaign {
     /// The program's own self-test, many times
     Selftest,
     /// Stable devices and situations that must raise an alarm, with nbdkit, QEMU and the kernel
     Foreign,
+    /// The simulated page cache beside that of this kernel, on a reference device; root
+    Pagecache,
 }
 
 /// Returns 0 if all limits are met, 1 if one is missed.
@@ -63,6 +68,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
     match options.only {
+        Campaign::Pagecache => pagecache::run(&program, &options.case, options.write),
         Campaign::Selftest => selftest::run(&program, options.runs, options.write),
         Campaign::Foreign => foreign::run(&foreign::Settings {
             program: &program,

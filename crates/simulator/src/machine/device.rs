@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 
 use crate::disk::Disk;
 use crate::flash::Flash;
+use crate::random::Stream;
 use crate::server::ControllerTimes;
+use crate::system::{DriveModel, System};
 
 /// Work for a controller.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,21 @@ pub(crate) enum Mechanism {
 }
 
 impl Mechanism {
+    /// The mechanism of one device, at a random rotational position.
+    pub(super) fn new(system: &System, random: &mut Stream) -> Mechanism {
+        match &system.drive {
+            DriveModel::Disk(model) => {
+                let spread = (random.share() * 2.0 - 1.0) * model.spindle_spread.0;
+                let cached = system.setup.write_cache;
+                let disk = Disk::new(model, cached, random.share(), 1.0 + spread);
+                Mechanism::Disk(Box::new(disk))
+            }
+            DriveModel::Flash(model) => {
+                Mechanism::Flash(Box::new(Flash::new(model, system.setup.disks)))
+            }
+        }
+    }
+
     /// Longest delay of a completion by coalescing (ns).
     pub(super) fn coalesce_ns(&self) -> u64 {
         match self {

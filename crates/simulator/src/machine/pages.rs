@@ -240,6 +240,11 @@ impl Ranges {
         before.into_iter().chain(self.0.range(from..to)).map(|(start, end)| (*start, *end))
     }
 
+    /// The first part of the set at or behind `at`.
+    pub fn first_from(&self, at: u64) -> Option<(u64, u64)> {
+        self.overlapping(at, u64::MAX).next().map(|(start, end)| (start.max(at), end))
+    }
+
     /// Whether a range has bytes of the set.
     pub fn overlaps(&self, from: u64, to: u64) -> bool {
         self.overlapping(from, to).next().is_some()

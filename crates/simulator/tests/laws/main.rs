@@ -8,6 +8,7 @@ mod forms;
 mod garbage;
 mod limits;
 mod memory;
+mod pagecache;
 mod properties;
 mod quirks;
 mod sharing;

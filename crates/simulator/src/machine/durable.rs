@@ -1,0 +1,310 @@
+//! Making written pages safe under Linux: fsync, O_DSYNC, commits of a journal, and flushes of the
+//! caches of devices.
+//!
+//! A job writes the dirty pages of its file or range and waits for them. If the metadata that it
+//! must keep have changed, it waits for a commit of the journal, else it flushes the devices. A
+//! commit writes the log, flushes, writes the commit record and flushes again; jobs that come
+//! meanwhile share the next one. These are the rules of ext4 in ordered mode (`ext4_sync_file` in
+//! `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in `fs/jbd2/commit.c`, and
+//! `Documentation/filesystems/ext4/journal.rst`). The journal lies in the middle of each volume.
+
+use ioengine::Op;
+
+use super::{Event, Io, Machine, Mechanism, Origin, PageEvent, Slab};
+use crate::system::Allocated;
+
+/// Size of the journal (bytes): what mke2fs gives a file system of 16 GiB and more at least.
+const JOURNAL_BYTES: u64 = 256 << 20;
+/// How often to look whether a disk has emptied its cache (ns).
+const LOOK_NS: u64 = 100_000;
+
+/// Whether the metadata of a file have changed since the last commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Metadata {
+    /// The times of the file.
+    times: bool,
+    /// What is needed to find its data: size and blocks.
+    needed: bool,
+    /// The tick in which the times changed last.
+    tick: Option<u64>,
+}
+
+/// Whom a job serves.
+#[derive(Clone, Copy, Debug)]
+enum Waiter {
+    /// A write that completes once its data are safe.
+    Request(u32),
+    /// A call of fsync or fdatasync for the whole file.
+    File,
+}
+
+/// A range or file to be made safe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    file: u32,
+    waiter: Waiter,
+    /// Requests with its data that are on the way.
+    left: u32,
+    data_only: bool,
+    /// The devices have been told to empty their caches.
+    flushing: bool,
+}
+
+/// Steps of a commit, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Commit {
+    Log,
+    LogFlush,
+    Record,
+    RecordFlush,
+}
+
+/// The jobs of a host and its journal.
+#[derive(Default)]
+pub(crate) struct Durable {
+    jobs: Slab<Job>,
+    /// The step of the commit in progress, and the file in whose volume its journal lies.
+    commit: Option<(Commit, u32)>,
+    /// Jobs that the commit in progress serves; those that the next one will.
+    batch: Vec<u32>,
+    next: Vec<u32>,
+    /// The devices have been told to empty their caches for the commit.
+    flushing: bool,
+    /// Position in the journal (bytes).
+    written: u64,
+    /// A periodic commit is scheduled.
+    scheduled: bool,
+    /// The call for a whole file that is in progress: its job.
+    whole: Option<u32>,
+}
+
+impl Machine {
+    fn durable(&mut self, file: u32) -> &mut Durable {
+        let host = self.files[file as usize].host;
+        &mut self.page_caches[host as usize].durable
+    }
+
+    /// A write has changed the times of a file, at most once in a tick, and its size if it grows.
+    pub(super) fn metadata_changed(&mut self, file: u32) {
+        let grows = self.system.setup.allocation == Allocated::Extend;
+        let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
+        let (interval_ns, tick_ns) = (linux.commit_interval.ns(), linux.timestamp_tick.ns().max(1));
+        let now_ns = self.now_ns();
+        let Some((cache, cached)) = self.page_cache(file) else { return };
+        let metadata = &mut cached.metadata;
+        let tick = Some(now_ns / tick_ns);
+        metadata.times |= metadata.tick != tick;
+        metadata.tick = tick;
+        metadata.needed |= grows;
+        let changed = metadata.times || metadata.needed;
+        if changed && interval_ns > 0 && !std::mem::replace(&mut cache.durable.scheduled, true) {
+            let host = self.files[file as usize].host;
+            let commit = Event::Page(PageEvent::Commit(host));
+            self.events.schedule(now_ns + interval_ns, commit);
+        }
+    }
+
+    /// Writes everything dirty of a file to the devices, advancing the time until that is done:
+    /// with the rules of Linux fsync, or fdatasync; otherwise the lazy writer only.
+    pub fn flush(&mut self, file: u32, data_only: bool) {
+        if self.files[file as usize].linux.is_none() {
+            self.begin_flush(file);
+            while !self.is_flushed(file) && self.advance(u64::MAX) {}
+            return;
+        }
+        let job = Job { file, waiter: Waiter::File, left: 0, data_only, flushing: false };
+        let durable = self.durable(file);
+        let job = durable.jobs.insert(job);
+        durable.whole = Some(job);
+        if let Some((_, cached)) = self.page_cache(file) {
+            cached.dirty.urgent = cached.dirty.dirty() > 0;
+        }
+        self.run_flusher(file);
+        self.data_stored(file, Origin::PageWrite);
+        while self.durable(file).whole.is_some() && self.advance(u64::MAX) {}
+    }
+
+    /// Makes the pages of a write safe before it completes.
+    pub(super) fn write_through(&mut self, io: u32, pages: (u64, u64)) {
+        let file = self.ios[io].file;
+        let job =
+            Job { file, waiter: Waiter::Request(io), left: 0, data_only: true, flushing: false };
+        let job = self.durable(file).jobs.insert(job);
+        let left = self.write_range(file, pages, job);
+        self.durable(file).jobs[job].left = left;
+        if left == 0 {
+            // Another write has taken the pages along.
+            self.keep_metadata(job, file);
+        }
+    }
+
+    /// Some data of a file have been written: jobs that waited for them go on.
+    pub(super) fn data_stored(&mut self, file: u32, origin: Origin) {
+        if let Origin::JobWrite(job) = origin {
+            let entry = &mut self.durable(file).jobs[job];
+            entry.left -= 1;
+            if entry.left == 0 {
+                self.keep_metadata(job, file);
+            }
+        }
+        let Some(job) = self.durable(file).whole else { return };
+        let entry = self.durable(file).jobs[job];
+        let clean = |machine: &mut Machine| {
+            machine.page_cache(file).is_some_and(|(_, cached)| cached.dirty.is_clean())
+        };
+        // `left` tells that the job has left this stage.
+        if entry.file == file && entry.left == 0 && clean(self) {
+            self.durable(file).jobs[job].left = 1;
+            self.keep_metadata(job, file);
+        }
+    }
+
+    /// The data of a job are written: commits the metadata that it needs, or flushes the devices.
+    fn keep_metadata(&mut self, job: u32, file: u32) {
+        let data_only = self.durable(file).jobs[job].data_only;
+        let has_journal = self.has_journal();
+        let Some((_, cached)) = self.page_cache(file) else { return };
+        let Metadata { times, needed, .. } = cached.metadata;
+        if has_journal && (needed || times && !data_only) {
+            self.durable(file).next.push(job);
+            self.begin_commit(file);
+        } else {
+            self.flush_devices(self.numbered(job, file));
+        }
+    }
+
+    fn has_journal(&self) -> bool {
+        let linux = self.system.host.cache.linux.as_ref();
+        linux.is_some_and(|linux| linux.commit_interval.0 > 0.0)
+    }
+
+    /// The interval since the first change is over.
+    pub(super) fn periodic_commit(&mut self, host: u32) {
+        self.page_caches[host as usize].durable.scheduled = false;
+        let changed = |file: &super::File| {
+            let metadata = file.linux.as_ref().map(|cached| cached.metadata);
+            file.host == host && metadata.is_some_and(|metadata| metadata.times || metadata.needed)
+        };
+        if let Some(file) = self.files.iter().position(changed) {
+            self.begin_commit(file as u32);
+        }
+    }
+
+    /// Starts a commit for all jobs that wait for one, unless one is in progress.
+    fn begin_commit(&mut self, file: u32) {
+        let host = self.files[file as usize].host;
+        let durable = self.durable(file);
+        if durable.commit.is_some() {
+            return;
+        }
+        durable.batch = std::mem::take(&mut durable.next);
+        durable.commit = Some((Commit::Log, file));
+        for other in self.files.iter_mut().filter(|other| other.host == host) {
+            if let Some(cached) = &mut other.linux {
+                cached.metadata = Metadata { tick: cached.metadata.tick, ..Metadata::default() };
+            }
+        }
+        let bytes = self.system.host.cache.linux.as_ref().map_or(0, |l| l.journal_write.bytes());
+        self.write_journal(file, bytes);
+    }
+
+    /// Writes the next bytes of the journal.
+    fn write_journal(&mut self, file: u32, bytes: u64) {
+        let page_bytes = self.page_bytes();
+        let volume = self.files[file as usize].volume.bytes();
+        let journal = JOURNAL_BYTES.min(volume / 4).max(4 * page_bytes);
+        let middle = volume / 2 / page_bytes;
+        let pages = bytes.div_ceil(page_bytes).clamp(1, journal / 4 / page_bytes);
+        let durable = self.durable(file);
+        let at = durable.written;
+        durable.written = (at + pages * page_bytes) % (journal - journal / 4);
+        let from = middle + at / page_bytes;
+        self.page_transfer(file, Op::Write, (from, from + pages), Origin::Journal);
+    }
+
+    /// A write of the journal has ended.
+    pub(super) fn journal_written(&mut self, io: u32) {
+        let Io { file, .. } = self.ios[io];
+        self.ios.release(io);
+        let durable = self.durable(file);
+        if let Some((step, _)) = &mut durable.commit {
+            *step = if *step == Commit::Log { Commit::LogFlush } else { Commit::RecordFlush };
+        }
+        self.flush_commit(self.files[file as usize].host);
+    }
+
+    /// Goes on with a commit once the devices have emptied their caches.
+    pub(super) fn flush_commit(&mut self, host: u32) {
+        let Some((step, file)) = self.page_caches[host as usize].durable.commit else { return };
+        let durable = &mut self.page_caches[host as usize].durable;
+        let told = std::mem::replace(&mut durable.flushing, true);
+        if !self.is_safe(file, told, Event::Page(PageEvent::CommitFlush(host))) {
+            return;
+        }
+        self.page_caches[host as usize].durable.flushing = false;
+        let page_bytes = self.page_bytes();
+        if step == Commit::LogFlush {
+            self.durable(file).commit = Some((Commit::Record, file));
+            return self.write_journal(file, page_bytes);
+        }
+        let durable = self.durable(file);
+        durable.commit = None;
+        let batch = std::mem::take(&mut durable.batch);
+        if !durable.next.is_empty() {
+            self.begin_commit(file);
+        }
+        for job in batch {
+            self.end_job(job, file);
+        }
+    }
+
+    /// A job's number in events, which names its host too.
+    fn numbered(&self, job: u32, file: u32) -> u32 {
+        let hosts = self.page_caches.len() as u32;
+        job * hosts + self.files[file as usize].host
+    }
+
+    /// Ends a job once the devices have emptied their caches.
+    pub(super) fn flush_devices(&mut self, numbered: u32) {
+        let hosts = self.page_caches.len() as u32;
+        let (job, host) = (numbered / hosts, numbered % hosts);
+        let entry = &mut self.page_caches[host as usize].durable.jobs[job];
+        let (file, told) = (entry.file, std::mem::replace(&mut entry.flushing, true));
+        if self.is_safe(file, told, Event::Page(PageEvent::Flush(numbered))) {
+            self.end_job(job, file);
+        }
+    }
+
+    /// Whether the devices of a file have emptied their caches, which they may have been told
+    /// before; if not, `again` is scheduled for when they may have.
+    fn is_safe(&mut self, file: u32, told: bool, again: Event) -> bool {
+        if !self.system.setup.write_cache {
+            return true;
+        }
+        let now_ns = self.now_ns();
+        let first = self.files[file as usize].volume.home();
+        let all = first..first + self.system.setup.volume_disks();
+        let drained = |device: u32| match &self.devices[device as usize].mechanism {
+            // What comes after the flush does not delay it.
+            Mechanism::Flash(_) if told => now_ns,
+            Mechanism::Flash(flash) => flash.drained_ns(now_ns),
+            Mechanism::Disk(disk) if disk.holds_writes() => now_ns + LOOK_NS,
+            Mechanism::Disk(_) => now_ns,
+        };
+        let at_ns = all.map(drained).max().unwrap_or(now_ns);
+        if at_ns > now_ns {
+            self.events.schedule(at_ns, again);
+        }
+        at_ns <= now_ns
+    }
+
+    fn end_job(&mut self, job: u32, file: u32) {
+        let durable = self.durable(file);
+        let waiter = durable.jobs[job].waiter;
+        durable.jobs.release(job);
+        match waiter {
+            Waiter::Request(io) => self.completed(io),
+            Waiter::File => durable.whole = None,
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Which pages Linux reads when a reader misses, or reaches a mark that an earlier read-ahead left.
+//!
+//! The rules are those of `mm/readahead.c` as of Linux 6.18: `page_cache_sync_ra`,
+//! `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`, `page_cache_ra_order`; described
+//! in the comment "On-demand readahead" of that file. Everything here counts in pages. What is in
+//! memory, the caller tells; what is read, and which folio carries the mark, comes back.
+
+use ioengine::Hint;
+
+/// `POSIX_FADV_SEQUENTIAL` doubles the read-ahead (`mm/fadvise.c`).
+const SEQUENTIAL_FACTOR: u64 = 2;
+/// Each further window uses folios that are four times larger (`page_cache_async_ra`).
+const ORDER_STEP: u32 = 2;
+
+/// The read-ahead of an open file (`struct file_ra_state`), in pages.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadAhead {
+    /// Largest window; 0: no read-ahead.
+    window_max: u64,
+    /// Largest request to the device (`bdi->io_pages`).
+    request_max: u64,
+    /// Largest folio, as a power of two.
+    order_max: u32,
+    hint: Hint,
+    start: u64,
+    size: u64,
+    async_size: u64,
+    order: u32,
+    /// End of the last read (bytes).
+    previous_end: u64,
+}
+
+/// Pages to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub start: u64,
+    pub size: u64,
+    /// Page whose folio carries the mark; `None` without a mark.
+    pub mark: Option<u64>,
+    /// Largest folio, as a power of two.
+    pub order: u32,
+}
+
+/// What memory holds around a page.
+pub(crate) trait Neighbours {
+    /// Number of pages right before a page that are in memory, at most `most`.
+    fn held_before(&self, page: u64, most: u64) -> u64;
+    /// The first page from this one on that is not in memory; `None` if all of `most` are.
+    fn next_missing(&self, page: u64, most: u64) -> Option<u64>;
+}
+
+impl ReadAhead {
+    /// A newly opened file.
+    pub fn new(window_max: u64, request_max: u64, order_max: u32) -> ReadAhead {
+        ReadAhead {
+            window_max,
+            request_max,
+            order_max,
+            hint: Hint::Normal,
+            start: 0,
+            size: 0,
+            async_size: 0,
+            order: 0,
+            previous_end: 0,
+        }
+    }
+
+    /// Takes a hint of posix_fadvise(2); those that are not about the order of reads change
+    /// nothing.
+    pub fn advise(&mut self, hint: Hint) {
+        if matches!(hint, Hint::Normal | Hint::Sequential | Hint::Random) {
+            self.hint = hint;
+        }
+    }
+
+    /// A read has ended at this byte.
+    pub fn read_until(&mut self, end: u64) {
+        self.previous_end = end;
+    }
+
+    /// End of the last read (bytes).
+    pub fn previous_end(&self) -> u64 {
+        self.previous_end
+    }
+
+    fn most(&self) -> u64 {
+        let factor = if self.hint == Hint::Sequential { SEQUENTIAL_FACTOR } else { 1 };
+        self.window_max * factor
+    }
+
+    /// The largest window for a request: a large request may be as large as the device takes
+    /// (`ractl_max_pages`).
+    fn most_for(&self, wanted: u64) -> u64 {
+        let most = self.most();
+        if wanted > most && self.request_max > most { wanted.min(self.request_max) } else { most }
+    }
+
+    /// A reader needs `wanted` pages from `page` on, and `page` is not in memory
+    /// (`page_cache_sync_ra`).
+    pub fn missed(
+        &mut self,
+        page: u64,
+        wanted: u64,
+        page_bytes: u64,
+        held: &impl Neighbours,
+    ) -> Window {
+        if self.window_max == 0 || self.hint == Hint::Random {
+            let size = if self.window_max == 0 { 1 } else { wanted };
+            return Window { start: page, size, mark: None, order: 0 };
+        }
+        let most = self.most_for(wanted);
+        let since_previous = page.checked_sub(self.previous_end / page_bytes);
+        let follows = since_previous.is_some_and(|pages| pages <= 1);
+        if page == 0 || wanted > most || follows {
+            self.size = initial_size(wanted, most);
+            self.async_size = if self.size > wanted { self.size - wanted } else { self.size / 2 };
+        } else {
+            let before = held.held_before(page, most);
+            if before <= wanted {
+                // A random read; the state of the read-ahead stays.
+                return Window { start: page, size: wanted, mark: None, order: 0 };
+            }
+            let history = if before == page { before * 2 } else { before };
+            self.size = (history + wanted).min(most);
+            self.async_size = 1;
+        }
+        self.start = page;
+        self.order = 0;
+        self.window()
+    }
+
+    /// A reader that needs `wanted` pages from `page` on has reached a folio of `folio_pages` pages
+    /// from `page` on, which carries the mark (`page_cache_async_ra`). `None` if nothing is to be
+    /// read.
+    pub fn reached_mark(
+        &mut self,
+        page: u64,
+        folio_pages: u64,
+        wanted: u64,
+        held: &impl Neighbours,
+    ) -> Option<Window> {
+        if self.window_max == 0 {
+            return None;
+        }
+        let most = self.most_for(wanted);
+        let expected = (self.start + self.size - self.async_size) / folio_pages * folio_pages;
+        if page == expected {
+            self.start += self.size;
+            self.size = self.size.max(next_size(self.size, most));
+        } else {
+            let start = held.next_missing(page + 1, most).filter(|start| start - page <= most)?;
+            self.start = start;
+            self.size = next_size(start - page + wanted, most);
+        }
+        self.order += ORDER_STEP;
+        // A window ends at a boundary of its folios.
+        let align = 1 << self.order.min(most.trailing_zeros());
+        let end = (self.start + self.size) / align * align;
+        if end > self.start {
+            self.size = end - self.start;
+        }
+        self.async_size = self.size;
+        Some(self.window())
+    }
+
+    fn window(&mut self) -> Window {
+        self.order = self.order.min(self.order_max).min(self.size.max(1).ilog2());
+        let mark = Some(self.start + self.size - self.async_size);
+        Window { start: self.start, size: self.size, mark, order: self.order }
+    }
+}
+
+/// The first window for a request of `wanted` pages (`get_init_ra_size`).
+fn initial_size(wanted: u64, most: u64) -> u64 {
+    let size = wanted.next_power_of_two();
+    if size <= most / 32 {
+        size * 4
+    } else if size <= most / 4 {
+        size * 2
+    } else {
+        most
+    }
+}
+
+/// The window after one of `size` pages (`get_next_ra_size`).
+fn next_size(size: u64, most: u64) -> u64 {
+    if size < most / 16 {
+        size * 4
+    } else if size <= most / 2 {
+        size * 2
+    } else {
+        most
+    }
+}
+
+/// The folio at `page` of a window: how many pages it has, and whether it carries the mark
+/// (`page_cache_ra_order`, `ra_alloc_folio`). A folio lies at a multiple of its own size and does
+/// not go beyond `last`.
+pub(crate) fn folio_at(window: &Window, page: u64, last: u64) -> (u64, bool) {
+    let mut order = window.order.min(page.trailing_zeros());
+    while order > 0 && page + (1 << order) - 1 > last {
+        order -= 1;
+    }
+    let pages = 1_u64 << order;
+    (pages, window.mark.is_some_and(|mark| mark / pages * pages == page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    /// Pages in memory, as a list.
+    impl Neighbours for Vec<u64> {
+        fn held_before(&self, page: u64, most: u64) -> u64 {
+            (1..=most.min(page)).take_while(|step| self.contains(&(page - step))).count() as u64
+        }
+
+        fn next_missing(&self, page: u64, most: u64) -> Option<u64> {
+            (page..page + most).find(|page| !self.contains(page))
+        }
+    }
+
+    /// Start, size and mark of each window that a reader of `count` requests of `wanted` pages gets
+    /// from `first` on.
+    fn windows(state: &mut ReadAhead, first: u64, wanted: u64, count: u64) -> Vec<[u64; 3]> {
+        let (mut held, mut marks, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for request in 0..count {
+            let (from, end) = (first + request * wanted, first + (request + 1) * wanted);
+            for page in from..end {
+                let found = if !held.contains(&page) {
+                    Some(state.missed(page, end - page, PAGE, &held))
+                } else if let Some(at) = marks.iter().position(|mark| *mark == page) {
+                    marks.remove(at);
+                    state.reached_mark(page, 1, end - page, &held)
+                } else {
+                    None
+                };
+                if let Some(window) = found {
+                    let Window { start, size, mark, .. } = window;
+                    held.extend(start..start + size);
+                    marks.extend(mark);
+                    all.push([start, size, mark.unwrap_or(u64::MAX)]);
+                }
+            }
+            state.read_until(end * PAGE);
+        }
+        all
+    }
+
+    fn state(window_max: u64) -> ReadAhead {
+        ReadAhead::new(window_max, 256, 0)
+    }
+
+    #[test]
+    fn windows_of_a_sequential_reader_grow_fourfold_then_twofold_up_to_the_maximum() {
+        // 128 KiB of read-ahead: 1 page is at most 32/32, so 4 pages come first, the mark behind
+        // the page asked for. 4 is not below 32/16, so the next are 8, 16, 32, 32.
+        let all = windows(&mut state(32), 0, 1, 60);
+        assert_eq!(all[..4], [[0, 4, 1], [4, 8, 4], [12, 16, 12], [28, 32, 28]]);
+        assert_eq!(all[4], [60, 32, 60]);
+    }
+
+    #[test]
+    fn large_windows_begin_fourfold() {
+        // 1 MiB: 256 pages; 4 is below 256/16, so 16 follow; 16 is not, so 32, 64, 128, 256.
+        let sizes: Vec<u64> = windows(&mut state(256), 0, 1, 400).iter().map(|w| w[1]).collect();
+        assert_eq!(sizes[..6], [4, 16, 32, 64, 128, 256]);
+    }
+
+    #[test]
+    fn a_first_request_of_half_the_maximum_gets_all_of_it() {
+        // 16 pages of 32: above a quarter, so the whole maximum, with the mark behind the request.
+        assert_eq!(windows(&mut state(32), 0, 16, 1), [[0, 32, 16]]);
+        // 8 pages of 32: up to a quarter, so twice as many.
+        assert_eq!(windows(&mut state(32), 0, 8, 1), [[0, 16, 8]]);
+    }
+
+    #[test]
+    fn a_request_above_the_maximum_is_read_whole_as_far_as_the_device_takes_it() {
+        // 256 pages asked, 4 pages of read-ahead, devices that take 256: one window, whose mark
+        // lies in its middle, because nothing beyond the request was read.
+        assert_eq!(windows(&mut state(4), 0, 256, 1), [[0, 256, 128], [256, 256, 256]]);
+        let mut small = ReadAhead::new(4, 4, 0);
+        assert_eq!(windows(&mut small, 0, 8, 1)[0], [0, 4, 2]);
+    }
+
+    #[test]
+    fn a_random_read_brings_its_own_pages_and_leaves_the_state() {
+        let mut state = state(32);
+        let all = windows(&mut state, 1000, 2, 1);
+        assert_eq!((all, state.size), (vec![[1000, 2, u64::MAX]], 0));
+        // The next in order follows it: a stream begins, with twice the 2 pages.
+        assert_eq!(windows(&mut state, 1002, 2, 1), [[1002, 4, 1004]]);
+    }
+
+    #[test]
+    fn pages_in_memory_before_a_miss_count_as_a_stream() {
+        let mut state = state(32);
+        let held: Vec<u64> = (90..100).collect();
+        let window = state.missed(100, 2, PAGE, &held);
+        assert_eq!((window.start, window.size, window.mark), (100, 12, Some(111)));
+        // From the beginning of the file they count twice.
+        let held: Vec<u64> = (0..10).collect();
+        assert_eq!(state.missed(10, 2, PAGE, &held).size, 22);
+    }
+
+    #[test]
+    fn hints_double_the_windows_or_end_read_ahead() {
+        let mut wide = state(32);
+        wide.advise(Hint::Sequential);
+        let sizes: Vec<u64> = windows(&mut wide, 0, 1, 200).iter().map(|w| w[1]).collect();
+        assert_eq!(sizes[..6], [4, 8, 16, 32, 64, 64]);
+        let mut none = state(32);
+        none.advise(Hint::Random);
+        none.advise(Hint::NoReuse);
+        assert_eq!(windows(&mut none, 0, 2, 2), [[0, 2, u64::MAX], [2, 2, u64::MAX]]);
+        // Without read-ahead each miss reads one page.
+        let single: Vec<u64> = windows(&mut state(0), 0, 2, 1).iter().map(|w| w[1]).collect();
+        assert_eq!(single, [1, 1]);
+    }
+
+    #[test]
+    fn folios_grow_with_the_windows_and_lie_at_multiples_of_their_size() {
+        let mut state = ReadAhead::new(256, 256, 9);
+        let held = Vec::new();
+        assert_eq!(state.missed(0, 1, PAGE, &held).order, 0);
+        let next = state.reached_mark(1, 1, 1, &held).unwrap();
+        assert_eq!((next.start, next.size, next.order), (4, 16, 2));
+        let window = Window { start: 4, size: 16, mark: Some(4), order: 3 };
+        assert_eq!(folio_at(&window, 4, 19), (4, true));
+        assert_eq!(folio_at(&window, 8, 19), (8, false));
+        assert_eq!(folio_at(&window, 16, 19), (4, false));
+    }
+}

@@ -1,0 +1,212 @@
+//! The page cache with the rules of Linux against closed forms: hit ratios, requests of read-ahead,
+//! dirty limits, and what it takes to make writes safe.
+
+use ioengine::Caching;
+use simulator::Description;
+use simulator::system::System;
+use workload::{Distribution, FlushEvery, Pattern, Workload, Zone};
+
+use crate::support::{RunResult, load, run};
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// The section that turns the rules on.
+const LINUX: &str = r#"
+[host.cache.linux]
+read_ahead_max = { value = 128, unit = "KiB", source = "test" }
+folio_max = { value = 2048, unit = "KiB", source = "test" }
+dirty_background = { value = 4, unit = "MiB", source = "test" }
+wakeup = { value = 5, unit = "s", source = "test" }
+expire = { value = 30, unit = "s", source = "test" }
+requests = { value = 32, unit = "requests", source = "test" }
+commit_interval = { value = 5, unit = "s", source = "test" }
+journal_write = { value = 8, unit = "KiB", source = "test" }
+timestamp_tick = { value = 4, unit = "ms", source = "test" }
+"#;
+
+/// A flash device with the rules, whose requests take 1 ms and their time on a bus of 100 MB/s.
+fn linux(changes: &[(&str, &str)]) -> System {
+    let base = Description::file("nvme-gen4").expect("it comes with the program");
+    let text = format!("{base}\n{LINUX}");
+    let mut description = Description::read(&text, "test").expect("the text is a system");
+    let device = [
+        ("drive.fixed_read", "1ms"),
+        ("drive.fixed_write", "1ms"),
+        ("drive.buffer", "0B"),
+        ("drive.unit_read", "0us"),
+        ("drive.unit_write", "0us"),
+        ("drive.read_rate", "100MB/s"),
+        ("drive.write_rate", "100MB/s"),
+        ("host.cache.page", "4KiB"),
+        ("host.cache.size", "64MiB"),
+        ("host.cache.dirty_limit", "8MiB"),
+        ("bus.read", "0MB/s"),
+        ("bus.write", "0MB/s"),
+        ("bus.command", "0us"),
+        ("bus.status", "0us"),
+        // Only the device and the rules take time.
+        ("host.piece", "0us"),
+        ("host.buffered_read.fixed", "0us"),
+        ("host.buffered_read.each", "0us/KiB"),
+        ("host.buffered_write.fixed", "0us"),
+        ("host.buffered_write.each", "0us/KiB"),
+        ("host.direct_read.each", "0us/KiB"),
+        ("host.direct_write.each", "0us/KiB"),
+    ];
+    for (key, value) in device.iter().chain(changes) {
+        description.set(key, value).unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+    description.system().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn buffered(changes: &[(&str, &str)], load: &Workload) -> RunResult {
+    run(&linux(changes), load, Caching::Buffered)
+}
+
+/// Random reads of single pages, drawn independently.
+fn draws(file: u64, requests: u64) -> Workload {
+    let all = vec![Zone { access_percent: 100, region_percent: 100 }];
+    Workload {
+        pattern: Pattern::Random,
+        distribution: Distribution::Zoned(all),
+        region_bytes: file,
+        limit_bytes: Some(requests * PAGE),
+        ..load(100, PAGE as u32, 1, file)
+    }
+}
+
+#[test]
+fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
+    // 128 KiB: 4, 8 and 16 pages, then 32 at a time: of 16 MiB (4096 pages) 3 + 4068 / 32. One or
+    // two more lie beyond the end, and one is cut so that the next begin at multiples of folios.
+    let small = buffered(&[], &load(100, PAGE as u32, 1, 16 * MIB));
+    let requests = small.account.device_requests[0];
+    assert!((132..=134).contains(&requests), "{requests}");
+    // Requests above the maximum are read whole: one for each, and one that marks make.
+    let large = buffered(&[], &load(100, MIB as u32, 1, 16 * MIB));
+    let requests = large.account.device_requests[0];
+    assert!((16..=18).contains(&requests), "{requests}");
+}
+
+#[test]
+fn read_ahead_keeps_the_device_as_busy_as_two_windows_can() {
+    // Two windows of 16 KiB are under way: one is read while the reader waits for the other.
+    let run = buffered(&[("host.cache.linux.read_ahead_max", "16KiB")], &load(100, 4096, 1, MIB));
+    let two = 2.0 * 16384.0 / (0.001 + 16384.0 / 100e6);
+    assert!((run.bytes_per_s() / two - 1.0).abs() < 0.15, "{} of {two}", run.bytes_per_s());
+    let wide = buffered(&[], &load(100, 4096, 1, 16 * MIB));
+    assert!((wide.bytes_per_s() / 100e6 - 1.0).abs() < 0.03, "{}", wide.bytes_per_s());
+}
+
+#[test]
+fn random_reads_of_a_file_are_served_at_the_same_time() {
+    let deep = Workload { depth: 4, ..draws(1 << 30, 2000) };
+    let (one, four) = (buffered(&[], &draws(1 << 30, 2000)), buffered(&[], &deep));
+    let faster = four.bytes_per_s() / one.bytes_per_s();
+    assert!((3.5..4.5).contains(&faster), "{faster}");
+}
+
+#[test]
+fn random_reads_without_read_ahead_hit_as_much_of_the_file_as_fits() {
+    let file = 32 * MIB;
+    let changes = [("host.cache.size", "16MiB"), ("host.cache.linux.read_ahead_max", "0KiB")];
+    let [half, whole] = [40_000, 80_000].map(|count| buffered(&changes, &draws(file, count)));
+    let misses = whole.account.device_requests[0] - half.account.device_requests[0];
+    let hits = 1.0 - misses as f64 / 40_000.0;
+    assert!((hits - 0.5).abs() < 0.02, "{hits}");
+}
+
+#[test]
+fn reads_near_pages_in_memory_begin_read_ahead_too() {
+    // Half of the pages are in memory: for a quarter of the misses two before it are, and the
+    // kernel takes that for a stream. So more is read than missed.
+    let changes = [("host.cache.size", "16MiB")];
+    let run = buffered(&changes, &draws(32 * MIB, 40_000));
+    let account = run.account;
+    let pages = account.device_bytes[0] as f64 / PAGE as f64 / account.device_requests[0] as f64;
+    assert!((1.2..1.5).contains(&pages), "{pages}");
+}
+
+#[test]
+fn writers_proceed_at_the_rate_of_the_device_from_the_set_point_on() {
+    let writes = load(0, 65536, 1, 64 * MIB);
+    let ran = buffered(&[], &writes);
+    // 7/8 of the limit are free; the rest goes at the rate of the device.
+    let wanted = (64.0 - 7.0) * MIB as f64 / 100e6;
+    let accepted = ran.elapsed_ns() as f64 / 1e9;
+    assert!((accepted / wanted - 1.0).abs() < 0.03, "{accepted} of {wanted}");
+}
+
+#[test]
+fn dirty_pages_below_the_background_limit_wait_until_they_expire() {
+    let think = workload::Think { pause_ns: 1_000_000_000, requests: 1 };
+    let writes = |seconds| Workload { think: Some(think), ..load(0, 4096, 1, seconds * PAGE) };
+    let written = |seconds| buffered(&[], &writes(seconds)).account.device_bytes[1];
+    // Each second a page; a commit of the journal every 5 s is all that is written.
+    let journal = written(29);
+    assert!((15 * PAGE..=18 * PAGE).contains(&journal), "{journal}");
+    assert!(written(45) >= 30 * PAGE + journal, "{}", written(45));
+}
+
+#[test]
+fn a_flush_after_each_write_costs_a_write_and_a_commit_where_the_times_changed() {
+    let each = |data_only| Workload {
+        flush_every: Some(FlushEvery { writes: 1, data_only }),
+        ..load(0, 4096, 1, MIB)
+    };
+    let one_ns = 1e6 + 4096.0 * 10.0;
+    let data = buffered(&[], &each(true)).ns_per_request();
+    assert!((data / one_ns - 1.0).abs() < 0.02, "{data}");
+    // Every tick of 4 ms the times change, and a commit takes two writes of 1 ms, the first with
+    // 8 KiB.
+    let commit_ns = 2e6 + 3.0 * 4096.0 * 10.0;
+    let all = buffered(&[], &each(false)).ns_per_request();
+    let wanted = one_ns / (1.0 - commit_ns / 4e6);
+    assert!((all / wanted - 1.0).abs() < 0.05, "{all} of {wanted}");
+    let always = buffered(&[("host.cache.linux.timestamp_tick", "1us")], &each(false));
+    let always = always.ns_per_request();
+    assert!((always / (one_ns + commit_ns) - 1.0).abs() < 0.02, "{always}");
+}
+
+#[test]
+fn a_flush_waits_until_the_device_has_emptied_its_buffer() {
+    let changes = [
+        ("drive.buffer", "64MiB"),
+        ("drive.drain", "1MB/s"),
+        ("drive.write_amplification", "1"),
+        ("write_cache", "on"),
+        ("drive.fixed_write", "0ms"),
+    ];
+    let each = Workload {
+        flush_every: Some(FlushEvery { writes: 1, data_only: true }),
+        ..load(0, 4096, 1, MIB)
+    };
+    let ns = buffered(&changes, &each).ns_per_request();
+    assert!((ns / (4096.0 * 1000.0) - 1.0).abs() < 0.05, "{ns}");
+    let off = changes.map(|(key, value)| (key, if key == "write_cache" { "off" } else { value }));
+    assert!(buffered(&off, &each).ns_per_request() < 0.1 * ns);
+}
+
+#[test]
+fn a_device_whose_buffer_cannot_be_flushed_is_refused() {
+    let base = Description::file("nvme-ftl").expect("it comes with the program");
+    let text = Description::read(&format!("{base}\n{LINUX}"), "test").expect("the text is TOML");
+    let said = text.system().expect_err("it has a translation layer").to_string();
+    assert!(said.contains("drive.translation"), "{said}");
+}
+
+#[test]
+fn writes_through_the_cache_are_on_the_device_when_they_complete() {
+    let ran = run(&linux(&[]), &load(0, 4096, 1, MIB), Caching::WriteThrough);
+    assert_eq!(ran.account.device_bytes[1], MIB);
+    let one_ns = 1e6 + 4096.0 * 10.0;
+    assert!((ran.ns_per_request() / one_ns - 1.0).abs() < 0.02, "{}", ran.ns_per_request());
+}
+
+#[test]
+fn a_write_of_part_of_a_page_reads_the_page_first() {
+    let writes = Workload { pattern: Pattern::Random, ..load(0, 512, 1, MIB) };
+    let ran = buffered(&[], &writes);
+    assert_eq!(ran.account.device_bytes[0], MIB);
+}

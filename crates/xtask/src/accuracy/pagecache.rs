@@ -1,0 +1,385 @@
+//! `accuracy --only pagecache`: the simulated page cache beside that of this kernel.
+//!
+//! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs
+//! there and on the simulated system of `pagecache/system.toml`, which gets the timing of the
+//! device: its rate as chosen, and the time of a request as direct requests of one page need it, so
+//! that the path through FUSE counts as part of the device. A memory group limits the page cache
+//! for hit ratios; limits of the device's own (`/sys/class/bdi`) hold back writers. Needs root;
+//! what is made or changed is removed and restored.
+
+use crate::mounted::{Mounted, Priority};
+use crate::repository;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Fixed time of a request of the device.
+const FIXED: &str = "1ms";
+/// Size of the device.
+const DEVICE: &str = "1g";
+/// Largest request of the loop device, and of the simulated system (KiB).
+const REQUEST_KIB: &str = "1024";
+/// Most that a simulated rate may differ, as a share.
+const RATE_MAX: f64 = 0.10;
+/// Most that a simulated hit ratio may differ, as a share of all reads.
+const HITS_MAX: f64 = 0.02;
+/// Limit of the memory group (MiB), and the region of the random reads in it.
+const MEMORY_MIB: u64 = 64;
+const REGION: &str = "128m";
+/// Dirty limit of the writers (MiB).
+const DIRTY_MIB: u64 = 16;
+
+/// A load, with what the simulated system needs to know besides the device.
+struct Load {
+    name: String,
+    /// Flags of `halfpower run`.
+    flags: String,
+    read_ahead_kib: u32,
+    /// In the memory group; the hit ratio is compared.
+    grouped: bool,
+}
+
+fn load(name: &str, flags: &str) -> Load {
+    let (name, flags) = (name.to_string(), flags.to_string());
+    Load { name, flags, read_ahead_kib: 128, grouped: false }
+}
+
+/// The loads on the device of 100 MB/s.
+fn fast_loads() -> Vec<Load> {
+    let mut all = Vec::new();
+    for read_ahead_kib in [16, 128, 1024] {
+        for size in ["4k", "64k", "1m"] {
+            let name = format!("sequential reads of {size}, read-ahead {read_ahead_kib} KiB");
+            let flags = format!("--rw read --bs {size} --size 64m");
+            all.push(Load { read_ahead_kib, ..load(&name, &flags) });
+        }
+    }
+    for (size, depth) in [("4k", 1), ("4k", 4), ("64k", 1), ("64k", 4)] {
+        let name = format!("random reads of {size}, depth {depth}, each block once");
+        let flags = format!("--rw randread --bs {size} --iodepth {depth} --size 128m --runtime 5");
+        all.push(load(&name, &flags));
+    }
+    let hits = "--bs 4k --rw randread --ramp-time 40 --runtime 20 --time-based";
+    for (law, name) in [("zoned:100/100", "uniform"), ("zipf:1.0", "Zipf, theta 1")] {
+        let name = format!("random reads of 4k of {REGION}, {name}");
+        let flags = format!("{hits} --size {REGION} --random-distribution {law}");
+        all.push(Load { grouped: true, ..load(&name, &flags) });
+    }
+    for (size, bytes) in [("4k", "128m"), ("64k", "256m"), ("1m", "256m")] {
+        let name = format!("sequential writes of {size} past the dirty limit");
+        all.push(load(&name, &format!("--rw write --bs {size} --size {bytes}")));
+    }
+    for (what, flag) in
+        [("fsync", "--fsync 1"), ("fdatasync", "--fdatasync 1"), ("O_DSYNC", "--write-through")]
+    {
+        let name = format!("writes of 4k, each made safe ({what})");
+        all.push(load(&name, &format!("--rw write --bs 4k --size 4m {flag}")));
+    }
+    all
+}
+
+/// The load on the device of 10 MB/s: on the fast one, thousands of requests per second would
+/// measure the path to it.
+fn slow_loads() -> Vec<Load> {
+    vec![load(
+        "random writes of 4k past the dirty limit, 10 MB/s",
+        "--rw randwrite --bs 4k --size 64m",
+    )]
+}
+
+/// Returns 0 if all rows are within their bars, 1 if one is not.
+///
+/// # Errors
+/// When devices cannot be made here, or a run fails.
+pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
+    let mut table = "| load | kernel | simulated | error |\n|---|---|---|---|\n".to_string();
+    let (mut rows, mut beyond) = (0, Vec::new());
+    for (rate_mb, loads) in [(100, fast_loads()), (10, slow_loads())] {
+        let wanted = |load: &Load| case.is_empty() || case.iter().any(|c| load.name.contains(c));
+        let loads: Vec<Load> = loads.into_iter().filter(wanted).collect();
+        if loads.is_empty() {
+            continue;
+        }
+        let device = Device::new(program, rate_mb)?;
+        let timing = device.timing(program)?;
+        eprintln!("{rate_mb} MB/s: {timing}");
+        for load in loads {
+            let (kernel, simulated) = device.compare(program, &load, &timing)?;
+            let (text, error, most) = if load.grouped {
+                let points = (simulated - kernel) * 100.0;
+                let text = format!(
+                    "{:.1}% hits | {:.1}% hits | {points:+.1} points",
+                    kernel * 100.0,
+                    simulated * 100.0
+                );
+                (text, simulated - kernel, HITS_MAX)
+            } else {
+                let error = simulated / kernel - 1.0;
+                let text =
+                    format!("{kernel:.2} MB/s | {simulated:.2} MB/s | {:+.1}%", error * 100.0);
+                (text, error, RATE_MAX)
+            };
+            rows += 1;
+            let row = format!("| {} | {text} |", load.name);
+            eprintln!("{row}");
+            writeln!(table, "{row}")?;
+            if error.abs() > most {
+                beyond.push(load.name);
+            }
+        }
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let busy = fs::read_to_string("/proc/loadavg")?;
+    let busy = busy.split(' ').nth(1).unwrap_or_default();
+    let mut text = format!(
+        "Linux {}, load average of 5 minutes {busy}. Within 10% (rates) or 2 points (hits): {} of \
+         {rows}.",
+        release.trim(),
+        rows - beyond.len()
+    );
+    if !beyond.is_empty() {
+        write!(text, " Beyond: {}.", beyond.join("; "))?;
+    }
+    let text = format!("{text}\n\n{table}");
+    println!("{text}");
+    if write {
+        repository::write_section("docs/accuracy.md", "page cache", &text)?;
+    }
+    Ok(if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A setting in `/sys` that gets its old value back.
+struct Setting {
+    path: PathBuf,
+    old: String,
+}
+
+impl Setting {
+    fn new(path: PathBuf, value: &str) -> Result<Setting> {
+        let old = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+        let setting = Setting { path, old: old.trim().to_string() };
+        setting.set(value)?;
+        Ok(setting)
+    }
+
+    fn set(&self, value: &str) -> Result<()> {
+        fs::write(&self.path, value).with_context(|| format!("{}: {value}", self.path.display()))
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(&self.path, &self.old) {
+            eprintln!("{} was {}: {error}", self.path.display(), self.old);
+        }
+    }
+}
+
+/// A loop device, detached on drop.
+struct LoopDevice(String);
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        report(tool(&["losetup", "--detach", &self.0]));
+    }
+}
+
+/// A mounted file system, unmounted on drop.
+struct FileSystem(tempfile::TempDir);
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        report(tool(&["umount", &self.0.path().display().to_string()]));
+    }
+}
+
+/// A memory group, removed on drop.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Result<Group> {
+        let (parent, limit) = if Path::new("/sys/fs/cgroup/memory").is_dir() {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        } else {
+            ("/sys/fs/cgroup", "memory.max")
+        };
+        let path = Path::new(parent).join(format!("halfpower-{}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let group = Group(path);
+        fs::write(group.0.join(limit), (MEMORY_MIB << 20).to_string())
+            .context("this machine has no memory groups")?;
+        Ok(group)
+    }
+
+    /// Bytes of the page cache that belong to the group.
+    fn cached(&self) -> Result<u64> {
+        let text = fs::read_to_string(self.0.join("memory.stat"))?;
+        let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
+        let bytes = value("cache ").or(value("file ")).context("memory.stat has no cache")?;
+        Ok(bytes.trim().parse()?)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir(&self.0) {
+            eprintln!("{}: {error}", self.0.display());
+        }
+    }
+}
+
+/// The reference device with its file system. Fields are dropped in order.
+struct Device {
+    file: String,
+    _file_system: FileSystem,
+    read_ahead: Setting,
+    _settings: Vec<Setting>,
+    _loop_device: LoopDevice,
+    _served: Mounted,
+    rate_mb: u32,
+}
+
+impl Device {
+    fn new(program: &Path, rate_mb: u32) -> Result<Device> {
+        let truth = format!("truth:fixed={FIXED},rate={rate_mb}MB/s,parallel=64");
+        let served = Mounted::new(program, &[&truth, "--size", DEVICE], Priority::RealTime)?;
+        let path = tool(&["losetup", "--find", "--show", "--direct-io=on", &served.file])?;
+        let loop_device = LoopDevice(path.trim().to_string());
+        let name = loop_device.0.trim_start_matches("/dev/").to_string();
+        let queue = PathBuf::from(format!("/sys/block/{name}/queue"));
+        let number = fs::read_to_string(format!("/sys/block/{name}/dev"))?;
+        let bdi = PathBuf::from(format!("/sys/class/bdi/{}", number.trim()));
+        let read_ahead = Setting::new(queue.join("read_ahead_kb"), "128")?;
+        let dirty = (DIRTY_MIB << 20).to_string();
+        let mut settings = vec![
+            Setting::new(queue.join("max_sectors_kb"), REQUEST_KIB)?,
+            Setting::new(bdi.join("strict_limit"), "1")?,
+        ];
+        // The ratios come back; the limits in bytes set them.
+        for ratio in ["max_ratio_fine", "min_ratio_fine"] {
+            let old = fs::read_to_string(bdi.join(ratio))?.trim().to_string();
+            settings.push(Setting { path: bdi.join(ratio), old });
+        }
+        fs::write(bdi.join("max_bytes"), &dirty)?;
+        fs::write(bdi.join("min_bytes"), &dirty)?;
+        // Initialised at once, so that no thread writes tables during the runs.
+        let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+        tool(&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &loop_device.0])?;
+        let folder = tempfile::tempdir()?;
+        let at = folder.path().display().to_string();
+        tool(&["mount", &loop_device.0, &at])?;
+        let file_system = FileSystem(folder);
+        let file = format!("{at}/file");
+        let mib = if rate_mb < 50 { 64 } else { 256 };
+        let count = format!("count={mib}");
+        let output = format!("of={file}");
+        tool(&["dd", "if=/dev/zero", &output, "bs=1M", &count, "oflag=direct", "status=none"])?;
+        Ok(Device {
+            file,
+            _file_system: file_system,
+            read_ahead,
+            _settings: settings,
+            _loop_device: loop_device,
+            _served: served,
+            rate_mb,
+        })
+    }
+
+    /// The keys of the simulated device: direct requests of a page take the fixed time, the path
+    /// to the device, and the transfer.
+    fn timing(&self, program: &Path) -> Result<String> {
+        let mut keys = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
+        for (word, key) in [("randread", "fixed_read"), ("randwrite", "fixed_write")] {
+            let flags = format!("--rw {word} --bs 4k --size 16m --runtime 5 --direct=1");
+            let trial = trial(&mut self.command(program, &flags))?;
+            let us = number(&trial["elapsed_ns"])? / number(&trial["requests"])? / 1e3;
+            let own_us = us - 4096.0 / f64::from(self.rate_mb);
+            write!(keys, ",drive.{key}={own_us:.1}us")?;
+        }
+        Ok(keys)
+    }
+
+    /// A run on the file of this kernel.
+    fn command(&self, program: &Path, flags: &str) -> Command {
+        let mut command = Command::new(program);
+        command.args(["run", &self.file, &format!("--overwrite={}", self.file)]);
+        command.args(flags.split_whitespace());
+        command
+    }
+
+    /// A load on the kernel and on the simulated system: rates (MB/s), or shares of hits.
+    fn compare(&self, program: &Path, load: &Load, timing: &str) -> Result<(f64, f64)> {
+        self.read_ahead.set(&load.read_ahead_kib.to_string())?;
+        let flags = format!("{} --direct=0", load.flags);
+        let mut cache_bytes = 8 << 30;
+        let kernel = if load.grouped {
+            let group = Group::new()?;
+            let enter = r#"echo $$ > "$0" && exec "$@""#;
+            let mut command = Command::new("sh");
+            command.args(["-c", enter]).arg(group.0.join("cgroup.procs"));
+            let inner = self.command(program, &flags);
+            command.arg(inner.get_program()).args(inner.get_args());
+            let trial = trial(&mut command)?;
+            cache_bytes = group.cached()?;
+            trial
+        } else {
+            trial(&mut self.command(program, &flags))?
+        };
+        let system = repository::root().join("crates/xtask/src/accuracy/pagecache/system.toml");
+        let half = DIRTY_MIB / 2;
+        let target = format!(
+            "sim:{},{timing},host.max_transfer={REQUEST_KIB}KiB,host.cache.size={cache_bytes}B,\
+             host.cache.linux.read_ahead_max={}KiB,host.cache.dirty_limit={DIRTY_MIB}MiB,\
+             host.cache.linux.dirty_background={half}MiB",
+            system.display(),
+            load.read_ahead_kib
+        );
+        let mut command = Command::new(program);
+        command.args(["run", &target]).args(flags.split_whitespace());
+        let simulated = trial(&mut command)?;
+        let measure = |trial: &Value| {
+            let requests = number(&trial["requests"])?;
+            Ok::<f64, anyhow::Error>(if load.grouped {
+                1.0 - number(&trial["device"]["reads"])? / requests
+            } else {
+                number(&trial["bytes"])? * 1e3 / number(&trial["elapsed_ns"])?
+            })
+        };
+        Ok((measure(&kernel)?, measure(&simulated)?))
+    }
+}
+
+/// Runs a command for one trial and returns it.
+fn trial(command: &mut Command) -> Result<Value> {
+    command.args(["--trials", "1", "--no-store", "--json", "--quiet"]);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json: Value = serde_json::from_str(&text).with_context(|| format!("{command:?}"))?;
+    Ok(json["trials"][0].clone())
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().context("a trial lacks a number")
+}
+
+/// Runs a tool of the system, and returns its output.
+fn tool(line: &[&str]) -> Result<String> {
+    let output = Command::new(line[0])
+        .args(&line[1..])
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .output()
+        .with_context(|| format!("needs {}", line[0]))?;
+    if !output.status.success() {
+        bail!("{}: {}", line.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn report(result: Result<String>) {
+    if let Err(error) = result {
+        eprintln!("{error:#}");
+    }
+}
