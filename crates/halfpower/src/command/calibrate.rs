@@ -45,13 +45,12 @@ pub struct CalibrateDocument {
     pub points: Vec<FittedPointDocument>,
     /// Points of the run that could not be used, each with the reason.
     pub left_out: Vec<String>,
-    /// Why no cache, write buffer or burst credit was searched for; null if a search was made.
+    /// Why caches, write buffers and burst credit were not searched; null after a search.
     pub not_sought: Option<String>,
     /// Content of the system file.
     pub system: String,
 }
 
-/// Runs the command.
 pub fn execute(args: &CalibrateArgs) -> Outcome {
     let console = Console::new(args.quiet);
     let store = Store::open_read_only(&args.db)?;
