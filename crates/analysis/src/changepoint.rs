@@ -42,7 +42,8 @@ const OUTLIER_SHARE_MIN: f64 = 0.05;
 /// Maximum residual squares of a perfect fit, as a share of all squares: rounding of the running
 /// sums.
 const ROUNDING: f64 = 1e-12;
-/// Minimum share of the difference between the levels that is a jump; a smaller jump is a slope.
+/// Minimum jump at a split, as a share of the difference between the levels; smaller jumps are
+/// slopes.
 const JUMP_SHARE_MIN: f64 = 0.5;
 /// Number of values next to a split that must show most of the jump.
 const NEAR_VALUES: usize = 4;

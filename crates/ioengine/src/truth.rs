@@ -174,7 +174,7 @@ impl Truth {
         let (first, last) = (offset / bytes, end.div_ceil(bytes));
         let partial = match (offset.is_multiple_of(bytes), end.is_multiple_of(bytes)) {
             (true, true) => 0,
-            // With both ends in the same granule, it counts once (the last arm).
+            // If both ends are in the same granule, the granule counts once (the last arm).
             (false, false) if last - first > 1 => 2,
             _ => 1,
         };

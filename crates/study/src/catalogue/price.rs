@@ -30,8 +30,9 @@ pub const STUDY: Study = Study {
 };
 
 /// Why claims about two drives are not testable.
-const NEEDS_TWO_PRICES: &str = "it compares two drives: name two targets and state their prices, \
-                                as in halfpower study price /dev/sda /dev/sdb --price 209,534";
+const NEEDS_TWO_PRICES: &str = "the claim compares two drives; name two targets and give their \
+                                prices, as in halfpower study price /dev/sda /dev/sdb --price \
+                                209,534";
 /// Service life of a drive (years). The price is spread evenly over this time.
 const LIFE_YEARS: f64 = 5.0;
 /// Service life of a drive (seconds).
