@@ -344,7 +344,7 @@ mod tests {
         let lines = of(&point).lines();
         let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for it";
         assert_eq!(lines[0], limit);
-        assert!(lines[1].ends_with("at the pace of link 0.5%, at the pace of media 89.0%"));
+        assert!(lines[1].ends_with("at the rate of link 0.5%, at the rate of media 89.0%"));
     }
 
     #[test]

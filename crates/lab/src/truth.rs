@@ -315,9 +315,9 @@ mod tests {
     #[test]
     fn keys_that_need_each_other_are_required_together() {
         for (text, remedy) in [
-            ("members=2", "members and chunk must be given together"),
-            ("chunk=64k", "members and chunk must be given together"),
-            ("span=1g", "span and zones must be given together"),
+            ("members=2", "`members` and `chunk` must be given together"),
+            ("chunk=64k", "`members` and `chunk` must be given together"),
+            ("span=1g", "`span` and `zones` must be given together"),
             ("span=1g,zones=1m@100,rate=1m", "drop `rate`"),
             ("granule=4k", "`rmw` or `straddle`"),
             ("rmw=1ms", "`rmw` or `straddle`"),

@@ -716,7 +716,8 @@ mod tests {
                 },
             )
         };
-        let others = |verdict: &Verdict| verdict.reasons.concat().contains("others used");
+        let others =
+            |verdict: &Verdict| verdict.reasons.concat().contains("programs used the device");
         assert!(others(&writes(|_| {})), "{:?}", writes(|_| {}));
         let durable: [fn(&mut Workload); 3] = [
             |workload| workload.options.fua = true,
@@ -787,12 +788,12 @@ mod tests {
         };
         let again = read(1 << 20, false);
         assert_eq!(again.state, State::Invalid, "{again:?}");
-        assert!(again.reasons.concat().contains("comes from the page cache"), "{again:?}");
+        assert!(again.reasons.concat().contains("come from the page cache"), "{again:?}");
         assert!(!again.reasons.concat().contains("ramp-time"), "{again:?}");
         // A region read once, one too large for the page cache, and a device with counters.
         for (region, counted) in [(8 << 20, false), (1 << 31, false), (1 << 20, true)] {
             let reasons = read(region, counted).reasons.concat();
-            assert!(!reasons.contains("comes from the page cache"), "{region} {reasons}");
+            assert!(!reasons.contains("come from the page cache"), "{region} {reasons}");
         }
     }
 
@@ -904,11 +905,11 @@ mod tests {
                 around.long_trial = long_trial;
             })
         };
-        is_suspect(&few(99.0, 1, false, true), "400 requests in a trial: too few");
+        is_suspect(&few(99.0, 1, false, true), "400 requests; percentile 99 needs");
         assert_eq!(few(99.0, 3, false, true).state, State::Valid, "1000 in three trials");
         assert_eq!(few(90.0, 1, true, true).state, State::Valid);
         assert_eq!(few(99.0, 1, false, false).state, State::Valid, "a short trial");
-        is_suspect(&few(99.9, 3, true, false), "percentile 99.9, which needs 3334");
+        is_suspect(&few(99.9, 3, true, false), "percentile 99.9 needs 3334");
     }
 
     #[test]
@@ -931,10 +932,13 @@ mod tests {
             judge(&point.key, &point.trials[0], &around)
         };
         assert_eq!(with(108, 1, direct, random).state, State::Valid);
-        is_suspect(&with(130, 0, direct, random), "30 MiB read and 0 B written beside the 100 MiB");
+        is_suspect(
+            &with(130, 0, direct, random),
+            "30 MiB read and 0 B written, beside the 100 MiB",
+        );
         is_suspect(&with(100, 12, direct, sequential), "12 MiB written");
         assert_eq!(with(120, 0, buffered, sequential).state, State::Valid, "read ahead");
-        is_suspect(&with(200, 0, buffered, sequential), "others used the device");
+        is_suspect(&with(200, 0, buffered, sequential), "other programs used the device");
         assert_eq!(with(900, 0, buffered, random).state, State::Valid, "read around");
         is_suspect(&with(0, 90, buffered, random), "90 MiB written");
     }
@@ -963,7 +967,10 @@ mod tests {
         let text = "off the system's by -1.5 ms in 1 s";
         is_suspect(&with(Disagreement { ours_ns: -1_500_000, ..second }), text);
         is_suspect(&with(Disagreement { asleep_ns: 3_000_000_000, ..second }), "suspended for 3 s");
-        is_suspect(&with(Disagreement { wall_ns: 3_600_000_000_000, ..second }), "set by +3600 s");
+        is_suspect(
+            &with(Disagreement { wall_ns: 3_600_000_000_000, ..second }),
+            "changed by +3600 s",
+        );
         assert_eq!(with(Disagreement { wall_ns: -500_000_000, ..second }).state, State::Valid);
     }
 
@@ -986,7 +993,7 @@ mod tests {
         assert_eq!(with_a_gap(4), Verdict::default());
         let stalled = with_a_gap(6);
         assert_eq!(stalled.state, State::Suspect);
-        assert!(stalled.reasons[0].contains("nothing completed for 600 ms"), "{stalled:?}");
+        assert!(stalled.reasons[0].contains("no request completed for 600 ms"), "{stalled:?}");
     }
 
     #[test]

@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, words) in [
-            ("title = 4", "title: write text"),
+            ("title = 4", "title must be text"),
             ("[[part]]\nbs = '4k'", "line 1: a [[part]] has no name"),
             ("bz = '4k'\ntitle = 't'", "line 1: sweep has no flag 'bz'"),
             ("[[part]]\nname = 'a'\nbz = '4k'", "line 3: part a: sweep has no flag 'bz'"),

@@ -324,7 +324,7 @@ mod tests {
         ]);
         assert_eq!(lines.len(), 3);
         let expected = "claim R042 holds: Share of the advertised speed the devices reach (Figure \
-                        3) (30 percent); here reads reach 36%";
+                        3) (30 percent); here: reads reach 36%";
         assert_eq!(lines[0], expected);
         assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
         assert!(lines[2].starts_with("1 claim not testable here"), "{lines:?}");

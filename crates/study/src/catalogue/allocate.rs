@@ -193,7 +193,10 @@ mod tests {
         let found = analyse(&serial_file_system());
         let text = &found.findings[1].headline;
         assert!(text.starts_with("ext9: direct writes of 64 KiB, depth 8"), "{text}");
-        assert!(text.ends_with("extend: 24% of that; fallocate: the same within 10%"), "{text}");
+        assert!(
+            text.ends_with("extend: 24% of this rate; fallocate: the same within 10%"),
+            "{text}"
+        );
         assert_eq!(found.advice[0].id, "preallocate");
         let verdict = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(verdict("R154"), Verdict::Holds);

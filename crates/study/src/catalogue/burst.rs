@@ -170,7 +170,7 @@ mod tests {
         let throttle = spent(&point).unwrap();
         assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
         let found = analyse(&evidence(vec![point]));
-        assert!(found.findings[0].headline.contains("full again after 6"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("refills in 6"), "{:?}", found.findings);
     }
 
     #[test]

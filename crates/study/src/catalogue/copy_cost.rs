@@ -378,7 +378,7 @@ mod tests {
         ]));
         let layers = layers(&found);
         assert!(layers[0].contains("bind mount") && layers[0].contains("the same within 10%"));
-        assert!(layers[1].contains("loop device against the file itself: +100 us for 4 KiB"));
+        assert!(layers[1].contains("loop device compared with the file itself: +100 us for 4 KiB"));
         assert_eq!(found.advice[0].id, "mapped-share");
         assert!(found.advice[0].text.ends_with("the file itself, not the loop device"));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));

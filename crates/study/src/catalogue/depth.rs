@@ -199,7 +199,7 @@ mod tests {
             evidence(vec![at("1", 100), at("3", 300), at("8", 790), at("32", 800), large]);
         let found = analyse(&evidence);
         let knee = found.findings.iter().find(|finding| finding.id == "knee").unwrap();
-        assert!(knee.headline.contains("from depth 8 on"), "{}", knee.headline);
+        assert!(knee.headline.contains("at depth 8, and no further"), "{}", knee.headline);
         let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(claim("R080"), Verdict::Holds);
         assert_eq!(claim("R078"), Verdict::DoesNotHold);

@@ -472,7 +472,7 @@ mod tests {
             point("libaio", "16", 90_000, 4_000),
         ]));
         let text = words(&found, "use");
-        let wanted = "use io_uring (100k/s, 3 us of CPU each, median 160 us), fastest; the others";
+        let wanted = "use io_uring (100k/s, 3 us of CPU each, median 160 us), the fastest; other";
         assert!(text.contains(wanted), "{text}");
         assert!(text.contains("libaio (90k/s, 4 us of CPU each, median"), "{text}");
         assert!(text.contains("threads (40k/s, 20 us of CPU each, median"), "{text}");
@@ -508,7 +508,7 @@ mod tests {
             point("sync", "1", 20_000, 9_000),
         ]));
         let text = words(&found, "mapped");
-        assert!(text.contains("mmap against calls: 0.50 times ("), "{text}");
+        assert!(text.contains("mmap compared with system calls: 0.50 times ("), "{text}");
         assert_eq!(words(&found, "race"), "", "one direct I/O engine is no race");
     }
 
@@ -521,7 +521,7 @@ mod tests {
         ]));
         let text = words(&found, "use");
         assert!(text.contains("use io_uring with SQPOLL (130k/s, 15 us"), "{text}");
-        assert!(text.contains("fastest; io_uring for the least CPU; the others: io_uring ("));
+        assert!(text.contains("fastest; io_uring for the least CPU; other engines: io_uring ("));
         assert!(!text.contains("for the lowest"), "the fastest has it: {text}");
     }
 

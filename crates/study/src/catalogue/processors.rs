@@ -268,8 +268,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
     found.find(
         "scaling",
         format!(
-            "{} of {}, {what}: rate of {} threads compared with one: {} ({}/s and {}/s), CPU per \
-             request {} instead of {}{peak}",
+            "{} of {}, {what}: {} threads compared with one: {} ({}/s and {}/s), CPU per request \
+             {} instead of {}{peak}",
             last.word("rw"),
             units::size(last.bytes()),
             threads(last),
@@ -294,8 +294,7 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
     found.find(
         "pinning",
         format!(
-            "rate of {} threads, each pinned to a CPU, compared with unpinned threads: {}; \
-             {change}",
+            "{} threads, each pinned to a CPU, compared with unpinned threads: {}; {change}",
             pinned.point.key.threads(),
             words_of(step(free, pinned))
         ),
@@ -318,8 +317,8 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
     found.find(
         "interrupt",
         format!(
-            "rate of one thread at depth {depth} on CPU {}, which serves the device's interrupts: \
-             {} compared with CPU {}, which does not (median latency {} and {}, CPU per request {} \
+            "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
+             compared with CPU {}, which does not (median latency {} and {}, CPU per request {} \
              and {}); {change}",
             near.word("cpus-allowed"),
             words_of(step(far, near)),
@@ -405,7 +404,10 @@ NMI:      25267      17825   Non-maskable interrupts";
             found("pinned", "2", "0,1", 95_100),
         ]));
         let text = words(&scaled, "scaling");
-        assert!(text.contains("2 threads against one: 1.90 times the requests (95k/s"), "{text}");
+        assert!(
+            text.contains("2 threads compared with one: 1.90 times the requests (95k/s"),
+            "{text}"
+        );
         let text = words(&scaled, "pinning");
         assert!(text.contains("the same within 10%") && text.contains("leave"), "{text}");
     }

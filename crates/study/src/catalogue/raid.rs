@@ -573,7 +573,7 @@ mod tests {
         }
         let found = analyse(&evidence);
         let texts: Vec<&str> = found.findings.iter().map(|one| &*one.headline).collect();
-        assert!(texts[0].contains("4 KiB: each byte becomes 2.00"), "{texts:?}");
+        assert!(texts[0].contains("4 KiB: the members write 2.00"), "{texts:?}");
         assert!(texts[0].contains("read-modify-write"), "{texts:?}");
         assert!(!texts[1].contains("read-modify-write"), "{texts:?}");
     }

@@ -682,7 +682,7 @@ mod tests {
             ["C194", "C195", "C236"].map(here)
         };
         let same = verdicts(["vda", "vda"]);
-        assert!(same.iter().all(|why| why.contains("lie on one device")), "{same:?}");
+        assert!(same.iter().all(|why| why.contains("share one device")), "{same:?}");
         let other = verdicts(["sda", "sdb"]);
         assert!(other[0].contains("1.90 times"), "{other:?}");
     }
@@ -742,7 +742,7 @@ mod tests {
     fn the_loss_over_several_targets_is_reported_with_the_depth_that_avoids_it() {
         let found = analyse(&two());
         let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().headline;
-        assert!(text.contains("depth 2: 75%, 1.50 busy (1.33 to 1.50 expected)"), "{text}");
+        assert!(text.contains("depth 2: 75%, 1.50 targets busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
         assert!(text.ends_with("keep depth 8 or more, or use a queue for each target"), "{text}");
         for id in ["C194", "C196", "C236"] {

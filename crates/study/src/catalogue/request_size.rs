@@ -280,7 +280,7 @@ mod tests {
     fn the_half_power_size_is_measured_and_fitted() {
         let found = analyse(&model_device());
         let text = text(&found, "half-power-size");
-        assert!(text.contains("at 64 KiB as measured"), "{text}");
+        assert!(text.contains("at 64 KiB (measured)"), "{text}");
         assert!(text.contains("PAP 9") && text.contains("the plateau measured"), "{text}");
         assert_eq!(found.advice[0].id, "larger-requests");
     }
@@ -322,7 +322,10 @@ mod tests {
         let device = DeviceFacts { max_request_bytes: Some(1 << 20), ..DeviceFacts::default() };
         evidence.targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];
         let text = text(&analyse(&evidence), "split");
-        assert!(text.contains("split from 4 MiB on: the device sees requests of 1 MiB"), "{text}");
+        assert!(
+            text.contains("of 4 MiB and more are split: the device sees requests of 1 MiB"),
+            "{text}"
+        );
         assert!(text.ends_with("(max_sectors) is 1 MiB"), "{text}");
     }
 

@@ -571,8 +571,8 @@ mod tests {
             text("scaling").contains("3 targets 3.00 times, 4 targets 3.00 times"),
             "{found:?}"
         );
-        assert!(text("ceiling").contains("from 3 targets on, 75% of 4 alone"), "{found:?}");
-        assert!(text("depth-needed").contains("3 targets depth 3"), "{found:?}");
+        assert!(text("ceiling").contains("from 3 targets on (75% of the rate of 4"), "{found:?}");
+        assert!(text("depth-needed").contains("depth 3 for 3 targets"), "{found:?}");
         assert_eq!(found.advice[0].id, "stripe-width");
     }
 

@@ -190,8 +190,11 @@ mod tests {
         };
         let found = analyse(&evidence(vec![at("64", 9 << 20), at("1", 1 << 20), at("8", 5 << 20)]));
         let text = &found.findings[0].headline;
-        assert!(text.contains("1 MiB/s with a flush after each, 5 MiB/s after every 8"), "{text}");
-        assert!(found.advice[0].setting.ends_with("flushed after every 64"));
+        assert!(
+            text.contains("1 MiB/s with a flush after each write, 5 MiB/s after every 8 writes"),
+            "{text}"
+        );
+        assert!(found.advice[0].setting.ends_with("flushed after every 64 writes"));
     }
 
     #[test]

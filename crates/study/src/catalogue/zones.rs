@@ -271,7 +271,7 @@ mod tests {
         let wild = |at: f64| if is_slow((at * 64.0).round() as u64) { 100e6 } else { 190e6 };
         let found = analyse(&scan(wild));
         let text = &found.findings.iter().find(|one| one.id == "zones").unwrap().headline;
-        assert!(text.contains("noise hides"), "{text}");
+        assert!(text.contains("noise is as large"), "{text}");
     }
 
     #[test]
