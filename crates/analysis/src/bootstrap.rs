@@ -24,9 +24,9 @@ const ORDER_STATISTICS_MAX: usize = 8;
 /// The median of independent samples and its interval at `confidence` (0.95 for 95%).
 ///
 /// - Up to 8 samples: the narrowest pair of order statistics whose exact coverage (binomial, for
-///   any continuous distribution) reaches `confidence`; if none does, the smallest and the largest
-///   sample. These two cover the median with probability 1 - 2^(1-n): 50%, 75%, 88%, 94% and 97%
-///   for 2 to 6 samples. One sample gives [`Interval::exact`], because its spread is unknown.
+///   any continuous distribution) reaches `confidence`; else the smallest and the largest sample,
+///   which cover the median with probability 1 - 2^(1-n): 50%, 75%, 88%, 94% and 97% for 2 to 6
+///   samples. One sample gives [`Interval::exact`], because its spread is unknown.
 /// - From 9 samples: percentile bootstrap. At 95%, its true coverage is 90% to 97%, depending on
 ///   the number of samples, because the medians of resamples take few distinct values.
 ///
@@ -62,8 +62,8 @@ pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -
 pub type Timed = (i64, f64);
 
 /// The median of the ratios of `a` to `b`, which were measured alternately, with an interval as in
-/// [`median_interval`]. Each value of the shorter list is paired with the nearest in time of the
-/// longer one.
+/// [`median_interval`]. Each value of the shorter list is paired with the value of the longer list
+/// that is nearest in time.
 ///
 /// Like [`paired_ratio_interval`], this removes effects that both values of a pair share. `None` if
 /// a list is empty, or under the conditions of [`paired_ratio_interval`].

@@ -1,22 +1,22 @@
 //! Finds caches in a curve of rate against working-set size.
 //!
-//! While the working set fits a cache, the rate is level. Beyond, it falls to the rate of the next
-//! cache within about an octave of sizes. [`crate::changepoint`] is not suitable here: it expects
-//! jumps in a long series and takes a ramp for a slope, whereas a plateau may have only five points
-//! and the points between two plateaus belong to neither.
+//! While the working set fits a cache, the rate is level. With larger sizes it falls to the rate of
+//! the next cache, within about an octave. [`crate::changepoint`] is not suitable here: it expects
+//! jumps in a long series and takes a ramp for a slope, but a plateau may have only five points,
+//! and points between two plateaus belong to no plateau.
 //!
 //! The logarithm of the rate is segmented by optimal partitioning (Jackson et al., An algorithm for
 //! optimal partitioning of data on an interval, 2005). The cost is the sum of squared deviations
 //! from the plateau medians, in units of the noise, plus a penalty per plateau. A point costs at
 //! most three standard deviations squared (the bounded loss of Fearnhead and Rigaill, Changepoint
 //! detection in the presence of outliers, 2019), so a ramp or an outlier does not become a plateau.
-//! Plateaus whose rates differ by less than [`LEAST_STEP`] are merged.
+//! Plateaus whose rates differ by less than [`STEP_MIN`] are merged.
 
 use crate::quantile::median;
 
-/// Smallest ratio of two rates that counts as a step.
-pub const LEAST_STEP: f64 = 1.15;
-/// Fewest sizes in a plateau: just over an octave at four sizes per octave.
+/// Minimum ratio of two rates that counts as a step.
+pub const STEP_MIN: f64 = 1.15;
+/// Minimum number of sizes in a plateau: just over an octave at four sizes per octave.
 pub const SHORTEST: usize = 5;
 /// Lower limit of the noise, as a share of the rate.
 const NOISE_MIN: f64 = 0.02;
@@ -24,7 +24,7 @@ const NOISE_MIN: f64 = 0.02;
 const NOISE_MAX: f64 = 0.1;
 /// Converts the median absolute difference of neighbours to the standard deviation of normal noise.
 const MEDIAN_TO_DEVIATION: f64 = 1.0 / (0.6745 * std::f64::consts::SQRT_2);
-/// Highest cost of one size of the curve: three standard deviations, squared.
+/// Maximum cost of one size of the curve: three standard deviations, squared.
 const POINT_COST_MAX: f64 = 9.0;
 /// Penalty per plateau: the cost of 4.5 sizes that fit no plateau.
 const PLATEAU_PENALTY: f64 = 4.5 * POINT_COST_MAX;
@@ -70,7 +70,7 @@ fn noise(logs: &[f64]) -> f64 {
 /// Start indices of the plateaus with the least total cost, and the end of the last plateau.
 fn partition(logs: &[f64], noise: f64) -> Vec<usize> {
     let count = logs.len();
-    // Least cost of the points up to each index, and the start of the last plateau.
+    // Minimum cost of the points up to each index, and the start of the last plateau.
     let mut best = vec![(f64::INFINITY, 0); count + 1];
     best[0] = (0.0, 0);
     for end in SHORTEST..=count {
@@ -101,14 +101,14 @@ fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
     let differences: Vec<f64> = levels.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let least =
         (0..differences.len()).min_by(|&a, &b| differences[a].total_cmp(&differences[b]))?;
-    (differences[least] < LEAST_STEP.ln()).then_some(least + 1)
+    (differences[least] < STEP_MIN.ln()).then_some(least + 1)
 }
 
 /// The plateau of a segment, from the first to the last size whose rate lies on it.
 fn plateau(curve: &[(u64, f64)], logs: &[f64], noise: f64, start: usize, end: usize) -> Plateau {
     let level = median(&logs[start..end]).unwrap_or(0.0);
     // Points of merged plateaus may deviate by half of the smallest step.
-    let most = (POINT_COST_MAX.sqrt() * noise).max(LEAST_STEP.ln() / 2.0);
+    let most = (POINT_COST_MAX.sqrt() * noise).max(STEP_MIN.ln() / 2.0);
     let on_it = |index: &usize| (logs[*index] - level).abs() <= most;
     let first = (start..end).find(on_it).unwrap_or(start);
     let last = (start..end).rev().find(on_it).unwrap_or(end - 1);

@@ -1,15 +1,15 @@
 //! Finds jumps between levels in a series, such as throttling or the end of burst credit.
 //!
 //! Each candidate split is a regression with two levels and one common slope, compared with the
-//! slope alone by Student's t. A ramp therefore is not a step, and a slow drift does not hide one.
-//! The best split of an interval is significant by the Bonferroni bound on the greatest t (Worsley,
-//! On the likelihood ratio test for a shift in location of normal populations, 1979). With discrete
-//! or heavy-tailed noise, t is unreliable in short intervals. The p-value is therefore never lower
-//! than that of a permutation test in which the two sides are completely separated, because that
+//! slope alone by Student's t. A ramp is therefore not taken for a step, and a slow drift does not
+//! hide a step. The best split of an interval is significant by the Bonferroni bound on the
+//! greatest t (Worsley, On the likelihood ratio test for a shift in location of normal populations,
+//! 1979). With discrete or heavy-tailed noise, t is unreliable in short intervals. The p-value is
+//! therefore at least the p-value of a permutation test with completely separated sides, which
 //! needs no normality. Several steps are found by binary segmentation over seeded intervals
-//! (Kovács, Bühlmann, Li and Munk, Seeded binary segmentation, 2023); their number grows as
-//! n log n. Single outliers are first pulled towards the median of their neighbours (Hampel
-//! identifier; Davies and Gather, The identification of multiple outliers, 1993).
+//! (Kovács, Bühlmann, Li and Munk, Seeded binary segmentation, 2023); their number grows as n log
+//! n. Single outliers are first pulled towards the median of their neighbours (Hampel identifier;
+//! Davies and Gather, The identification of multiple outliers, 1993).
 //!
 //! The noise is assumed to be independent. A slow wave can look like steps, so a caller should also
 //! require a minimum size of the change, as with [`crate::drift`].
@@ -20,17 +20,18 @@ use crate::quantile::{median, quantile};
 use statrs::function::beta::beta_reg;
 use statrs::function::factorial::ln_binomial;
 
-/// Longer series are reduced to means of equal blocks.
+/// Maximum length of a series; longer series are reduced to means of equal blocks.
 const SERIES_MAX: usize = 1024;
-/// Shortest interval searched. In a shorter one, no order of the values is significant.
+/// Minimum length of a searched interval. In shorter intervals, no order of the values is
+/// significant.
 const SHORTEST: usize = 15;
-/// Fewest values before and after a split.
+/// Minimum number of values before and after a split.
 const SIDE_MIN: usize = 3;
 /// False-alarm probability for a series, or a segment, without a step.
 const P_MAX: f64 = 0.01;
-/// Number of neighbours before and after a value with which it is compared.
+/// Number of neighbours on each side that a value is compared with.
 const NEIGHBOURS: usize = 2;
-/// Largest share of outliers. If there are more, they are normal behaviour of the series.
+/// Maximum share of outliers; more are normal behaviour of the series.
 const OUTLIER_SHARE_MAX: f64 = 0.1;
 /// An outlier is at least this many times as far from the median of its neighbours as the other
 /// values (four standard deviations of normal noise).
@@ -38,19 +39,21 @@ const OUTLIER_RATIO: f64 = 2.5;
 /// An outlier also deviates by at least this share, so that a series of equal values may vary a
 /// little.
 const OUTLIER_SHARE_MIN: f64 = 0.05;
-/// Residual squares that count as a perfect fit, as a share of all: rounding of the running sums.
+/// Maximum residual squares of a perfect fit, as a share of all squares: rounding of the running
+/// sums.
 const ROUNDING: f64 = 1e-12;
-/// The jump must be this share of the difference between the levels; otherwise it is the slope.
+/// Minimum jump at a split, as a share of the difference between the levels; smaller jumps are
+/// slopes.
 const JUMP_SHARE_MIN: f64 = 0.5;
 /// Number of values next to a split that must show most of the jump.
 const NEAR_VALUES: usize = 4;
-/// Smallest drop that counts as throttling, as a share of the earlier rate.
+/// Minimum drop that counts as throttling, as a share of the earlier rate.
 const FALL_MIN: f64 = 0.1;
-/// The amount that a burst moves beyond the later rate is at least this many times the noise.
+/// Minimum amount that a burst moves beyond the later rate, as a multiple of the noise.
 const EXCESS_TIMES: f64 = 3.0;
-/// The amount that a burst moves beyond the later rate is at least this share of the whole amount.
+/// Minimum amount that a burst moves beyond the later rate, as a share of the whole amount.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// The peak is where the running sum reaches this share of its maximum.
+/// Share of the maximum of the running sum at which the peak is reached.
 const PEAK_SHARE: f64 = 0.98;
 /// Seed of the bootstrap for the levels; fixed, so that equal series give equal intervals.
 const SEED: u64 = 1;
@@ -113,9 +116,9 @@ pub struct Break {
 /// The greatest significant break of a series of intervals (length in nanoseconds, amount moved),
 /// as a share of the higher rate.
 ///
-/// The rates are means over the intervals on each side up to the next break. The time follows from
-/// the amount moved in the intervals next to the break, so it is more precise than an interval.
-/// The caller should leave out a last interval that was cut short.
+/// The rates are means over the intervals on each side up to the next break. The amount in the
+/// intervals next to the break gives the time, more precisely than the interval length. The caller
+/// should drop an incomplete last interval.
 pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     let rates: Vec<f64> =
         series.iter().map(|&(length_ns, amount)| amount / length_ns.max(1) as f64 * 1e9).collect();
@@ -243,14 +246,14 @@ fn without_outliers(series: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Running sums, with which any interval is fitted in constant time.
+/// Running sums, to fit any interval in constant time.
 struct Sums {
     y: Vec<f64>,
     iy: Vec<f64>,
     yy: Vec<f64>,
 }
 
-/// A place at which an interval is cut in two, with the fit of both halves.
+/// A cut of an interval into two, with the fit of both parts.
 #[derive(Clone, Copy)]
 struct Split {
     index: usize,
@@ -326,7 +329,7 @@ fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     all
 }
 
-/// Finds the most significant step of a segment, then those before and after it.
+/// Finds the most significant step of a segment, then the steps before and after it.
 fn search(sums: &Sums, start: usize, end: usize, found: &mut Vec<Split>) {
     if end - start < SHORTEST {
         return;
@@ -360,9 +363,9 @@ fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], 
     (&series[from..at], &series[at..to])
 }
 
-/// Keeps the splits at which most of the change is abrupt: both the values next to the split and
-/// the ends of the lines through both sides must differ by it. A smooth curve that was cut into
-/// levels fails one of the two.
+/// Keeps the splits with a mostly abrupt change: the values next to the split, and the ends of the
+/// lines through both sides, must show most of it. A smooth curve that was cut into levels fails
+/// one of these tests.
 fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
     let is_abrupt = |number: &usize| {
         let (before, after) = sides(series, splits, *number);

@@ -21,7 +21,7 @@ pub struct CostPoint {
     pub relative_error: f64,
 }
 
-/// A measured cost and the fitted one.
+/// A measured cost and the fitted cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Residual {
     /// Request size in bytes.
@@ -46,12 +46,11 @@ pub struct CostModel {
     pub residuals: Vec<Residual>,
 }
 
-/// Fits the cost model, each point weighted by its error (at least
-/// [`lsq::LEAST_RELATIVE_ERROR`]).
+/// Fits the cost model, each point weighted by its error (at least [`lsq::RELATIVE_ERROR_MIN`]).
 ///
 /// # Errors
 /// [`FitError`] with fewer than three points, a single request size, or a point whose CPU time is
-/// not positive (too short a trial for the clock that charges it).
+/// not positive (a trial too short for the CPU clock).
 pub fn fit(points: &[CostPoint]) -> Result<CostModel, FitError> {
     let kib = |p: &CostPoint| p.request_bytes as f64 / BYTES_PER_KIB;
     let weighted: Vec<Point> = points

@@ -1,19 +1,19 @@
 //! Detects a rising or falling trend in a series.
 //!
-//! The Mann-Kendall test tells whether the order of the values is more than chance (Mann, 1945;
-//! Kendall, Rank Correlation Methods, 1975). The Theil-Sen slope tells how much they change (Sen,
-//! 1968). Both use pairs of values instead of a fitted curve, so single outliers have little
-//! influence. The test assumes independent values. A slow wave in a short series also counts as
-//! drift, so a caller should require a small p *and* a minimum change.
+//! The Mann-Kendall test shows whether the order of the values is more than chance (Mann, 1945;
+//! Kendall, Rank Correlation Methods, 1975). The Theil-Sen slope gives the change (Sen, 1968). Both
+//! use pairs of values instead of a fitted curve, so single outliers have little influence. The
+//! test assumes independent values. A slow wave in a short series also counts as drift, so a caller
+//! should require a small p *and* a minimum change.
 
 use crate::quantile::{median, median_in_place};
 use statrs::function::erf::erfc;
 
-/// Fewest values in a series; a trend of three values can never be significant.
-const FEWEST: usize = 4;
+/// Minimum number of values in a series; a trend of three values can never be significant.
+const VALUES_MIN: usize = 4;
 
-/// Longer series are reduced to means of equal blocks, because work and memory grow with the
-/// square of the length (4 MB at this length).
+/// Maximum length of a series; longer series are reduced to means of equal blocks, because work and
+/// memory grow with the square of the length (4 MB at this length).
 const SERIES_MAX: usize = 1000;
 
 /// The trend of a series: its slope, and whether it is significant.
@@ -39,7 +39,7 @@ pub fn drift(series: &[f64]) -> Option<Drift> {
     let means: Vec<f64> =
         series.chunks_exact(block).map(|b| b.iter().sum::<f64>() / block as f64).collect();
     let centre = median(&means)?;
-    if means.len() < FEWEST || centre == 0.0 {
+    if means.len() < VALUES_MIN || centre == 0.0 {
         return None;
     }
     let last = (means.len() - 1) as f64;

@@ -2,8 +2,8 @@
 //!
 //! [`measured`] takes it from measurements. [`fit`] takes it from a pipeline model with a start-up
 //! time: a request of S bytes takes T = f + s S, so the rate S / T tends to 1 / s and reaches half
-//! of that at S = f / s. These are r-infinity and n-one-half of Hockney (Hockney and Jesshope,
-//! Parallel Computers 2, 1988). [`plateau`] finds the peak if it is not given.
+//! of that at S = f / s. These limits are r-infinity and n-one-half of Hockney (Hockney and
+//! Jesshope, Parallel Computers 2, 1988). [`plateau`] finds the peak if it is not given.
 //!
 //! The same functions work for queue depth instead of size; the time is then the depth divided by
 //! requests per second.
@@ -19,7 +19,7 @@ const PLATEAU_TOLERANCE: f64 = 0.10;
 const NS_PER_S: f64 = 1e9;
 
 /// The highest plateau of measured rates, in any order: the median of all rates within 10% of the
-/// highest rate that another rate confirms. A rate confirms it if it is within 10%.
+/// highest rate that another rate confirms. A rate is confirmed by another rate within 10%.
 ///
 /// A single high rate, for example from a cache, is ignored. On a curve S / (f + s S) measured at
 /// doubling sizes, the result is at least 80% of the asymptote. `None` if no two rates are that
@@ -37,7 +37,7 @@ pub fn plateau(rates: &[f64]) -> Option<f64> {
 }
 
 /// The smallest measured size (or depth) whose rate exceeds half of `pap`, unless the rate of the
-/// next larger one falls back to half or below.
+/// next larger size falls back to half or below.
 ///
 /// The points (size or depth, rate in the unit of `pap`) may be in any order. If a size occurs
 /// several times, each of its rates must exceed half. `None` if no size qualifies, or if `pap` is
@@ -56,9 +56,9 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     (0..sizes.len()).find(stands).map(|i| sizes[i].0)
 }
 
-/// The two sizes between which the half-power point lies, for rates with intervals: the smallest
-/// size that may exceed half of `pap`, and the smallest that surely does and whose next larger size
-/// does too. They are equal if no interval contains half of `pap`.
+/// The two sizes that enclose the half-power point, for rates with intervals: the smallest size
+/// that may exceed half of `pap`, and the smallest size that, with its next larger size, surely
+/// exceeds it. They are equal if no interval contains half of `pap`.
 ///
 /// Each size occurs once. `None` under the conditions of [`measured`], or if no size surely exceeds
 /// half.
@@ -83,7 +83,7 @@ pub struct SizePoint {
     pub relative_error: f64,
 }
 
-/// The fitted time of a request, T = f + s S, and what follows from it.
+/// The fitted time of a request, T = f + s S, and the results derived from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HalfPowerFit {
     /// f: fixed time per request (ns), with the 95% interval. It may be negative within its
@@ -119,7 +119,7 @@ impl HalfPowerFit {
 }
 
 /// Fits T = f + s S by least squares. Each point is weighted by its error (at least
-/// [`lsq::LEAST_RELATIVE_ERROR`]).
+/// [`lsq::RELATIVE_ERROR_MIN`]).
 ///
 /// # Errors
 /// [`FitError`] with fewer than three points, a single request size, a time that is not positive,

@@ -1,10 +1,10 @@
 //! Latency histogram with log-linear buckets, cheap enough to update on every request.
 //!
 //! Each power of two is divided into 128 equal buckets. The bucket follows from the count of
-//! leading zeros, without a search or a logarithm. Values below 256 ns have a bucket each. Above, a
-//! bucket is at most 1/128 of its lower bound wide, so its midpoint is within 0.4% of every value
-//! in it. The range ends at [`LIMIT_NS`] (almost five hours); larger values are counted separately.
-//! Count, sum, minimum and maximum are exact.
+//! leading zeros, without a search or a logarithm. Values below 256 ns have a bucket each. For
+//! larger values, a bucket is at most 1/128 of its lower bound wide, so its midpoint is within 0.4%
+//! of every value in it. The range ends at [`LIMIT_NS`] (almost five hours); larger values are
+//! counted separately. Count, sum, minimum and maximum are exact.
 //!
 //! Counters are not shared between threads: give each thread its own histogram and [`merge`] them.
 //! The histogram does not correct for coordinated omission; only the caller knows when a request
@@ -27,8 +27,8 @@ const LIMIT_BITS: u32 = 44;
 /// End of the bucket range (ns), exclusive: 2^44, 4 h 53 min.
 pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
 
-/// Number of buckets, 8 bytes each, 38 KiB in all. A run touches only those that its latencies
-/// fall into.
+/// Number of buckets, 8 bytes each, 38 KiB together. A run touches only the buckets of its
+/// latencies.
 pub const BUCKETS: usize = (LIMIT_BITS - SUB_BUCKET_BITS + 1) as usize * SUB_BUCKETS;
 
 /// Index of the bucket for `ns`; [`BUCKETS`] or more if `ns` is [`LIMIT_NS`] or more.
@@ -83,8 +83,8 @@ pub struct Exact {
 pub enum BucketError {
     /// A lower bound that is not the start of a bucket in this layout.
     #[error(
-        "no histogram bucket begins at {low_ns} ns: the buckets were stored by another layout, \
-         so export them with the version that wrote them"
+        "no histogram bucket begins at {low_ns} ns: another version stored these buckets, so \
+         export them with that version"
     )]
     UnknownBucket {
         /// The bound that starts no bucket (ns).
@@ -114,7 +114,8 @@ pub struct Histogram {
 impl Histogram {
     /// An empty histogram. This is the only method that allocates.
     pub fn new() -> Self {
-        // Made from a vector, because that gets zeroed pages from the system without touching them.
+        // Made from a vector, because a vector gets zeroed pages from the system without touching
+        // them.
         let counts = vec![0; BUCKETS]
             .into_boxed_slice()
             .try_into()
@@ -169,8 +170,8 @@ impl Histogram {
         self.count
     }
 
-    /// Number of values of [`LIMIT_NS`] or more. [`Self::buckets`] leaves these out; all else
-    /// includes them.
+    /// Number of values of [`LIMIT_NS`] or more. [`Self::buckets`] omits these values; all other
+    /// methods include them.
     pub fn overflow(&self) -> u64 {
         self.overflow
     }
@@ -195,8 +196,8 @@ impl Histogram {
         (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
-    /// The quantile `q` in nanoseconds: the smallest value that at least the share `q` of all
-    /// values do not exceed.
+    /// The quantile `q` in nanoseconds: the smallest value such that at least the share `q` of all
+    /// values is not larger.
     ///
     /// The minimum (`q` = 0) and the maximum (`q` = 1) are exact. Otherwise the result is the
     /// midpoint of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. A
@@ -207,7 +208,7 @@ impl Histogram {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
         }
-        // In binary, 0.07 x 100 is slightly above 7; stepping down once keeps it from being rank 8.
+        // In binary, 0.07 x 100 is slightly above 7; without the step down its rank would be 8.
         let rank = (q * self.count as f64).next_down().ceil() as u64;
         if rank <= 1 {
             return Some(self.min_ns);

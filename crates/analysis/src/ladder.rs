@@ -1,16 +1,16 @@
 //! Finds the component that limits a pipeline, from the rate of each component and the delivered
 //! rate.
 //!
-//! A chain is as fast as its slowest part, so the bottleneck is a component whose own rate the
-//! delivered rate nearly reaches. If the delivered rate stays well below every component, none of
-//! them is the bottleneck: the requests are too small or too few to fill the pipeline. Little's law
-//! and the half-power point then quantify that.
+//! A chain is as fast as its slowest part, so the bottleneck is a component with an own rate near
+//! the delivered rate. If the delivered rate is well below the rate of every component, no
+//! component is the bottleneck: the requests are too small or too few to fill the pipeline, as
+//! Little's law and the half-power point show.
 
 use std::fmt;
 
-/// How close the delivered rate must be to a component's own rate, as a share of the component's
-/// rate. The limit is above the repeatability of separate measurements and below the usual distance
-/// between two components.
+/// Maximum difference between the delivered rate and the bottleneck's own rate, as a share of the
+/// own rate. The limit is above the repeatability of separate measurements and below the usual
+/// distance between two components.
 pub const TOLERANCE: f64 = 0.15;
 
 /// One component of the pipeline. The order is memory, CPU, interconnect, controller, device, file
@@ -21,12 +21,13 @@ pub struct Rung {
     pub component: String,
     /// Advertised rate in bytes per second, if known.
     pub pap_bytes_per_s: Option<f64>,
-    /// Rate of the component alone in bytes per second, if measured. It must come from another
-    /// workload than the one to explain; otherwise it would always be close.
+    /// Rate of the component alone in bytes per second, if measured. It must come from a different
+    /// workload than the delivered rate; otherwise it would always be close.
     pub rap_bytes_per_s: Option<f64>,
 }
 
-/// Why a component is the bottleneck. Displays as the end of a sentence that starts with its name.
+/// Why a component is the bottleneck. Displays as the end of a sentence that starts with the
+/// component's name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     /// The delivered rate is close to the measured rate of the component alone.
@@ -60,12 +61,13 @@ pub struct Binding {
     pub reason: Reason,
 }
 
-/// The bottleneck for a delivered rate in bytes per second: the slowest component whose own rate is
-/// within 15% of it, and the first in pipeline order among equals.
+/// The bottleneck for a delivered rate in bytes per second: the slowest component with an own rate
+/// within 15% of it, and the first of equals in pipeline order.
 ///
-/// The own rate is the measured one, or else the advertised one. A component with neither is
-/// ignored, and so is one that the delivered rate exceeds by more than 15%, because it is evidently
-/// not a limit. `None` if no component is close: request size or depth limits.
+/// The own rate is the measured rate, or else the advertised rate. Components without a rate are
+/// ignored, and so are components that the delivered rate exceeds by more than 15%, because they
+/// are evidently no limit. `None` if no component is close; then request size or depth limits the
+/// rate.
 pub fn binding(rungs: &[Rung], delivered_bytes_per_s: f64) -> Option<Binding> {
     rungs
         .iter()

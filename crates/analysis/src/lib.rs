@@ -5,7 +5,7 @@
 //! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models. [`cachesteps`] finds the caches of a
 //! machine, and [`ladder`] finds the bottleneck. Nothing here does I/O, reads a clock or keeps
 //! state. Equal input gives equal output; randomness comes from a seed of the caller. Modules
-//! import only those declared above them.
+//! import only modules declared above them.
 //!
 //! An input with a value that is not finite has no result (`None`, an error or an empty list, as
 //! documented). A NaN is an arithmetic error of the caller and must not pass as a measurement.

@@ -9,18 +9,19 @@ use crate::interval::{CONFIDENCE, Interval};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use thiserror::Error;
 
-/// Fewest data points of a fit. A line through two points is exact, so its error is unknown.
-pub const FEWEST_POINTS: usize = 3;
+/// Minimum number of data points of a fit. A line through two points is exact, so its error is
+/// unknown.
+pub const POINTS_MIN: usize = 3;
 
-/// Lower limit of a relative error. A few trials may agree by luck; without a limit such a point
-/// would get an excessive weight and determine the line.
-pub const LEAST_RELATIVE_ERROR: f64 = 0.01;
+/// Minimum relative error. A few trials may agree by chance; without a minimum, their point would
+/// get an excessive weight and determine the line.
+pub const RELATIVE_ERROR_MIN: f64 = 0.01;
 
 /// Why no line could be fitted.
 #[derive(Clone, Copy, Debug, Error, PartialEq)]
 pub enum FitError {
-    /// Fewer than [`FEWEST_POINTS`] points.
-    #[error("a fit needs {FEWEST_POINTS} points and has {points}: measure more request sizes")]
+    /// Fewer than [`POINTS_MIN`] points.
+    #[error("the fit has {points} points but needs {POINTS_MIN}: measure more request sizes")]
     TooFewPoints {
         /// Number of points given.
         points: usize,
@@ -28,8 +29,8 @@ pub enum FitError {
     /// A coordinate that is not finite, a time that is not positive, or an error that is negative
     /// or not finite.
     #[error(
-        "point {index} of the fit is not a finite, positive measurement: \
-         leave it out or measure it again, longer"
+        "point {index} of the fit is not a finite, positive measurement: drop the point or \
+         measure it for longer"
     )]
     UnusablePoint {
         /// Index in the input.
@@ -62,12 +63,11 @@ pub struct Point {
 
 impl Point {
     /// A point whose `y` has the error `relative_error` (0.03 for 3%; at least
-    /// [`LEAST_RELATIVE_ERROR`] is used). It cannot be used in a fit if `y` is not positive, or if
-    /// the
-    /// error is negative or not finite.
+    /// [`RELATIVE_ERROR_MIN`] is used). It cannot be used in a fit if `y` is not positive, or if
+    /// the error is negative or not finite.
     pub fn with_relative_error(x: f64, y: f64, relative_error: f64) -> Self {
         let usable = y > 0.0 && relative_error >= 0.0;
-        let error = if usable { y * relative_error.max(LEAST_RELATIVE_ERROR) } else { f64::NAN };
+        let error = if usable { y * relative_error.max(RELATIVE_ERROR_MIN) } else { f64::NAN };
         Self { x, y, weight: error.powi(-2) }
     }
 }
@@ -83,9 +83,7 @@ pub struct Line {
     pub r2: f64,
     /// Measured minus fitted y, in the order of the points.
     pub residuals: Vec<f64>,
-    /// Variance of the slope.
     slope_variance: f64,
-    /// Variance of the intercept.
     intercept_variance: f64,
     /// Covariance of intercept and slope.
     covariance: f64,
@@ -149,7 +147,7 @@ pub fn line(points: &[Point]) -> Result<Line, FitError> {
 }
 
 fn check(points: &[Point]) -> Result<(), FitError> {
-    if points.len() < FEWEST_POINTS {
+    if points.len() < POINTS_MIN {
         return Err(FitError::TooFewPoints { points: points.len() });
     }
     let usable =
@@ -242,7 +240,7 @@ mod tests {
     #[test]
     fn a_point_without_any_error_does_not_dictate_the_line() {
         let exact = Point::with_relative_error(1.0, 2.0, 0.0);
-        assert_eq!(exact, Point::with_relative_error(1.0, 2.0, LEAST_RELATIVE_ERROR));
+        assert_eq!(exact, Point::with_relative_error(1.0, 2.0, RELATIVE_ERROR_MIN));
     }
 
     proptest! {

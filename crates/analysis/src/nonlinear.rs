@@ -2,28 +2,28 @@
 //!
 //! A Levenberg-Marquardt search (damped Gauss-Newton steps with numerical derivatives) over the
 //! logarithms of the parameters, and profile-likelihood intervals. A weak log-normal prior around
-//! the start keeps a parameter that the data do not determine from drifting away; the width of its
-//! interval shows it. Residuals are weighted by Huber's function, so that a few outliers do not
+//! the start keeps parameters that the data do not determine from drifting away; such parameters
+//! have wide intervals. Residuals are weighted by Huber's function, so that a few outliers do not
 //! dominate. Nothing here is random: the caller passes the starts.
 
 /// Standard deviation of the priors (ln): a factor of ten.
 const PRIOR_LN: f64 = 2.3;
 /// Residuals beyond this many standard errors count linearly (Huber).
 const HUBER: f64 = 3.0;
-/// Most steps of one descent in [`Problem::search`].
+/// Maximum number of steps of one descent in [`Problem::search`].
 const STEPS: usize = 12;
-/// A descent ends when a step improves the objective by less than this share.
+/// Minimum improvement of the objective in a step (share); a smaller improvement ends the descent.
 const MIN_GAIN: f64 = 0.002;
 /// Damping factors tried in each step.
 const DAMPINGS: [f64; 4] = [1e-3, 0.1, 1.0, 10.0];
-/// Largest change (ln) of a parameter in one step.
+/// Maximum change (ln) of a parameter in one step.
 const STEP_MAX_LN: f64 = 1.5;
-/// The profile varies a parameter by at most this factor, up and down.
+/// Maximum factor by which the profile varies a parameter, up and down.
 const PROFILE_FACTOR: f64 = 20.0;
 /// The 95% quantile of chi-squared with one degree of freedom.
 const CHI2: f64 = 3.841;
 
-/// Which differences approximate the derivatives.
+/// The differences that approximate the derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Differences {
     /// One-sided differences: one evaluation per parameter, accurate enough for a descent
@@ -69,7 +69,7 @@ pub struct Problem<'a, P: Parallel> {
     pub residuals: &'a Residuals<'a>,
     /// Centres of the priors (ln), one per parameter.
     pub centre: Vec<f64>,
-    /// Smallest change of each parameter that has an effect (ln); 0 for continuous ones.
+    /// Smallest change of each parameter that has an effect (ln); 0 for continuous parameters.
     pub grain: Vec<f64>,
     /// Runs the evaluations, possibly at the same time.
     pub parallel: &'a P,
@@ -122,7 +122,8 @@ impl<P: Parallel> Problem<'_, P> {
         residuals.iter().all(|r| r.is_finite()).then_some(Candidate { at, residuals })
     }
 
-    /// Evaluates several starts, best first; those that cannot be evaluated are left out.
+    /// Evaluates several starts and returns them best first, without starts that cannot be
+    /// evaluated.
     pub fn rank(&self, starts: &[Vec<f64>]) -> Vec<Candidate> {
         self.rank_below(starts, f64::INFINITY)
     }
@@ -190,8 +191,8 @@ impl<P: Parallel> Problem<'_, P> {
         here
     }
 
-    /// Coordinate search: moves one parameter at a time while that helps. Finds steps of counts,
-    /// whose derivatives say little.
+    /// Coordinate search: moves one parameter at a time while that helps. It finds steps of counts,
+    /// because derivatives of counts say little.
     fn polish(&self, from: Candidate) -> Candidate {
         let mut here = from;
         for _ in 0..3 {
@@ -217,7 +218,7 @@ impl<P: Parallel> Problem<'_, P> {
     }
 
     /// Descends to the end from `start` and from the best of the `alternatives`, and returns the
-    /// better result; `None` if none of them can be evaluated.
+    /// better result; `None` if no start can be evaluated.
     pub fn search(&self, start: Vec<f64>, alternatives: &[Vec<f64>]) -> Option<Candidate> {
         let ranked = [self.rank(&[start]), self.rank(alternatives)];
         let firsts = ranked.into_iter().filter_map(|ranked| ranked.into_iter().next());
@@ -261,8 +262,8 @@ impl<P: Parallel> Problem<'_, P> {
                 at[j] = best.at[j] + sign * by;
                 self.evaluate(at).map(|candidate| candidate.objective())
             };
-            // The derivatives hold near the best values only, so the others follow in full, by
-            // half, or stay, whichever is best.
+            // The derivatives hold only near the best values, so the other parameters follow fully,
+            // by half, or stay, whichever is best.
             let least = [1.0, 0.5, 0.0].into_iter().filter_map(objective).fold(f64::MAX, f64::min);
             least > limit
         };
@@ -297,7 +298,7 @@ fn normal_equations(jacobian: &[Vec<f64>], residuals: &[f64]) -> (Vec<Vec<f64>>,
     (normal, jacobian.iter().map(|row| dot(row, residuals)).collect())
 }
 
-/// How far the other parameters move, to first order, when parameter `j` moves by one.
+/// First-order change of the other parameters when parameter `j` moves by one.
 fn direction(normal: &[Vec<f64>], j: usize) -> Vec<f64> {
     let others: Vec<usize> = (0..normal.len()).filter(|i| *i != j).collect();
     let matrix = others.iter().map(|a| others.iter().map(|b| normal[*a][*b]).collect()).collect();
@@ -380,7 +381,7 @@ mod tests {
         assert!(contains(0, 100.0) && contains(1, 2.0), "{profiles:?}");
         assert!(profiles[0].high - profiles[0].low < 0.2, "{profiles:?}");
         assert!(!profiles[0].open && !profiles[1].open, "{profiles:?}");
-        // Only the prior limits the third: more than a factor of 100 from end to end.
+        // Only the prior limits the third parameter: more than a factor of 100 from end to end.
         assert!(profiles[2].high - profiles[2].low > 100_f64.ln(), "{profiles:?}");
     }
 

@@ -1,8 +1,8 @@
 //! Outliers among samples.
 //!
 //! Samples are marked by their distance from the median in robust units, which outliers hardly
-//! influence. Nothing is removed: whether a trial was disturbed or the device is bimodal is decided
-//! elsewhere.
+//! influence. Nothing is removed: other code decides whether a trial was disturbed or the device is
+//! bimodal.
 
 use crate::quantile::{median, median_absolute_deviation};
 

@@ -7,8 +7,8 @@
 /// nearest (type 7 of Hyndman and Fan, Sample Quantiles in Statistical Packages, 1996: the default
 /// of R and NumPy).
 ///
-/// `None` if there are no values, if one of the two nearest is not finite, or if `q` is not between
-/// 0 and 1. The caller must sort the values; otherwise the result is meaningless.
+/// `None` if there are no values, if one of the two nearest values is not finite, or if `q` is not
+/// between 0 and 1. The caller must sort the values; otherwise the result is meaningless.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     if sorted.is_empty() || !(0.0..=1.0).contains(&q) {
         return None;
@@ -22,7 +22,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     (below.is_finite() && above.is_finite()).then_some(between)
 }
 
-/// The median of values in any order; `None` if there are none or one is not finite.
+/// The median of values in any order; `None` without values or if one is not finite.
 pub fn median(samples: &[f64]) -> Option<f64> {
     median_in_place(&mut samples.to_vec())
 }

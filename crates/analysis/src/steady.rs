@@ -1,12 +1,12 @@
 //! Whether, and since when, a series is in steady state.
 //!
-//! The criterion is that of the SNIA Solid State Storage Performance Test Specification (PTS
-//! 2.0.2, definition of steady state). Within a window of rounds, the values stay close to their
-//! mean and their regression line is nearly flat. The specification uses five rounds, an excursion
-//! of 20% and a slope of 10%; here the caller sets them.
+//! The criterion is from the SNIA Solid State Storage Performance Test Specification (PTS 2.0.2,
+//! definition of steady state). Within a window of rounds, the values stay close to their mean and
+//! their regression line is nearly flat. The specification uses five rounds, an excursion of 20%
+//! and a slope of 10%; here the caller sets them.
 
-/// The index from which on the series is steady: every window of `window` values from there to the
-/// end meets the criterion. `None` if the last window does not.
+/// The index where the steady state begins: every window of `window` values from there to the end
+/// meets the criterion. `None` if the last window does not meet it.
 ///
 /// A window is steady if its largest minus its smallest value is at most `excursion` (0.2) times
 /// its mean, and its least-squares line changes by at most `slope` (0.1) times the mean from end to

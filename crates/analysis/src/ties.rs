@@ -1,5 +1,5 @@
-//! Which of several measured rates count as equal to the highest, decided so that a repeated
-//! measurement gives the same answer.
+//! Selects the rates that count as equal to the highest, in a way that a repeated measurement
+//! repeats.
 //!
 //! With a fixed threshold, such as 95% of the highest rate, chance decides whenever a rate lies
 //! near it. The threshold is therefore placed in the middle of the widest gap between neighbouring
@@ -8,7 +8,7 @@
 /// The threshold, as a share of the highest rate; rates at or above it count as equal to it.
 ///
 /// `shares` are rates as shares of the highest, in any order. The threshold lies within `window`
-/// (low, high). Of equally wide gaps, the lower one is used.
+/// (low, high). Of equally wide gaps, the lower gap is used.
 ///
 /// # Panics
 /// If the window is empty.

@@ -1,5 +1,5 @@
-//! Configurations to choose from: a system of the price list, the number of its devices, the volume
-//! that they form, what assembles it, the stripe unit, and whether write caches are on.
+//! Configurations to choose from: a system of the price list, the number of its devices, their
+//! volume and its RAID controller, the stripe unit, and the state of write caches.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::prices::{Prices, SystemPrices};
 
 /// Stripe units to choose from (bytes).
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
-/// The largest mirror (devices).
+/// Maximum size of a mirror (devices).
 const MIRROR_MAX: u32 = 3;
 
 /// A configuration and its price.
@@ -27,7 +27,7 @@ pub struct Candidate {
     pub buses: u32,
     /// The volume that the devices form.
     pub volume: VolumeKind,
-    /// What assembles the volume.
+    /// The component that makes the volume: host, adapter or array.
     pub raid_in: RaidIn,
     /// Stripe unit (bytes).
     pub chunk: u64,
@@ -39,7 +39,7 @@ pub struct Candidate {
     pub is_assumed: bool,
 }
 
-/// Limits on what is considered.
+/// Limits on the configurations to consider.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The highest price, if any.
@@ -143,7 +143,8 @@ fn of_size(prices: &SystemPrices, system: &System, disks: u32, need: &Need) -> V
     all
 }
 
-/// What can assemble a volume of this many devices. One adapter can assemble only its own devices.
+/// The components that can make a volume of this many devices. One adapter can use only its own
+/// devices.
 fn makers(prices: &SystemPrices, system: &System, volume: VolumeKind, disks: u32) -> Vec<RaidIn> {
     let is_volume = volume != VolumeKind::None;
     let adapter = system.adapter.is_some() && disks <= prices.adapter.devices;
@@ -193,8 +194,8 @@ impl Candidate {
         changes
     }
 
-    /// The kind: system, volume, and what assembles the volume. Of each kind only the cheapest
-    /// configuration is of interest.
+    /// The kind: system, volume, and the component that makes the volume. Only the cheapest
+    /// configuration of each kind is of interest.
     pub fn kind(&self) -> (&str, &'static str, &'static str) {
         (&self.system, volume_name(self.volume), maker_name(self.raid_in))
     }

@@ -22,11 +22,12 @@ pub struct CapacityDocument {
     pub margin: f64,
     /// The currency of the prices.
     pub currency: String,
-    /// How many configurations were judged, and the result.
+    /// Numbers of configurations by the result of judging them.
     pub counts: Counts,
-    /// The cheapest of each kind (system, volume, what assembles it) that meets the need.
+    /// The cheapest configuration of each kind (system, volume, RAID controller) that meets the
+    /// need.
     pub choices: Vec<ChoiceDocument>,
-    /// The configuration that came closest; only if no configuration meets the need.
+    /// The configuration closest to the need; only if no configuration meets it.
     pub closest: Option<ClosestDocument>,
 }
 
@@ -43,7 +44,7 @@ pub struct ChoiceDocument {
     pub price_is_assumed: bool,
     /// The usable capacity.
     pub capacity_bytes: u64,
-    /// The largest multiple of the stated load that it was found to sustain.
+    /// The largest multiple of the stated load that the configuration sustained.
     pub headroom: f64,
     /// The busiest component at that load, or the bottleneck.
     pub binds: String,
@@ -68,7 +69,7 @@ pub struct StreamDocument {
     pub latency_p99_ns: u64,
 }
 
-/// The configuration that came closest to the need, if none meets it.
+/// The configuration closest to the need, if no configuration meets it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ClosestDocument {
     /// The configuration as text.
@@ -147,7 +148,7 @@ fn counts(counts: &Counts) -> String {
         (counts.excluded_by_bounds, "excluded by bounds"),
         (counts.missed, "too slow in simulation"),
         (counts.met, "meet the need"),
-        (counts.not_cheaper, "more expensive ones not judged"),
+        (counts.not_cheaper, "not judged because they cost more"),
     ];
     let named = parts.iter().filter(|(count, _)| *count > 0);
     let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();

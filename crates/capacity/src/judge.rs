@@ -1,10 +1,10 @@
 //! Whether a configuration meets a need: first by closed-form bounds, then by simulation.
 //!
 //! The bounds of `simulator::bounds` are upper limits of the throughput of each stream alone. A
-//! part that serves several streams needs, for each of them, at least the share of its time that is
-//! rate over bound (utilisation law). If these shares add up to more than 1, no simulation can
-//! succeed. What the bounds do not exclude is simulated: all streams run together as open loops
-//! with Poisson arrivals, and every stated rate and latency must hold.
+//! part that serves several streams needs for each stream at least the share rate / bound of its
+//! time (utilisation law). If these shares add up to more than 1, no simulation can succeed.
+//! Configurations that the bounds do not exclude are simulated: all streams run together as open
+//! loops with Poisson arrivals, and every stated rate and latency must hold.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -19,20 +19,22 @@ use workload::{Arrival, Pattern, Sample, Workload};
 use crate::candidate::{Candidate, Catalogue};
 use crate::need::{Need, Stream};
 
-/// Requests in flight that no open loop exceeds; bounds on outstanding requests play no role.
+/// Maximum requests in flight for the bounds; large enough that bounds on outstanding requests have
+/// no effect.
 const DEPTH_OF_BOUNDS: u32 = 1 << 20;
-/// Requests of one stream that may be outstanding.
+/// Maximum number of outstanding requests of one stream.
 const DEPTH_MAX: u32 = 256;
-/// Memory for the buffers of a stream (bytes).
+/// Maximum memory for the buffers of a stream (bytes).
 const BUFFER_BYTES: u64 = 64 << 20;
-/// Requests of the slowest stream in a simulation, so that a 99th percentile has ten beyond it.
+/// Minimum number of requests of the slowest stream in a simulation, ten of them beyond the 99th
+/// percentile.
 const REQUESTS_MIN: f64 = 1000.0;
-/// Requests of all streams in a simulation.
+/// Maximum number of requests of all streams in a simulation.
 const REQUESTS_MAX: f64 = 200_000.0;
-/// Shortest and longest simulated time (ns).
+/// Minimum and maximum simulated time (ns).
 const TIME_NS: (f64, f64) = (5e8, 6e10);
-/// A stream has a backlog, so that its rate does not hold, if its last requests complete later
-/// after the end of the run than this share of the run plus this time (ns).
+/// Maximum delay of a stream's last completion after the end of the run: a share of the run, plus a
+/// time (ns). With a longer delay the stream has a backlog and misses its rate.
 const BACKLOG: (f64, f64) = (0.05, 1e7);
 /// Alignment of the parts of the file that sequential streams use (bytes).
 const ALIGNMENT: u64 = 1 << 20;
@@ -42,7 +44,7 @@ const ALIGNMENT: u64 = 1 << 20;
 pub enum Judgement {
     /// The volume is smaller than the stated capacity; its size (bytes).
     TooSmall(u64),
-    /// Impossible: a component would have to be busy for more than all the time.
+    /// Impossible: a component would need a utilisation above 100%.
     Excluded(Excluded),
     /// The simulation falls short of a rate or exceeds a latency limit.
     Misses(Outlook),
@@ -55,7 +57,7 @@ pub enum Judgement {
 pub struct Excluded {
     /// Name of the component.
     pub part: String,
-    /// Least utilisation that the need causes; above 1.
+    /// Minimum utilisation that the need causes; above 1.
     pub utilisation: f64,
 }
 
@@ -70,7 +72,7 @@ pub struct Outlook {
     pub utilisation: f64,
     /// The usable capacity (bytes).
     pub capacity_bytes: u64,
-    /// The rates and latencies that are missed; empty if the need is met.
+    /// The missed rates and latencies; empty if the need is met.
     pub missed: Vec<String>,
 }
 
@@ -110,7 +112,7 @@ fn capacity_of(system: &System) -> u64 {
     SimWorld::new(system, 0).files(Caching::Direct)[0].size_bytes()
 }
 
-/// The busiest component that would be busy for more than all the time, if any.
+/// The component with the highest utilisation above 100%, if any.
 fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     let caching = simulated::caching_of(system);
     let mut shares: BTreeMap<(String, Option<bool>), f64> = BTreeMap::new();
@@ -160,7 +162,7 @@ fn simulate(system: &System, need: &Need, capacity_bytes: u64) -> Outcome<Outloo
 }
 
 /// The simulated time (ns): long enough for the percentiles of the slowest stream, short enough for
-/// the fastest one.
+/// the fastest stream.
 fn run_ns(need: &Need) -> u64 {
     let rates = || need.streams.iter().map(|stream| stream.requests_per_s);
     let slowest = rates().fold(f64::INFINITY, f64::min);
@@ -169,8 +171,8 @@ fn run_ns(need: &Need) -> u64 {
     wanted.min(REQUESTS_MAX / all * 1e9).max(1e6) as u64
 }
 
-/// A stream as an open loop. Sequential streams share the file in equal parts, random ones use all
-/// of it.
+/// A stream as an open loop. Sequential streams share the file in equal parts, random streams use
+/// all of it.
 fn workload(system: &System, need: &Need, index: usize, run_ns: u64) -> Workload {
     let stream = &need.streams[index];
     let request = u64::from(stream.request_bytes);
@@ -202,7 +204,7 @@ fn outlook(stream: &Stream, sample: &Sample) -> StreamOutlook {
     }
 }
 
-/// What a stream misses: its rate or its latency limit.
+/// The missed limit of a stream: its rate or its latency.
 fn missed(stream: &Stream, sample: &Sample, run_ns: u64) -> Option<String> {
     let took_ns = sample.end_ns.saturating_sub(sample.start_ns) as f64;
     let latency = &sample.operations[usize::from(stream.op == Op::Write)].latency;

@@ -2,8 +2,8 @@
 //!
 //! `need` reads the need, `prices` the price list, `candidate` enumerates configurations (devices,
 //! number, volume, controller, write cache), `judge` decides whether one meets the need, first by
-//! closed-form bounds and then by simulation, `ranking` finds the cheapest ones, and `document`
-//! prints them.
+//! closed-form bounds and then by simulation, `ranking` finds the cheapest configurations, and
+//! `document` prints them.
 
 pub mod need;
 pub mod prices;

@@ -8,9 +8,9 @@ use std::fmt;
 
 use ioengine::Op;
 
-/// The largest request (bytes).
+/// Maximum request size (bytes).
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
-/// The highest rate of a stream (requests per second); more would take minutes to simulate.
+/// Maximum rate of a stream (requests per second); more would take minutes to simulate.
 const REQUESTS_PER_S_MAX: f64 = 1e8;
 
 /// What the storage must deliver.
@@ -31,7 +31,7 @@ pub struct Need {
 pub struct Stream {
     /// Whether the stream reads or writes.
     pub op: Op,
-    /// True for random offsets, false for sequential ones.
+    /// True for random offsets, false for sequential offsets.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
@@ -78,7 +78,7 @@ impl Need {
     /// Reads a need.
     ///
     /// # Errors
-    /// A sentence that names the wrong clause and how to write it.
+    /// A sentence with the wrong clause and its correct form.
     pub fn parse(text: &str) -> Result<Need, String> {
         let mut need =
             Need { streams: Vec::new(), capacity_bytes: None, survives: 0, durable: false };
@@ -87,7 +87,7 @@ impl Need {
         }
         if need.streams.is_empty() {
             return Err(
-                "no reads or writes are stated; write for example 'reads 8k 20000/s'".into()
+                "the need has no reads or writes; add some, such as 'reads 8k 20000/s'".into()
             );
         }
         Ok(need)
@@ -155,7 +155,7 @@ fn stream(op: Op, words: &[&str]) -> Result<Stream, String> {
 /// Requests per second of a rate such as `20000/s`, `20k/s` or `300MB/s`, and whether it was stated
 /// in requests.
 fn rate_of(text: &str, request_bytes: u64) -> Result<(f64, bool), String> {
-    let wrong = || format!("'{text}' is no rate; write 20000/s or 300MB/s");
+    let wrong = || format!("'{text}' is not a rate; write 20000/s or 300MB/s");
     let number = text.strip_suffix("/s").ok_or_else(wrong)?;
     let (digits, factor) = match number.strip_suffix('k') {
         Some(digits) => (digits, 1e3),

@@ -1,4 +1,4 @@
-//! The price list: what the parts of a system cost, each price with its source.
+//! The price list: the prices of the parts of a system, each with its source.
 
 use serde::Deserialize;
 
@@ -87,12 +87,12 @@ impl SystemPrices {
             return Err(format!("{wrong} is not a price; give 0 or more"));
         }
         if !(1..=4096).contains(&self.most) || self.adapter.devices == 0 {
-            return Err("`most` is from 1 to 4096, `adapter.devices` at least 1".into());
+            return Err("`most` must be from 1 to 4096, and `adapter.devices` at least 1".into());
         }
         Ok(())
     }
 
-    /// The price of a configuration: host, adapters, devices, and a RAID controller if it has one.
+    /// The price of a configuration: host, adapters, devices, and its RAID controller if any.
     pub fn of(&self, devices: u32, has_controller: bool) -> f64 {
         let adapters = devices.div_ceil(self.adapter.devices);
         let controller = self.controller.as_ref().filter(|_| has_controller);

@@ -1,9 +1,9 @@
 //! The cheapest configuration of each kind that meets a need, with its margin and what binds it.
 //!
-//! Configurations are judged in the order of their price, until enough kinds (system, volume, and
-//! what assembles it) have one that meets the need with a margin. A kind that has one is not judged
-//! any further, since its other configurations cost more. Of several with the same price, the one
-//! that sustains the largest load is chosen.
+//! Configurations are judged in the order of their price, until enough kinds (system, volume, RAID
+//! controller) have a configuration that meets the need with a margin. Such a kind is not judged
+//! any further, because its other configurations cost more. Of configurations with the same price,
+//! the one that sustains the largest load is chosen.
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ use crate::candidate::{Candidate, Catalogue, Limits};
 use crate::judge::{Judgement, Outlook, judge};
 use crate::need::Need;
 
-/// Configurations judged between two looks at whether enough are found.
+/// Number of configurations judged before the next check of whether enough are found.
 const BATCH: usize = 32;
-/// How often the load is doubled in the search for a load that is too high.
+/// Maximum number of doublings in the search for a load that is too high.
 const DOUBLINGS: u32 = 4;
-/// Bisections between the largest load that holds and the smallest that does not.
+/// Number of bisections between the largest sustained and the smallest excessive load.
 const BISECTIONS: u32 = 5;
 
 /// The need and the limits of the search.
@@ -39,15 +39,15 @@ pub struct Question {
 /// The result of a search: the configurations found.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// How many configurations were judged, and the result.
+    /// Numbers of configurations by the result of judging them.
     pub counts: Counts,
-    /// The cheapest of each kind that meets the need, the cheapest first.
+    /// The cheapest configuration of each kind that meets the need, the cheapest first.
     pub choices: Vec<Choice>,
-    /// If no configuration meets the need: the one that came closest, and why it does not.
+    /// If no configuration meets the need: the closest configuration, and why it fails.
     pub closest: Option<(Candidate, String)>,
 }
 
-/// How many configurations were judged, and the result.
+/// Numbers of configurations by the result of judging them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
     /// Configurations within the limits.
@@ -60,7 +60,8 @@ pub struct Counts {
     pub missed: usize,
     /// Configurations that met the need with the margin in the simulation.
     pub met: usize,
-    /// Not judged, since a cheaper one of their kind met the need, or enough kinds were found.
+    /// Configurations not judged, because a cheaper one of their kind met the need, or enough kinds
+    /// were found.
     pub not_cheaper: usize,
 }
 
@@ -71,7 +72,7 @@ pub struct Choice {
     pub candidate: Candidate,
     /// Simulated results at the stated load.
     pub outlook: Outlook,
-    /// The largest multiple of the stated load that it was found to sustain.
+    /// The largest multiple of the stated load that the configuration sustained.
     pub headroom: f64,
     /// The busiest component at that load, or the bottleneck.
     pub binds: String,
@@ -146,7 +147,7 @@ fn kinds(met: &[Candidate]) -> usize {
     met.iter().map(Candidate::kind).collect::<BTreeSet<_>>().len()
 }
 
-/// Of each kind, the choice with the most headroom; the first of several.
+/// The choice of each kind with the most headroom; the first of equals.
 fn best_of_each_kind(choices: Vec<Choice>) -> Vec<Choice> {
     let mut best: Vec<Choice> = Vec::new();
     for choice in choices {
@@ -171,8 +172,8 @@ impl Counts {
     }
 }
 
-/// How far the configuration that came closest is from meeting the need, with the reason. Simulated
-/// configurations rank before excluded ones, and these before ones that are too small.
+/// The distance of a configuration from meeting the need, with the reason. Simulated configurations
+/// rank before excluded configurations, and these before configurations that are too small.
 fn distance(judgement: &Judgement) -> (f64, String) {
     match judgement {
         Judgement::Meets(_) => (0.0, String::new()),
@@ -182,7 +183,7 @@ fn distance(judgement: &Judgement) -> (f64, String) {
         }
         Judgement::Excluded(why) => {
             let times = why.utilisation;
-            (1e3 + times, format!("{} can do 1/{times:.1} of the load at most", why.part))
+            (1e3 + times, format!("{} can carry at most 1/{times:.1} of the load", why.part))
         }
         Judgement::TooSmall(bytes) => {
             let size = units::decimal_size(*bytes);
@@ -201,7 +202,7 @@ fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> 
         })
     };
     let at_margin = met(question.margin)?;
-    // A lower load may take longer where a timer is involved, so the margin's result stands in.
+    // A lower load may take longer where a timer is involved, so the margin's result is used.
     let outlook = match met(1.0)? {
         Some(outlook) => Some(outlook),
         None => at_margin.clone(),
@@ -257,7 +258,7 @@ mod tests {
         let counts = answer.counts;
         let judged = counts.too_small + counts.excluded_by_bounds + counts.missed + counts.met;
         assert_eq!(judged + counts.not_cheaper, counts.candidates);
-        // Everything cheaper was judged and did not meet the need.
+        // All cheaper configurations were judged and did not meet the need.
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
         let all = catalogue.candidates(&question.need, &question.limits).unwrap();
         let need = question.need.times(question.margin);
@@ -276,7 +277,7 @@ mod tests {
         let (_, answer) = answer("reads 8k 1000000/s", Some(4500.0));
         assert!(answer.choices.is_empty());
         let (_, why) = answer.closest.unwrap();
-        assert!(why.contains("of the load at most"), "{why}");
+        assert!(why.contains("of the load"), "{why}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! CPU time of processes that a command starts but does not wait for.
 //!
 //! [`Descendants::adopt`] makes this process the subreaper of its descendants
-//! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become its children instead of those of init. So
-//! for a process that a command leaves behind, in whatever session or control group, this process
-//! can report its name while it runs and its CPU time after it ends. The processes are otherwise
-//! unaffected, and go on when this process ends.
+//! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become its children instead of those of init. This
+//! process can therefore report the name of a running process that a command left, in any session
+//! or control group, and its CPU time after it ends. The processes are otherwise unaffected, and
+//! continue when this process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
@@ -23,10 +23,10 @@ pub struct Running {
     pub time: ProcessTime,
 }
 
-/// The processes that a command left behind.
+/// The processes that outlived a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// CPU time of the processes that have ended and that nobody waited for.
+    /// CPU time of the processes that ended without being waited for.
     pub ended: ProcessTime,
     /// The processes that are still running.
     pub running: Vec<Running>,
@@ -64,7 +64,7 @@ impl Descendants {
             let Stat { name, time, is_zombie, .. } = process;
             match sys::reap_if_ended(pid) {
                 Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
-                // A child of a process that was left behind, whose parent may still wait for it.
+                // A child of an orphaned process; its parent may still wait for it.
                 None if is_zombie => left.ended.add(time.user_ns, time.system_ns),
                 None => left.running.push(Running { pid, name, time }),
             }
@@ -74,7 +74,7 @@ impl Descendants {
 }
 
 impl LeftBehind {
-    /// CPU time of all processes left behind.
+    /// CPU time of all processes that outlived the command.
     pub fn time(&self) -> ProcessTime {
         let mut all = self.ended;
         self.running.iter().for_each(|one| all.add(one.time.user_ns, one.time.system_ns));

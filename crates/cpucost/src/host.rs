@@ -1,8 +1,8 @@
 //! The meter of this host: process time, `/proc/stat` and hardware counters in one reading.
 //!
-//! What the host does not provide is absent from the sample; [`HostMeter::missing`] names it with a
-//! remedy. A sample costs some tens of microseconds, mostly for `/proc/stat`, so take samples only
-//! at the edges of an interval.
+//! The sample lacks counters that the host does not provide; [`HostMeter::missing`] names them with
+//! a remedy. A sample costs some tens of microseconds, mostly for `/proc/stat`, so take samples
+//! only at the edges of an interval.
 
 use crate::meter::{CpuMeter, CpuSample};
 use crate::perf::PerfCounters;

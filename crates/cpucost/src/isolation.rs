@@ -2,26 +2,26 @@
 //!
 //! SCHED_IDLE ranks a task last only within its own task group. If another session (autogroup) or
 //! another control group is busy, a soaker in a separate group would still get that group's fair
-//! share, and report a busy CPU as half idle. So the spinners are moved to where they rank last
-//! against all groups, or the soaker refuses to start. In order of preference:
+//! share, and report a busy CPU as half idle. The spinners are therefore moved to a group that
+//! ranks last against all groups, or the soaker refuses to start. In order of preference:
 //! 1. a control group below the true root of the `cpu` hierarchy, with `cpu.idle` = 1 (Linux 5.15);
 //! 2. if this process is in the root task group: the autogroup of their own session at nice 19
 //!    (sched(7); 15 parts in 1039 against one busy session), or, with autogroup off, no move.
 //!
-//! A group below any group other than the true root is not enough: it would be idle only there.
-//! Existing groups are not changed; leftovers of killed soakers are removed.
+//! A group below another group than the true root is not enough: it would be idle only within that
+//! group. Existing groups are not changed; leftovers of killed soakers are removed.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use thiserror::Error;
 
-/// Why there is no soaker or no reading, and what would help. A soaker refuses to run rather than
-/// give a wrong number.
+/// Why there is no soaker or no reading, and the remedy. A soaker that would give a wrong number
+/// refuses to run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no soaker: {reason}; {remedy}")]
 pub struct Declined {
-    /// Why the way is not available.
+    /// Why the soaker or the reading is not available.
     pub reason: String,
     /// What to do about the obstacle.
     pub remedy: String,
@@ -149,7 +149,7 @@ fn remove_leftovers(root: &Path) {
         };
         let lives = Path::new("/proc").join(pid).exists();
         if !lives || pid == std::process::id().to_string() {
-            // Best effort: a leftover group does no harm.
+            // Best effort: a leftover group is harmless.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -178,7 +178,7 @@ impl Hierarchy {
     }
 
     /// Finds the hierarchy in `/proc/self/mounts`. A version 1 mount of the cpu controller has
-    /// precedence, because version 2 then does not have that controller.
+    /// precedence, because version 2 then lacks that controller.
     fn parse(mounts: &str, v2_has_cpu: impl Fn(&Path) -> bool) -> Option<Hierarchy> {
         let mut found = None;
         for line in mounts.lines() {
@@ -208,8 +208,8 @@ impl Hierarchy {
         }
     }
 
-    /// Whether groups below the root get shares of CPU time. If that is off it is left off, to not
-    /// change the host; the root task group is used instead.
+    /// Whether groups below the root get shares of CPU time. If shares are off, they stay off, to
+    /// leave the host unchanged, and the root task group is used.
     fn gives_children_cpu(&self) -> bool {
         match self.version {
             Version::One => true,

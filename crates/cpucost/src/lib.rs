@@ -1,6 +1,6 @@
 //! The CPU cost of an interval.
 //!
-//! It is measured as two bounds, because no single account is complete. The lower bound is the CPU
+//! It is measured as two bounds, because no single counter is complete. The lower bound is the CPU
 //! time charged to the process ([`HostMeter`]), which misses kernel threads and interrupts. The
 //! upper bound is what an idle-priority [`Soaker`] loses while the work runs. Also reported are the
 //! busy time of the whole machine (elapsed time minus idle time, because the kernel only samples

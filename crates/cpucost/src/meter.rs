@@ -7,13 +7,13 @@
 
 /// One source of CPU readings: this host, or a simulated one.
 pub trait CpuMeter {
-    /// Reads every counter at once. `now_ns` is the caller's monotonic clock, in nanoseconds; it
-    /// is stored as given, so that real and virtual time are handled alike.
+    /// Reads every counter. `now_ns` is the caller's monotonic clock, in nanoseconds; it is stored
+    /// as given, so that real and virtual time are handled alike.
     fn sample(&self, now_ns: u64) -> CpuSample;
 }
 
-/// The counters at one time. They count from arbitrary origins: only differences between two
-/// samples of the same meter are meaningful.
+/// The counters at one time. They count from arbitrary starts: only differences between two samples
+/// of the same meter are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuSample {
     /// When the sample was taken (ns of the caller's monotonic clock).
@@ -49,14 +49,14 @@ pub struct CpuUsage {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
     /// CPU time charged to the process: a lower bound of the cost, because kernel threads and
-    /// interrupts that worked for it are charged elsewhere.
+    /// interrupts that work for the process are charged elsewhere.
     pub process_ns: u64,
     /// User time, included in `process_ns`; `user_ns + system_ns == process_ns`.
     pub user_ns: u64,
     /// System time, included in `process_ns`.
     pub system_ns: u64,
-    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, at least 0. It includes
-    /// everything else that ran; a soaked trial gives a tighter bound.
+    /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle, at least 0. It includes all
+    /// other work of the machine; a soaked trial gives a tighter bound.
     pub machine_ns: Option<u64>,
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,

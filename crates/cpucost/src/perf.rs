@@ -1,9 +1,10 @@
 //! Instructions and cycles of this process, from hardware counters.
 //!
 //! Two counters are opened with perf_event_open(2) on the creating thread. Threads that it starts
-//! later inherit them, child processes do not. They need hardware counters (most virtual machines
-//! have none) and permission to count kernel mode; otherwise the reason is reported. If the kernel
-//! multiplexes a counter, its value is scaled up by the fraction of time it was counting.
+//! later inherit the counters, child processes do not. They need hardware counters (most virtual
+//! machines have none) and permission to count kernel mode; otherwise the reason is reported. If
+//! the kernel multiplexes a counter, its value is extrapolated from the time it was counting to the
+//! whole time.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,7 +24,7 @@ pub struct PerfCounters {
 }
 
 impl PerfCounters {
-    /// Opens both counters. Threads that exist already, other than the caller, are not counted.
+    /// Opens both counters. Other existing threads are not counted.
     ///
     /// # Errors
     /// The reason there is no counter, and the remedy, as text.
@@ -64,12 +65,12 @@ fn scale(value: u64, enabled_ns: u64, counting_ns: u64) -> Option<u64> {
     u64::try_from(scaled / u128::from(counting_ns)).ok()
 }
 
-/// Why a counter could not be opened, and what would help.
+/// Why a counter could not be opened, and the remedy.
 fn explain(error: &io::Error) -> String {
     let reason = match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
-            "the CPU shows no hardware counters here; a virtual machine needs a virtual PMU, \
-             else measure on the bare machine"
+            "the CPU offers no hardware counters here; give the virtual machine a virtual PMU, or \
+             measure on the host"
         }
         Some(libc::EACCES | libc::EPERM) => {
             "not permitted; set kernel.perf_event_paranoid to 1 or less, or add CAP_PERFMON"

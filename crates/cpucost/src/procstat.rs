@@ -40,7 +40,7 @@ impl ProcStat {
     pub fn read() -> io::Result<ProcStat> {
         let text = fs::read_to_string("/proc/stat")?;
         ProcStat::parse(&text, sys::ticks_per_second()).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "/proc/stat holds no CPU lines")
+            io::Error::new(io::ErrorKind::InvalidData, "/proc/stat has no CPU lines")
         })
     }
 

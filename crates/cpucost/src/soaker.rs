@@ -1,18 +1,18 @@
 //! The upper bound of CPU cost: the time that an idle-priority spinner on every CPU loses while
 //! work runs.
 //!
-//! The method is that of the sequential I/O studies. A soaker takes all CPU time that nobody else
-//! wants and counts it in calibrated units of work; the missing time is charged to the work under
-//! test. This includes what process accounting misses: kernel threads, interrupts, and time that
-//! sampling overlooks.
+//! The method is that of the sequential I/O studies. A soaker takes all CPU time that no other
+//! process wants and counts it in calibrated units of work; the missing time is charged to the work
+//! under test. It includes time that process accounting misses: kernel threads, interrupts, and
+//! gaps of sampling.
 //!
 //! Three faults of older soakers are avoided. First, the spinners rank last against every task
-//! group of the machine, not only within their own (module `isolation`). Second, units are
+//! group of the machine, not only within their own group (module `isolation`). Second, units are
 //! calibrated against CPU time, not elapsed time, using the cheapest of several windows, so that
-//! other load does not distort them; all CPUs are calibrated at once, in the turbo and SMT state in
-//! which they will measure. Third, the soaker's own effect is not hidden: it keeps CPUs from
-//! sleeping, so nothing pays for waking them. Alternate soaked and unsoaked trials and report the
-//! difference.
+//! other load does not distort them; all CPUs are calibrated together, in the same turbo and SMT
+//! state as later measurements. Third, the soaker's own effect is not hidden: it keeps CPUs from
+//! sleeping, which saves the cost of waking them. Alternate soaked and unsoaked trials and report
+//! the difference.
 //!
 //! The spinners are child processes, so their time does not count for this process. Doubtful
 //! results are refused ([`Declined`]) or flagged ([`SoakerReading::suspect`]).
@@ -30,19 +30,20 @@ use crate::spinners::{Progress, Spinners};
 
 /// One calibration window: long enough for some thousand units even on a CPU shared with others.
 const WINDOW: Duration = Duration::from_millis(40);
-/// Number of windows of a calibration if all goes well.
+/// Number of windows of an undisturbed calibration.
 const WINDOWS: usize = 6;
-/// A calibration on a busy machine takes further windows for up to this time until it agrees (ns).
+/// Maximum time of a calibration on a busy machine, which takes further windows until enough agree
+/// (ns).
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
-/// How many of the cheapest windows must agree, to within [`MAX_SPREAD`] of the minimum.
+/// Number of the cheapest windows that must agree within [`MAX_SPREAD`] of the minimum.
 const AGREEING_WINDOWS: usize = 3;
-/// Largest spread of the agreeing windows, as a share of the minimum.
+/// Maximum spread of the agreeing windows, as a share of the minimum.
 const MAX_SPREAD: f64 = 0.10;
-/// Windows with fewer units than this (about 4 ms of work) are ignored as too short.
+/// Minimum units of a window (about 4 ms of work); shorter windows are ignored.
 const MIN_UNITS: u64 = 4_000;
 /// Accuracy of the calibration: 4%, so an idle share above 1.04 is impossible.
 const TOLERANCE: f64 = 0.04;
-/// Resolution of the kernel's CPU times: up to two ticks of 10 ms old.
+/// Resolution of the kernel's CPU times: two ticks of 10 ms.
 const TICKS_NS: f64 = 20e6;
 /// An abstract socket name that only one soaker on the machine can hold.
 const MACHINE_LOCK: &str = "halfpower-soaker";
@@ -87,11 +88,11 @@ struct IntervalStart {
 pub struct SoakedCpu {
     /// The kernel's number of the CPU.
     pub cpu: usize,
-    /// Fraction of the interval that nobody else wanted: work done over work possible. About 1 on
-    /// an idle CPU; above 1.04 it is flagged.
+    /// Fraction of the interval that no other process wanted: work done over possible work. About 1
+    /// on an idle CPU; above 1.04 it is flagged.
     pub idle_share: f64,
-    /// Fraction of the interval charged to the spinner. It exceeds `idle_share` by what interrupts,
-    /// a busy SMT sibling or the hypervisor took while it ran.
+    /// Fraction of the interval charged to the spinner. It exceeds `idle_share` by the time that
+    /// interrupts, a busy SMT sibling or the hypervisor took from the running spinner.
     pub charged_share: f64,
 }
 
@@ -102,18 +103,18 @@ pub struct SoakerReading {
     pub elapsed_ns: u64,
     /// Results of each soaked CPU.
     pub per_cpu: Vec<SoakedCpu>,
-    /// CPU time used by others, summed over CPUs: from 0 to `elapsed_ns` × CPUs. Subtract the rate
-    /// of a [`Soaker::background`] reading to get the cost of the work.
+    /// CPU time used by other processes, summed over CPUs: from 0 to `elapsed_ns` × CPUs. Subtract
+    /// the rate of a [`Soaker::background`] reading to get the cost of the work.
     pub lost_ns: u64,
     /// Relative spread of the calibration on the worst CPU.
     pub calibrated_error: f64,
-    /// Why the reading should not be trusted; None if it can be.
+    /// Why the reading should not be trusted; None for a good reading.
     pub suspect: Option<String>,
 }
 
 impl SoakerReading {
-    /// The possible error from calibration (ns), to be added for an upper bound: idle time is only
-    /// known as accurately as the cost of a unit, so some of it may in fact have been lost.
+    /// The possible error from calibration (ns), to be added for an upper bound: idle time is known
+    /// only as accurately as the cost of a unit, so some of it may be lost time.
     pub fn hidden_ns(&self) -> f64 {
         let all_ns = self.elapsed_ns as f64 * self.per_cpu.len() as f64;
         (all_ns - self.lost_ns as f64).max(0.0) * self.calibrated_error
@@ -159,8 +160,8 @@ impl Soaker {
 
     /// Measures the cost of a unit of work on each CPU; takes about 0.3 s, on a busy machine up to
     /// 1 s. Other load does not distort the result: it is the least CPU time per unit over several
-    /// windows, taken at normal priority so that a busy CPU also yields some. `sleep` and `now` use
-    /// the caller's clock (ns).
+    /// windows, taken at normal priority so that a busy CPU also gives enough units. `sleep` and
+    /// `now` use the caller's clock (ns).
     ///
     /// # Errors
     /// If the best windows of a CPU differ by more than 10%, or the CPU was too busy.
@@ -206,7 +207,7 @@ impl Soaker {
         Ok(())
     }
 
-    /// Ends the interval at `now_ns` and returns what the spinners lost in it.
+    /// Ends the interval at `now_ns` and returns the CPU time that the spinners lost.
     ///
     /// # Errors
     /// If no interval was started, it has no length, or a spinner has died.
@@ -214,13 +215,13 @@ impl Soaker {
         let units = self.spinners.units();
         self.spinners.stop();
         let (Some(started), Some(calibration)) = (self.started.take(), &self.calibration) else {
-            return Err(Declined::new("no interval was begun", "call begin first"));
+            return Err(Declined::new("no interval has begun", "call begin first"));
         };
         let machine = ProcStat::read().ok();
         let charged_ns = self.charged_ns()?;
         let elapsed_ns = now_ns.saturating_sub(started.at_ns);
         if elapsed_ns == 0 {
-            return Err(Declined::new("the interval has no length", "measure for longer"));
+            return Err(Declined::new("the interval is empty", "measure for longer"));
         }
         let spinner =
             self.spinners.cpus().iter().enumerate().map(|(index, &cpu)| SpinnerInterval {
@@ -266,7 +267,7 @@ fn lock_machine() -> Result<UnixDatagram, Declined> {
         .and_then(|address| UnixDatagram::bind_addr(&address));
     bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Declined::new(
-            "another soaker runs on this machine, and each would take the other's idle time",
+            "another soaker runs on this machine, and the two would share the idle time",
             "wait for it to end",
         ),
         _ => Declined::new(
@@ -317,7 +318,7 @@ impl Calibration {
     }
 }
 
-/// The least CPU time per unit, and the relative spread of the best windows. `None` if too few
+/// The minimum CPU time per unit, and the relative spread of the best windows. `None` if too few
 /// windows had enough work.
 fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
     let mut costs_ns: Vec<f64> = windows

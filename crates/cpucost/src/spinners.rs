@@ -64,7 +64,7 @@ impl Spinners {
         }
     }
 
-    /// Tells all spinners to park; each does so when it next gets the CPU.
+    /// Tells all spinners to park; each parks when it next gets the CPU.
     pub(crate) fn stop(&self) {
         for spinner in self.board.spinners() {
             spinner.running.store(0, Ordering::Release);
@@ -72,7 +72,7 @@ impl Spinners {
     }
 
     /// The last published progress of each spinner; units and CPU time are consistent and some
-    /// milliseconds old while it runs. `None` if it is being written right now.
+    /// milliseconds old while it runs. `None` while it is being written.
     pub(crate) fn noted(&self) -> Vec<Option<Progress>> {
         let noted = |spinner: &sys::SpinnerState| {
             spinner.read_published().map(|(units, cpu_ns)| Progress { units, cpu_ns })

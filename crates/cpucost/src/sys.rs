@@ -1,9 +1,9 @@
 //! Every system call of this crate, one safe wrapper each; the only file with `unsafe`.
 //!
 //! Three groups: clocks and counters of a process, placement of threads and processes on CPUs, and
-//! the spinner processes of the soaker. The last obey the rule of fork(2) for processes with
-//! several threads: between fork and `_exit` a child runs only system calls and plain arithmetic on
-//! the [`SharedBoard`], never the allocator, a lock, or code that can panic.
+//! the spinner processes of the soaker. The spinner processes obey the rule of fork(2) for
+//! processes with several threads: between fork and `_exit` a child runs only system calls and
+//! plain arithmetic on the [`SharedBoard`], never the allocator, a lock, or code that can panic.
 
 use std::fs::File;
 use std::io;
@@ -155,8 +155,8 @@ pub(crate) fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
 /// Gives a process the SCHED_IDLE policy. sched(7).
 pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
     let priority: libc::c_int = 0;
-    // SAFETY: the kernel's sched_param is one int, which is only read. Called directly, because
-    // musl's wrapper always fails.
+    // SAFETY: the kernel's sched_param is one int, which is only read. The system call is made
+    // directly, because musl's wrapper always fails.
     let rc = unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &raw const priority)
     };
@@ -225,7 +225,7 @@ impl SharedBoard {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let bytes = count * size_of::<SpinnerState>();
-        // SAFETY: a new mapping at a place of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses disturbs no other mapping.
         let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -256,7 +256,7 @@ impl Drop for SharedBoard {
 /// of this process. Returns their process ids.
 ///
 /// # Errors
-/// The error of the first one that did not start; the others are killed again.
+/// The error of the first spinner that did not start; the others are killed.
 pub(crate) fn fork_spinners(board: &SharedBoard) -> io::Result<Vec<i32>> {
     // SAFETY: sigset_t is plain bits; both sets are filled before they are used.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
@@ -268,7 +268,7 @@ pub(crate) fn fork_spinners(board: &SharedBoard) -> io::Result<Vec<i32>> {
     }
     // SAFETY: getpid has no preconditions.
     let parent = unsafe { libc::getpid() };
-    // SAFETY: the child runs `first_spinner`, which keeps to the rule at the head of this file.
+    // SAFETY: the child runs `first_spinner`, which obeys the rule at the start of this file.
     let forked = check(unsafe { libc::fork() });
     if let Ok(0) = forked {
         first_spinner(board, parent);
@@ -311,8 +311,8 @@ fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     let own = spinners.next();
     for spinner in spinners {
         let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as libc::c_ulong;
-        // SAFETY: without CLONE_VM and with no stack this is a fork; the child keeps to the rule
-        // at the head of this file.
+        // SAFETY: without CLONE_VM and with no stack this is a fork; the child obeys the rule at
+        // the start of this file.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) };
         if pid == 0 {
             spin_forever(spinner, parent);
@@ -364,7 +364,7 @@ fn spin_forever(spinner: &SpinnerState, parent: i32) -> ! {
 
 /// One unit of work, about a microsecond: a chain of dependent steps without memory accesses, so
 /// that its cost does not depend on cache contention. It alternates multiplication and shift,
-/// because a chain of only one of them could be computed several steps at once.
+/// because a chain of only one operation could be computed several steps at a time.
 fn unit(seed: u64) -> u64 {
     let mut value = seed;
     let mut step = 0u32;

@@ -1,7 +1,7 @@
 //! Owner, permission bits, ACLs, extended attributes and times of copies, by the rules of [`Keep`].
 //!
-//! An attribute that the destination's file system does not support, or that this user may not set,
-//! is left out and counted. Any other failure is a problem of that file, which is copied anyway.
+//! Attributes that the destination's file system does not support, or that this user may not set,
+//! are left out and counted. Any other failure is a problem of that file, which is still copied.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -21,7 +21,7 @@ use crate::handle::Handle;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::{Keep, Settings};
 
-/// Longest value of an extended attribute, and longest list of their names (bytes): XATTR_SIZE_MAX
+/// Maximum size of an extended attribute's value, and of the list of names (bytes): XATTR_SIZE_MAX
 /// and XATTR_LIST_MAX in limits.h.
 const VALUE_BYTES: usize = 64 << 10;
 /// Name of the extended attribute with the access ACL.
@@ -80,8 +80,7 @@ impl LeftOut {
         );
         self.flags.note(
             settings,
-            "entries have the flag immutable or append-only (lsattr), which their copies do not \
-             have",
+            "entries have the flag `immutable` or `append-only` (lsattr), but their copies do not",
         );
         self.owners.note(
             settings,
@@ -132,7 +131,7 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
 /// The mode with which a new file is created. It is private to its owner if the attributes are set
 /// later. Otherwise it has the permission bits of the source, so that a copy never allows more than
 /// its source. If the copy has another group, or its directory gives it an ACL, the group gets only
-/// what everybody else ("others") gets.
+/// the permissions of others.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -208,7 +207,7 @@ pub(crate) struct AttributeCopy<'a> {
 }
 
 impl AttributeCopy<'_> {
-    /// Sets all attributes that are kept of the source, times last.
+    /// Sets all kept attributes of the source, times last.
     pub fn all(&self) -> Result<(), Problem> {
         let keep = self.settings.keep;
         if keep == Keep::Mode {
@@ -233,8 +232,8 @@ impl AttributeCopy<'_> {
         attributes
     }
 
-    /// Sets what is kept of a replaced file: owner, mode and attributes, but nothing that gives the
-    /// new content more privileges.
+    /// Sets the owner, mode and attributes of the replaced file, but nothing that gives the new
+    /// content more privileges.
     pub fn of_replaced(&self, force: bool) -> Result<(), Problem> {
         let (has_owner, has_group) = self.owner(self.info.uid, self.info.gid)?;
         let has_both = has_owner && has_group;
@@ -243,8 +242,8 @@ impl AttributeCopy<'_> {
                 ProblemKind::Failed,
                 self.path,
                 format!(
-                    "{} belongs to another user or group, which cannot be kept; run as its owner \
-                     or as root, or replace it all the same with --force",
+                    "{} belongs to another user or group, and replacing it would change that; run \
+                     as its owner or as root, or use --force",
                     self.path.display()
                 ),
             ));
@@ -311,7 +310,7 @@ impl AttributeCopy<'_> {
                     }
                 }
                 Err(Errno::PERM | Errno::ACCESS) => self.left_out.not_permitted.add(self.path),
-                // Removed meanwhile.
+                // The attribute was removed meanwhile.
                 Err(Errno::NODATA) => {}
                 Err(error) => problem = self.attribute_failed(name, error).or(problem),
             }
@@ -328,7 +327,7 @@ impl AttributeCopy<'_> {
         }
         for inherited in [ACCESS_ACL, DEFAULT_ACL] {
             if !names.iter().any(|name| name.as_c_str() == inherited) {
-                // Fails if there is none, which is fine.
+                // Fails without such an attribute, which is harmless.
                 let _ = self.target.remove_attribute(inherited);
             }
         }
@@ -408,7 +407,7 @@ fn timestamps(info: &EntryInfo) -> Timestamps {
 
 /// Names of the extended attributes; empty if they are not supported.
 fn names(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
-    // Most files have none, so asking for the length first would waste a system call.
+    // Most files have no attributes, so asking for the length first would waste a system call.
     let mut buffer = vec![0; 1024];
     loop {
         let length = match list(&mut buffer) {

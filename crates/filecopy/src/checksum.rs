@@ -18,12 +18,12 @@ use rayon::slice::ParallelSlice;
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// Size of a piece that is hashed at once (bytes); a power of two, as the hash tree requires.
+/// Size of a piece that one thread hashes (bytes); a power of two, as the hash tree requires.
 const PART_BYTES: usize = 512 << 10;
-/// Number of pieces hashed from the page cache between two calls of the caller's watcher.
+/// Number of pieces hashed from the page cache between two progress calls.
 const PARTS_AT_ONCE: u64 = 256;
-/// If at least this share is in the page cache, missing pages are read by page faults. That is
-/// still faster than reading everything.
+/// Minimum share in the page cache for hashing in place. Page faults then read the missing pages,
+/// which is still faster than reading everything.
 const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
 /// BLAKE3 of the rest of an input, and its length (bytes). `watch` is called repeatedly with the
@@ -123,7 +123,7 @@ impl Tree {
         self.partial.extend_from_slice(parts.remainder());
         let first = self.parts;
         let parts: Vec<Part> = match data.len() / PART_BYTES {
-            // Not worth using another thread.
+            // Too little for another thread.
             0 | 1 => data.chunks_exact(PART_BYTES).map(|part| Part::of(part, first)).collect(),
             _ => {
                 let hash = |(index, part)| Part::of(part, first + index as u64);
@@ -141,8 +141,8 @@ impl Tree {
         self.parts += 1;
     }
 
-    /// Joins subtrees of equal size. The last join of all is special (the root), so joining waits
-    /// until more data follow.
+    /// Joins subtrees of equal size. The last join (the root) is computed differently, so joining
+    /// waits until more data follow.
     fn join_complete(&mut self) {
         while self.subtrees.len() > self.parts.count_ones() as usize {
             let right = self.subtrees.pop();

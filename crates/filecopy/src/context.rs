@@ -38,7 +38,7 @@ pub(crate) struct Context {
     pub records: Mutex<Vec<TreeRecord>>,
     /// Directories to flush at the end; true to flush their whole file system.
     pub roots: Mutex<Vec<(Arc<Directory>, bool)>>,
-    /// A tree is copied, so its files are flushed together at the end.
+    /// Whether a tree is copied, so that its files are flushed together at the end.
     is_tree: AtomicBool,
     problems: Mutex<Vec<Problem>>,
     /// Remedies already reported; each is reported once.
@@ -66,7 +66,7 @@ impl Context {
         }
     }
 
-    /// Announces many files, which are then flushed together at the end.
+    /// Announces many files, to flush them together at the end.
     pub fn expect_many(&self) {
         self.is_tree.store(true, Ordering::Relaxed);
     }

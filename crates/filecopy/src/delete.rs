@@ -26,7 +26,8 @@ pub(crate) fn extras(
         Ok(entries) => entries,
         Err(error) => return context.report(on_errno("reading", &target.path)(error)),
     };
-    // Collected before the first removal, because reading a changing directory may repeat names.
+    // All names are collected before the first removal, because reading a changing directory may
+    // repeat names.
     let extras: Vec<OsString> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.name)

@@ -1,5 +1,5 @@
-//! Open directories, and operations on their entries by name. Nothing here follows symbolic links
-//! (except where named so), so nobody can redirect a copy by exchanging one.
+//! Open directories, and operations on their entries by name. Only functions whose name says so
+//! follow symbolic links, so nobody can redirect a copy by replacing a link.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -101,7 +101,6 @@ impl EntryInfo {
     }
 }
 
-/// Name of a file type.
 pub(crate) fn type_name(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",
@@ -239,7 +238,7 @@ impl Directory {
         readlinkat(&self.fd, name, Vec::with_capacity(256))
     }
 
-    /// Renames an entry into another directory and replaces an existing one.
+    /// Renames an entry into another directory and replaces an existing entry.
     pub fn rename(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         renameat(&self.fd, name, &to.fd, new_name)
     }
@@ -287,7 +286,7 @@ pub(crate) fn path_of(file: impl AsFd) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub name: OsString,
-    /// File type; unknown if the file system does not tell.
+    /// File type; unknown if the file system does not report it.
     pub kind: FileType,
 }
 
@@ -327,7 +326,7 @@ pub(crate) fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
         None => (&b""[..], trimmed),
     };
     if name.is_empty() || name == b"." || name == b".." {
-        let what = format!("{} has no name of its own", path.display());
+        let what = format!("{} has no file name", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok((PathBuf::from(OsStr::from_bytes(parent)), OsStr::from_bytes(name).to_owned()))

@@ -19,7 +19,7 @@ pub(crate) enum Decision {
     Refresh,
     /// Content and attributes are the same.
     UpToDate,
-    /// The existing entry stays, because the settings say so.
+    /// The settings keep the existing entry.
     Leave,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Comparison {
     Different,
 }
 
-/// Decides what to do with an entry. `compare` compares it with an existing one of the same type.
+/// Decides what to do with an entry. `compare` compares it with an existing entry of the same type.
 pub(crate) fn decide(
     settings: &Settings,
     source: &EntryInfo,

@@ -55,7 +55,7 @@ mod tests {
                 scope.spawn(|| (0..5).for_each(|_| limiter.take(20_000, || false)));
             }
         });
-        // Of ten parts of 20 ms each, the last is allowed after nine have passed.
+        // Of ten parts of 20 ms each, the last part is allowed after nine parts.
         assert!(clock.now_ns() - start_ns >= 180_000_000);
         limiter.take(1 << 40, || true);
         Limiter::new(None).take(u64::MAX, || false);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::directory::{Directory, EntryInfo};
 
-/// Where the first name of a file with several names was copied to.
+/// The copy of the first name of a file with several names.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCopy {
     root: Arc<Directory>,
@@ -43,14 +43,15 @@ enum State {
     Done(FirstCopy),
 }
 
-/// The files with several names that were seen so far.
+/// The files with several names that are already known.
 #[derive(Debug, Default)]
 pub(crate) struct HardLinks {
     met: Mutex<HashMap<(u64, u64), State>>,
     changed: Condvar,
 }
 
-/// The right to copy the first name. It must be settled; dropping it gives the right up.
+/// The right to copy the first name. Call `settle` after copying; dropping the value gives up the
+/// right.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     links: &'a HardLinks,

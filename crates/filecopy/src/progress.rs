@@ -79,7 +79,7 @@ pub struct Counts {
     pub special: u64,
     /// Entries that already existed and were up to date.
     pub up_to_date: u64,
-    /// Existing entries that were left alone, as the settings ask.
+    /// Existing entries that the settings keep.
     pub skipped: u64,
     /// Entries that were removed because the source does not have them.
     pub deleted: u64,
@@ -87,14 +87,13 @@ pub struct Counts {
     pub problems: u64,
     /// Bytes of all files, holes included (bytes).
     pub bytes: u64,
-    /// Bytes that were read and written: neither holes nor shared blocks (bytes).
+    /// Bytes that were read and written, without holes and shared blocks.
     pub moved_bytes: u64,
     /// Bytes that an earlier, interrupted session had already copied (bytes).
     pub resumed_bytes: u64,
     /// Files that share the blocks of their source.
     pub reflinks: u64,
-    /// Files whose data were copied by their file server, not through this machine
-    /// (copy_file_range(2)).
+    /// Files whose data the file server copied (copy_file_range(2)).
     pub by_server: u64,
     /// How the last large file was copied, in words.
     pub how: String,

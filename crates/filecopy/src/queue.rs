@@ -2,8 +2,8 @@
 //!
 //! Only one thread at a time can add a name to a directory, and waiting threads waste CPU, because
 //! the kernel's lock spins while its owner runs. A thread therefore takes files of its current
-//! directory first. When there are none, it switches to a directory in which no other thread works;
-//! if all have a thread, it shares one.
+//! directory first. When that directory has no more files, the thread switches to a directory
+//! without a thread, or else shares a directory.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::target::TargetDirectory;
 
 /// Capacity of the queue.
 const CAPACITY: usize = 1024;
-/// A full queue accepts files again at this length, so that the walking thread is not woken for
+/// Length at which a full queue accepts files again, so that the walking thread is not woken for
 /// every file.
 const REFILL_LENGTH: usize = CAPACITY / 2;
 

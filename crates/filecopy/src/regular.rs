@@ -1,5 +1,5 @@
-//! Copies of single files: each is decided, copied without a name, verified, given its attributes,
-//! and finally named.
+//! Copies of single files: each file is checked, copied without a name, verified, given its
+//! attributes, and finally named.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,9 +29,9 @@ use crate::staging::{NewFile, Place, make_entry};
 use crate::target::TargetDirectory;
 use crate::watcher::Watcher;
 
-/// Attempts if the source changes while it is copied.
+/// Maximum number of attempts if the source changes while it is copied.
 const ATTEMPTS_MAX: u32 = 3;
-/// Files larger than this are not copied again if the source changes (bytes).
+/// Maximum size of a file that is copied again if the source changes (bytes).
 const RETRY_SIZE_MAX: u64 = 256 << 20;
 
 /// A source entry, by its name in an open directory.
@@ -218,7 +218,7 @@ impl Job<'_> {
         self.target.look_up(self.name).map_err(on_errno("looking at", &self.to))
     }
 
-    /// Whether nothing of the source is in the page cache, so that it can be left that way.
+    /// Whether the source is not in the page cache, so that the copy leaves it uncached.
     fn is_cold(&self) -> bool {
         if self.settings().cached || Buffer::suits(&self.info) {
             return false;
@@ -289,7 +289,7 @@ impl Job<'_> {
             Some(replaced) if replaced.is_file() => 0o600,
             _ => creation_mode(self.keep(), before, handle, self.target.inherited()),
         };
-        let is_large = before.is_file() && before.size >= resume::LEAST_BYTES;
+        let is_large = before.is_file() && before.size >= resume::SIZE_MIN_BYTES;
         let begun = if settings.resume && is_large {
             resume::begin(place, self.name, &self.from, before)?
         } else {
@@ -473,7 +473,7 @@ impl Job<'_> {
             old.filter(|old| EntryInfo::of(old).is_ok_and(|i| i.identity() == replaced.identity()));
         let Some(old) = old else {
             let shown = self.to.display();
-            let what = format!("{shown} was exchanged while it was being replaced; try again");
+            let what = format!("another program replaced {shown} during the copy; try again");
             return Err(Problem::new(ProblemKind::Failed, &self.to, what));
         };
         if !replaced.is_file() {
@@ -595,7 +595,7 @@ fn sum_up_with(
     bytes: u64,
     hasher: &mut ContentHasher,
 ) -> At<()> {
-    // Uses a separate descriptor, because the position of the other belongs to its user.
+    // Uses a separate descriptor, because the caller uses the position of `file`.
     let mut reader = options.open(path_of(file)).map_err(|error| (0, error))?;
     let mut left = bytes;
     while left > 0 {

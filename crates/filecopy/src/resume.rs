@@ -18,13 +18,13 @@ use crate::problem::{Problem, ProblemKind, on, on_errno};
 use crate::staging::{NewFile, Place};
 use crate::state::{Identity, PRIVATE_PREFIX, PartialRecord, State, inode_and_birth};
 
-/// Smaller files are copied from the start (bytes).
-pub(crate) const LEAST_BYTES: u64 = 8 << 20;
+/// Minimum size of a resumable file (bytes); smaller files are copied from the start.
+pub(crate) const SIZE_MIN_BYTES: u64 = 8 << 20;
 /// Bytes copied between two records of the progress.
 const NOTE_BYTES: u64 = 256 << 20;
-/// Longest time between two records of the progress (ns).
+/// Maximum time between two records of the progress (ns).
 const NOTE_NS: u64 = 2_000_000_000;
-/// How long to wait until the last requests of a killed copy have ended (ns).
+/// Maximum wait for the last requests of a killed copy (ns).
 const DYING_NS: u64 = 2_000_000_000;
 /// Pause between two checks during this wait.
 const TICK: Duration = Duration::from_millis(10);
@@ -130,7 +130,7 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     });
     let is_it = inode_and_birth(&file.file).is_ok_and(|it| it == (record.inode, record.born));
     if !fits || !is_it {
-        // An unknown file is not touched.
+        // The file is not the recorded one, so it is kept.
         file.keep();
         return Ok(None);
     }
@@ -140,8 +140,7 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     file.keep();
     let shown = target.display();
     let what = format!(
-        "{shown}: another copy is being written there; wait for it, or name another \
-         destination"
+        "another copy is writing to {shown}; wait for its end, or name another destination"
     );
     Err(Problem::new(ProblemKind::Refused, target, what))
 }
@@ -162,7 +161,7 @@ fn lock(file: &NewFile) -> bool {
 }
 
 impl Resumable {
-    /// Called when everything before an offset was written; records the offset at intervals.
+    /// Called when all data before an offset are written; records the offset at intervals.
     pub fn written(&mut self, file: &std::fs::File, up_to: u64) {
         let now_ns = self.clock.now_ns();
         let is_far = up_to.saturating_sub(self.record.done_bytes) >= NOTE_BYTES;

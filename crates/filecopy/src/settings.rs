@@ -11,7 +11,7 @@ use crate::filter::Filter;
 use crate::limiter::Limiter;
 use crate::progress::{Event, Progress};
 
-/// What is kept of a source besides its data.
+/// The attributes of a source that a copy keeps.
 ///
 /// | | `Mode` | `Basics` | `All` |
 /// |---|---|---|---|
@@ -104,7 +104,7 @@ pub struct Settings {
     pub all_or_nothing: bool,
     /// Read each copy back from its storage and compare it, before the copy gets its name.
     pub verify: bool,
-    /// Resume interrupted copies, and leave something to resume. Files of equal size and time are
+    /// Resume interrupted copies, and make this copy resumable. Files of equal size and time are
     /// considered the same.
     pub resume: bool,
     /// Make everything durable at the end of the session.

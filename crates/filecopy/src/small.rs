@@ -11,7 +11,7 @@ use crate::directory::EntryInfo;
 use crate::settings::Settings;
 use crate::watcher::Watcher;
 
-/// Largest file copied this way (bytes).
+/// Maximum size of a file copied this way (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
 /// RWF_DONTCACHE of linux/fs.h (Linux 6.14).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
@@ -31,7 +31,7 @@ pub(crate) type Failed = (Side, u64, std::io::Error);
 impl Buffer {
     /// A buffer for a session. Reads leave nothing in the page cache. Writes leave nothing either
     /// if the session flushes at its end, because that flush then has less to do. Without a flush,
-    /// writes stay in the page cache, because writing them at once would slow down the reads.
+    /// written pages stay in the page cache, because immediate writes would slow down the reads.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {
@@ -55,7 +55,7 @@ impl Buffer {
         watcher: &mut Watcher,
     ) -> Result<(), Failed> {
         let by_watcher = |error| (Side::Watcher, 0, error);
-        // One byte more, so that the first read also detects the end.
+        // One byte more than the maximum size, so that the first read also detects the end.
         self.memory.resize(SMALL_BYTES as usize + 1, 0);
         let mut at = 0;
         loop {

@@ -1,9 +1,10 @@
-//! Where a file is before it has its name: unnamed if the file system supports it (O_TMPFILE),
-//! otherwise in a private directory beside the destination under a name that cannot be guessed. In
-//! both cases nobody else can open it, and it becomes the copy in one step or disappears.
+//! Files without their final name: unnamed if the file system supports it (O_TMPFILE), otherwise in
+//! a private directory beside the destination under a name that cannot be guessed. In both cases
+//! nobody else can open it, and it becomes the copy in one step or disappears.
 //!
-//! A copy that replaces something also waits in the private directory. The directory is created
-//! when first needed, recorded in the state folder before it is used, and removed at the end.
+//! A copy that replaces an existing entry also waits in the private directory. The directory is
+//! created when first needed, recorded in the state folder before it is used, and removed at the
+//! end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -59,7 +60,7 @@ impl Drop for PrivateDirectory {
         if self.kept.load(Ordering::Relaxed) {
             return;
         }
-        // If it cannot be removed, it stays recorded for `clean`.
+        // A directory that cannot be removed stays recorded for `clean`.
         if self.parent.remove_directory(&self.name).is_ok()
             && let Some(session) = &mut *lock(&self.session)
         {
@@ -72,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The private directories of a session, and what is known of the file systems.
+/// The private directories of a session, and known properties of the file systems.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
@@ -82,8 +83,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// A private directory on the file system of a destination: in `anchor` if that is on the same
-    /// one, otherwise in the destination directory.
+    /// A private directory on the file system of a destination: in `anchor` if `anchor` is on that
+    /// file system, otherwise in the destination directory.
     pub fn directory(&self, place: Place) -> Result<Arc<PrivateDirectory>, Problem> {
         let Place { settings, anchor, destination, mount, .. } = place;
         let mut directories = lock(&self.directories);
@@ -111,12 +112,10 @@ impl Staging {
         let info = inside.info().map_err(on_errno("looking at", &path))?;
         let user = rustix::process::geteuid().as_raw();
         if info.uid != user || info.mode & 0o077 != 0 {
-            // On file systems without permission bits this process cannot protect it.
+            // On file systems without permission bits this process cannot protect the directory.
             if info.uid != user && info.uid != 0 {
-                let what = format!(
-                    "{} was exchanged by another user just after it was created",
-                    path.display()
-                );
+                let what =
+                    format!("another user replaced {} just after it was created", path.display());
                 return Err(Problem::new(ProblemKind::Failed, &path, what));
             }
         }
@@ -174,7 +173,7 @@ impl Staging {
         }
     }
 
-    /// Removes the private directory in a directory that is about to get its final times.
+    /// Removes the private directory inside a directory before that gets its final times.
     pub fn leave(&self, directory: &Directory) {
         let Ok(info) = directory.info() else { return };
         let lies_there = |private: &PrivateDirectory| {
@@ -226,7 +225,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl NewFile {
-    /// Creates one with this mode, minus the umask.
+    /// Creates a file with this mode, minus the umask.
     pub fn make(place: Place, mode: u32) -> Result<NewFile, Problem> {
         let path = &place.destination.path;
         let failed = on_errno("creating a file in", path);
@@ -237,7 +236,7 @@ impl NewFile {
         NewFile::within(&private, None, mode).map_err(failed)
     }
 
-    /// Creates one in a private directory, or opens an existing one by name.
+    /// Creates a file in a private directory, or opens an existing file by name.
     pub fn within(
         private: &Arc<PrivateDirectory>,
         name: Option<&OsStr>,
@@ -313,7 +312,8 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
 }
 
 /// Creates a link or special file under a temporary name, and renames it when it has all its
-/// attributes, because it cannot be unnamed. With `replaces`, it replaces an existing entry.
+/// attributes, because such entries cannot be unnamed. With `replaces`, it replaces an existing
+/// entry.
 pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,

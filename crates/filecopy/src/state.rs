@@ -1,8 +1,8 @@
 //! Records between sessions: which trees were copied where, the progress of large files, and what
 //! to remove after a kill. They are in a folder that only the copying user may write.
 //!
-//! Records are used only as far as the file system confirms them. A folder that another user owns
-//! or may write is not used.
+//! Records are used only if the file system confirms them. A folder that another user owns or may
+//! write is refused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub(crate) struct Identity {
     /// Absolute path without links; in hexadecimal if it is not valid text.
     path: String,
     inode: u64,
-    /// Birth time (s, ns); `None` if the file system does not tell.
+    /// Birth time (s, ns); `None` if the file system does not report it.
     born: Option<(i64, u32)>,
 }
 
@@ -45,7 +45,7 @@ impl Identity {
 
 const WANTED: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
 
-/// Birth time. Needed because inode numbers are reused, often at once.
+/// Birth time. Needed because inode numbers are reused, often immediately.
 fn born(found: &Statx) -> Option<(i64, u32)> {
     let is_told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
     is_told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
@@ -113,7 +113,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Opens the folder if it exists and can be used.
+    /// Opens the folder if it exists and is safe to use.
     pub fn existing(folder: &Path) -> Option<State> {
         folder.symlink_metadata().ok().and_then(|_| State::open(folder).ok())
     }
@@ -236,8 +236,8 @@ struct Noted {
 }
 
 impl SessionNotes {
-    /// Records a private directory durably, once its inode is known and before it is used. Each has
-    /// its own token.
+    /// Records a private directory durably, after its creation and before its first use. Each
+    /// directory has its own token.
     pub fn note(&mut self, token: &str, directory: &Path, inode: u64) -> io::Result<()> {
         use std::io::Write;
         let path = self.folder.join(format!("session-{token}.json"));
@@ -273,7 +273,7 @@ pub struct Leftover {
     record: PathBuf,
 }
 
-/// All private directories that sessions of this user left behind.
+/// All private directories that remain from sessions of this user.
 pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
     let Some(state) = State::existing(state_folder) else { return Vec::new() };
     let mut found = Vec::new();
@@ -293,7 +293,7 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
                     inode,
                     record: path,
                 }),
-                // The record is incomplete. If its writer is gone, the directory is unused.
+                // The record is incomplete. If its writer has ended, the directory is unused.
                 None if !in_use && is_old(&path) => drop(fs::remove_file(&path)),
                 None => {}
             }
@@ -331,7 +331,7 @@ fn is_old(path: &Path) -> bool {
 /// Removes a leftover and its record; returns whether there was something to remove.
 ///
 /// # Errors
-/// Any error of removing it.
+/// Any error of removing the directory.
 pub fn clean(leftover: &Leftover) -> io::Result<bool> {
     let there = fs::symlink_metadata(&leftover.path);
     let user = rustix::process::geteuid().as_raw();
@@ -430,7 +430,7 @@ mod tests {
         assert!(clean(&found[0]).unwrap());
         assert!(!staging.exists() && leftovers(&folder.path().join("copies")).is_empty());
 
-        // Another directory has the same name by now.
+        // Now another directory has the same name.
         let mut session = state.begin_session();
         fs::create_dir(&staging).unwrap();
         session.note("y", &staging, inode + 1_000_000).unwrap();

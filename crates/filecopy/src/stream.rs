@@ -30,7 +30,7 @@ use crate::watcher::Watcher;
 /// Pipe capacity to request (bytes); larger pipes mean fewer context switches.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// An input: standard input, or something opened by name.
+/// An input: standard input, or a file, pipe or device opened by name.
 #[derive(Debug)]
 pub struct Input {
     reader: Reader,
@@ -153,7 +153,7 @@ impl Output {
         }
     }
 
-    /// Lets the kernel move pages into the pipe, as far as it can (splice(2)).
+    /// Lets the kernel move pages into the pipe while it can (splice(2)).
     fn splice(
         &mut self,
         input: &mut Input,
@@ -174,7 +174,7 @@ impl Output {
                 }
                 Err(Errno::INTR | Errno::AGAIN) => pass(settings, 0)?,
                 Err(Errno::PIPE) => break Err(Broken::Gone),
-                // If it cannot, ordinary reading finds out why.
+                // If the kernel cannot, ordinary reading finds the cause.
                 Err(_) => break Ok(()),
             }
         };

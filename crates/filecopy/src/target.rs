@@ -1,5 +1,5 @@
-//! Destination directories, and the work left when their last entry is done, such as setting the
-//! directory's own attributes.
+//! Destination directories, and the work after their last entry, such as setting the directory's
+//! own attributes.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub(crate) struct TargetDirectory {
     /// The directory that contains the destination, and the path from there.
     pub root: Arc<Directory>,
     pub relative: PathBuf,
-    /// Whether this copy created the directory, so that it had no entries before.
+    /// Whether this copy created the directory, which was then empty.
     pub is_new: bool,
     /// The directory's source; `None` if the directory is not a copy.
     pub source: Option<(Arc<Directory>, EntryInfo)>,

@@ -28,7 +28,7 @@ use crate::special;
 use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 
-/// One part in this many of the open-file limit is used for directories with queued files.
+/// Divisor of the open-file limit that gives the limit for directories with queued files.
 const DIRECTORY_SHARE: u64 = 8;
 
 /// A directory on the path of the walk.
@@ -98,7 +98,7 @@ pub(crate) fn copy(
         for thread in 0..wanted {
             let builder = std::thread::Builder::new().name(format!("copy-{thread}"));
             let spawned = builder.spawn_scoped(scope, move || work(context, queue, thread));
-            // Fewer threads are slower; without any, the walk copies the files itself.
+            // Fewer threads are slower; without threads, the walk copies the files itself.
             started += usize::from(spawned.is_ok());
         }
         let open_most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -153,7 +153,7 @@ fn open_root(
     Ok((target.copy_of(of, false, owns, None), owns))
 }
 
-/// The existing directory at the destination of a tree; `None` if there is none.
+/// The existing directory at the destination of a tree; `None` if it does not exist.
 fn check_root(
     root: &Directory,
     name: &OsStr,
@@ -198,7 +198,7 @@ fn refuse_link_of_others(root: &Directory, name: &OsStr) -> Result<(), Problem> 
         return Ok(());
     }
     let what = format!(
-        "{} is a symbolic link that another user made; name the directory that it leads to",
+        "{} is a symbolic link of another user; name the directory that it points to",
         path.display()
     );
     Err(Problem::new(ProblemKind::Refused, &path, what))
@@ -320,8 +320,8 @@ fn do_job(context: &Context, buffer: &mut Buffer, job: &Job) {
     release(context, &job.target);
 }
 
-/// Marks an entry of a directory as done. After the last one the directory gets its attributes, and
-/// so on upwards.
+/// Marks an entry of a directory as done. After the last entry the directory gets its attributes
+/// and is done itself.
 fn release(context: &Context, target: &Arc<TargetDirectory>) {
     let mut next = Some(Arc::clone(target));
     while let Some(directory) = next {

@@ -17,13 +17,13 @@ use crate::content::Content;
 use crate::pacer::{Arrival, Pacer};
 use crate::timing::Timing;
 
-/// How long the kernel may cache names and attributes; they never change.
+/// Time that the kernel may cache names and attributes; they never change.
 const CACHE_TTL: Duration = Duration::from_secs(86_400);
 /// Inode number of the file; the folder has inode 1.
 const FILE: INodeNo = INodeNo(2);
 /// Maximum number of requests that the kernel may have in flight.
 const MAX_BACKGROUND: u16 = 4096;
-/// Largest request (bytes); the kernel's default limit is 256 pages.
+/// Maximum request size (bytes); the kernel's default limit is 256 pages.
 const REQUEST_BYTES: u32 = 1 << 20;
 
 /// Parameters of the served file.
@@ -58,7 +58,7 @@ pub(crate) struct Files {
 struct DeviceState {
     faults: FaultCounter,
     content: Content,
-    /// Replies that are never sent. They are kept, because dropping one sends an error.
+    /// Replies that are never sent. They are kept, because dropping a reply sends an error.
     unanswered: Vec<Box<dyn Send>>,
 }
 
@@ -124,7 +124,7 @@ impl Files {
 
 impl Filesystem for Files {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Without these capabilities requests are fewer or smaller.
+        // Without these capabilities fewer or smaller requests are in flight.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let _ = config.set_max_write(REQUEST_BYTES);

@@ -11,7 +11,7 @@ use ioengine::{Monotonic, mount};
 
 use crate::files::{Files, Spec};
 
-/// How often to check whether the last user of the file is gone.
+/// Maximum number of checks whether the last user of the file is gone.
 const TRIES: u32 = 100;
 /// Pause between two of these checks.
 const PAUSE: Duration = Duration::from_millis(20);

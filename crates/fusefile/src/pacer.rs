@@ -2,7 +2,7 @@
 //! that waits for the next completion.
 //!
 //! The thread sleeps until shortly before the next completion and spins for the rest, because an
-//! idle CPU takes about 50 us to wake up. A reply that is due at once is sent by the submitting
+//! idle CPU takes about 50 us to wake up. A reply that is due immediately is sent by the submitting
 //! thread.
 
 use std::cmp::Reverse;
@@ -18,10 +18,10 @@ use crate::timing::Timing;
 /// Sends a reply.
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// The thread wakes this long before a completion (ns): wake-up time plus the kernel's timer slack
+/// Time from the thread's wake-up to a completion (ns): wake-up time plus the kernel's timer slack
 /// of 50 us.
 const SPIN_NS: u64 = 120_000;
-/// Longest spin before checking for earlier completions (ns).
+/// Maximum spin before checking for earlier completions (ns).
 const LOOK_NS: u64 = 10_000;
 
 /// A request as seen by the timing model.
@@ -49,7 +49,7 @@ struct Pending {
     held: BinaryHeap<Reverse<(u64, u32)>>,
     /// Scratch list of completed tags; empty between calls.
     done: Vec<u32>,
-    /// Until when the thread sleeps (ns); `None` if it is awake.
+    /// Time until which the thread sleeps (ns); `None` if it is awake.
     asleep_until_ns: Option<u64>,
     closed: bool,
 }
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-/// Sends replies at their completion times. Dropping it sends all pending replies at once.
+/// Sends replies at their completion times. Dropping it sends all pending replies immediately.
 pub(crate) struct Pacer {
     shared: Arc<Shared>,
     clock: Monotonic,
@@ -206,8 +206,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A model in which a request takes as many milliseconds as its offset, but all pending
-    /// requests complete when one of 512 bytes arrives, so completion times can change after
+    /// A model: a request takes as many milliseconds as its offset, but all pending requests
+    /// complete when a request of 512 bytes arrives, so completion times can change after
     /// submission.
     #[derive(Default)]
     struct FlushOnSmallRequest {

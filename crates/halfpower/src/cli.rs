@@ -207,7 +207,7 @@ pub struct RunArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
-    /// For plan files with a quick form: fewer points and shorter trials
+    /// For plan files with a [quick] table: fewer points and shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// For plan files with figures: path of the HTML page
@@ -242,11 +242,13 @@ impl RunArgs {
             return Ok(());
         }
         if self.quick {
-            return Err(Failure::usage("--quick needs a plan file with [quick]; drop it"));
+            return Err(Failure::usage(
+                "--quick needs a plan file with a [quick] table; drop --quick",
+            ));
         }
         if self.html.is_some() {
             return Err(Failure::usage(
-                "--html is for plan files with figures, and for survey; drop it",
+                "--html is for survey and for plan files with figures; drop --html",
             ));
         }
         Ok(())
@@ -420,7 +422,7 @@ pub struct RunsArgs {
 /// Subcommands of `runs`.
 #[derive(Subcommand, Debug, Clone)]
 pub enum RunsVerb {
-    /// List them, newest first
+    /// List stored runs, newest first
     List {
         /// Results database
         #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
@@ -488,13 +490,13 @@ pub struct ReproduceArgs {
     /// Only the claims in the text of the paper
     #[arg(long)]
     pub claims: bool,
-    /// Predict each figure with what was fitted to it fitted to the other figures instead
+    /// Predict each figure with parameters fitted only to the other figures
     #[arg(long, conflicts_with_all = ["claims", "figure", "json"])]
     pub leave_out: bool,
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// No effect: only the result and errors are printed anyway
+    /// No effect: this command always prints only the result and errors
     #[arg(long, short)]
     pub quiet: bool,
     /// Print what would be done and do nothing

@@ -63,8 +63,8 @@ pub fn run(name: &str, data: &[u8]) {
     found.expect("the name is one of the table").1(data);
 }
 
-/// The first line is the need of `plan`, the rest a price list. Both are read or refused; what is
-/// read has positive rates and prices that are no negative numbers.
+/// The first line is the need of `plan`, the rest a price list. Both are accepted or refused;
+/// accepted needs have positive rates, and accepted prices are not negative.
 fn need(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (need, prices) = text.split_once('\n').unwrap_or((&text, ""));
@@ -149,7 +149,7 @@ fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>
     }
 }
 
-/// A reference device and its faults: every request completes, not before its arrival.
+/// A reference device and its faults: every request completes at or after its arrival.
 fn known_truth(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(truth) = truth::parse_truth(&text) {

@@ -47,7 +47,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Added to errors if the current directory was deleted, since their own text does not say so.
+/// Text added to errors if the current directory was deleted.
 fn deleted_folder() -> &'static str {
     match std::env::current_dir() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

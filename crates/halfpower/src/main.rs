@@ -1,4 +1,4 @@
-//! The binary: everything it does is in the library beside it, where fuzz targets reach it too.
+//! The binary. All code is in the library of this crate, where fuzz targets can call it.
 
 use std::process::ExitCode;
 

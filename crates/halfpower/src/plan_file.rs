@@ -138,7 +138,7 @@ impl PlanFile {
             return Err(Failure::usage(format!("{key} sets --{name} again; drop one of them")));
         }
         if is_bare && !matches!(value, Value::Boolean(_)) {
-            return Err(Failure::usage(format!("{key}: write true or false")));
+            return Err(Failure::usage(format!("{key} must be true or false")));
         }
         let flag = Flag { line, name, values, is_bare };
         // Check each value separately to name the wrong one, then all together, because some flags

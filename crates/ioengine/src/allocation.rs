@@ -23,7 +23,7 @@ const TRIED_AT: u64 = 6 << 20;
 /// Smallest hole that is punched (bytes).
 const HOLE_MIN: u64 = 512;
 
-/// Allocation units of a file system. None: not detectable, or there is no unit.
+/// Allocation units of a file system. None if it cannot be detected or there is no unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
     /// The block size that statvfs reports (bytes).
@@ -66,7 +66,7 @@ fn allocation_unit(file: &File) -> io::Result<Option<u64>> {
     for at in PLACES {
         sizes.push(allocated_by_byte(file, at)?);
     }
-    // A write may also allocate a metadata block, so the smaller one counts.
+    // A write may also allocate a metadata block, so the smaller size counts.
     let unit = sizes.into_iter().min().unwrap_or(0);
     if unit == 0 || unit > UNIT_MAX {
         return Ok(None);

@@ -2,9 +2,9 @@
 //!
 //! The region is one mapping, so that it can be registered with the kernel as a single buffer. It
 //! asks for huge pages before the first touch: a device accepts a limited number of memory segments
-//! per request and has a cost for each, so with 4 KiB pages the kernel splits large requests. Safe
-//! code cannot access a slot while it is lent to the kernel. Where requests are split into pieces,
-//! neighbouring slots share memory and each piece uses its part.
+//! per request, so with 4 KiB pages the kernel splits large requests. Safe code cannot access a
+//! slot while it is lent to the kernel. Where requests are split into pieces, neighbouring slots
+//! share memory and each piece uses its part.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::request::Request;
 /// Which memory pages back the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BufferPages {
-    /// Huge pages where the kernel provides them, else ordinary ones.
+    /// Huge pages where the kernel provides them, else ordinary pages.
     #[default]
     Huge,
     /// Ordinary 4 KiB pages only.
@@ -47,7 +47,7 @@ pub struct SlotBuffers {
 
 // SAFETY: `base` points into `mapping`, which this value owns; see Mapping.
 unsafe impl Send for SlotBuffers {}
-// SAFETY: a shared reference gives out numbers and an address, never access to the memory.
+// SAFETY: a shared reference returns only numbers and an address, never access to the memory.
 unsafe impl Sync for SlotBuffers {}
 
 /// Memory of dropped engines for reuse: mapping a few MiB and touching each page costs more than
@@ -149,7 +149,7 @@ impl SlotBuffers {
     /// The memory of a slot. Neither it nor a slot that shares its memory may be in flight.
     ///
     /// # Panics
-    /// If one of them is in flight: the kernel uses its memory.
+    /// If this slot or a slot with the same memory is in flight: the kernel uses the memory.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
         let memory = slot as usize >> self.share_bits;
         let first = memory << self.share_bits;
@@ -188,7 +188,7 @@ impl SlotBuffers {
     #[inline]
     pub(crate) fn take_back(&mut self, slot: u32) {
         let lent = &mut self.lent[slot as usize];
-        debug_assert!(*lent, "a slot came back twice");
+        debug_assert!(*lent, "a slot was returned twice");
         self.in_flight -= u32::from(*lent);
         *lent = false;
     }

@@ -46,7 +46,7 @@ pub struct IoLimit {
 }
 
 impl IoLimit {
-    /// Whether there is no limit at all.
+    /// Whether all limits are absent.
     pub fn is_none(&self) -> bool {
         *self == IoLimit::default()
     }
@@ -119,7 +119,7 @@ impl Groups {
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
-    /// How much memory the limits leave beyond the anonymous memory in use (bytes); None without a
+    /// Memory that the limits leave besides the anonymous memory in use (bytes); None without a
     /// limit. Page cache does not count, because the kernel reclaims it first.
     pub fn memory_left_bytes(&self) -> Option<u64> {
         let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {

@@ -46,16 +46,16 @@ pub struct Clocks {
     unix_ns: i64,
 }
 
-/// How far clocks diverged during an interval.
+/// Differences between clocks over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disagreement {
     /// Length by `CLOCK_MONOTONIC` (ns).
     pub elapsed_ns: u64,
-    /// How much longer the interval is by our clock (ns).
+    /// Length by this clock, minus `elapsed_ns` (ns).
     pub ours_ns: i64,
     /// How long the machine was suspended (ns).
     pub asleep_ns: i64,
-    /// How much the wall clock was set forward, slewing included (ns).
+    /// Amount by which the wall clock was set forward, including slewing (ns).
     pub wall_ns: i64,
 }
 
@@ -87,7 +87,7 @@ impl Clocks {
     }
 }
 
-/// How often a reading of several clocks is repeated, so that at least one is not interrupted.
+/// Number of readings of several clocks, so that at least one reading is not interrupted.
 const TRIES: usize = 16;
 
 /// How counter ticks become nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.
@@ -98,10 +98,10 @@ struct TscScale {
     mult: u64,
 }
 
-/// How long the counter is compared with the system clock: reading errors of about 30 ns then
-/// amount to 3 parts per million.
+/// Length of the comparison of the counter with the system clock (ns). Reading errors of about 30
+/// ns then amount to 3 parts per million.
 const CALIBRATION_NS: u64 = 10_000_000;
-/// How long before the deadline a sleep ends and spinning starts (ns). An idle CPU of a virtual
+/// Time before the deadline when a sleep ends and spinning starts (ns). An idle CPU of a virtual
 /// machine takes 40 to 50 µs to wake up; the kernel's timer slack adds up to 50 µs.
 const SHARP_NS: u64 = 120_000;
 
@@ -114,13 +114,13 @@ impl Monotonic {
         Monotonic { scale: SCALE.get_or_init(TscScale::calibrate).as_ref() }
     }
 
-    /// A clock without the 10 ms calibration, for a process that does not measure. If no clock was
-    /// calibrated before, all clocks of this process read the system clock from then on.
+    /// A clock without the 10 ms calibration, for a process that does not measure. Unless a clock
+    /// is already calibrated, all clocks of this process then read the system clock.
     pub fn uncalibrated() -> Self {
         Monotonic { scale: SCALE.get_or_init(|| None).as_ref() }
     }
 
-    /// Which clock is read: "tsc" or "clock_gettime".
+    /// The source of the clock: "tsc" or "clock_gettime".
     pub fn source(&self) -> &'static str {
         if self.scale.is_some() { "tsc" } else { "clock_gettime" }
     }

@@ -110,7 +110,7 @@ pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     }
 }
 
-/// A call with a deadline in the past returns at once; no completion is lost or duplicated.
+/// A call with a deadline in the past returns immediately; no completion is lost or duplicated.
 pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
     let mut engine = make(16, 4096).expect("the engine can be made");
     let slots = engine.slots();

@@ -36,7 +36,7 @@ pub struct DeviceInfo {
     pub physical_block_bytes: Option<u64>,
     /// Largest request that the kernel sends to the device (bytes).
     pub max_request_bytes: Option<u64>,
-    /// Most memory segments in one request.
+    /// Maximum number of memory segments in one request.
     pub max_segments: Option<u64>,
     /// Maximum number of requests in the queue.
     pub queue_requests: Option<u64>,
@@ -49,13 +49,13 @@ pub struct DeviceInfo {
 pub struct DeviceCounters {
     /// Read requests completed.
     pub reads: u64,
-    /// Read requests merged into others before they were sent.
+    /// Read requests merged into other requests before they were sent.
     pub read_merges: u64,
     /// Sectors of 512 bytes read.
     pub read_sectors: u64,
     /// Write requests completed.
     pub writes: u64,
-    /// Write requests merged into others before they were sent.
+    /// Write requests merged into other requests before they were sent.
     pub write_merges: u64,
     /// Sectors of 512 bytes written.
     pub write_sectors: u64,
@@ -119,7 +119,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device with this device number (major, minor), if sysfs knows it.
+    /// The device with this device number (major, minor), if sysfs lists it.
     pub fn of((major, minor): (u32, u32)) -> Option<Device> {
         let link = format!("/sys/dev/block/{major}:{minor}");
         Device::at(fs::canonicalize(link).ok()?)

@@ -96,7 +96,7 @@ pub struct EngineSpec {
     pub engine_kind: EngineKind,
     /// Queue depth: the maximum number of outstanding requests.
     pub depth: u32,
-    /// Size of each slot, and so of the largest request (bytes).
+    /// Size of each slot, the maximum request size (bytes).
     pub slot_bytes: u32,
     /// The memory pages that back the slots.
     pub pages: BufferPages,
@@ -107,7 +107,7 @@ pub struct EngineSpec {
 /// A way of issuing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EngineKind {
-    /// No I/O: every request completes at once. Measures halfpower's own overhead.
+    /// No I/O: every request completes immediately. Measures halfpower's own overhead.
     Null,
     /// No I/O: requests complete at the times of a reference device.
     Delay,
@@ -162,12 +162,14 @@ impl EngineKind {
     /// What the I/O engine does, in one line.
     pub fn summary(self) -> &'static str {
         match self {
-            EngineKind::Null => "no I/O: the instrument's own cost",
-            EngineKind::Delay => "no I/O: answers when a reference device would (`truth`)",
+            EngineKind::Null => "no I/O: measures the overhead of halfpower itself",
+            EngineKind::Delay => {
+                "no I/O: completes requests when a reference device would (`truth`)"
+            }
             EngineKind::Sync => "one blocking pread or pwrite at a time (depth 1)",
             EngineKind::Mmap => "a copy from or to a mapping of the file; buffered (depth 1)",
             EngineKind::Threads => "a thread for each outstanding request, each blocking",
-            EngineKind::Libaio => "the kernel's aio; asynchronous on direct files only",
+            EngineKind::Libaio => "the kernel's aio, asynchronous only with direct I/O",
             EngineKind::IoUring => "io_uring: batched, with registered ring, file and buffers",
         }
     }
@@ -193,8 +195,8 @@ impl EngineKind {
         Availability { engine_kind: self, available, detail }
     }
 
-    /// The best asynchronous I/O engine of this host: io_uring, else libaio where the file is
-    /// opened direct, else a pool of threads.
+    /// The best asynchronous I/O engine of this host: io_uring, else libaio for direct I/O, else a
+    /// pool of threads.
     pub fn best(direct: bool) -> EngineKind {
         if EngineKind::IoUring.availability().available {
             EngineKind::IoUring
@@ -286,7 +288,7 @@ impl HostEngine {
         let files = files.into();
         Ok(match spec.engine_kind {
             EngineKind::Null | EngineKind::Delay => {
-                let what = format!("`engine` {} does nothing to a file", spec.engine_kind);
+                let what = format!("`engine` {} does not use files", spec.engine_kind);
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("drop the target"));
             }
             EngineKind::Sync => HostEngine::Sync(Sync::new(files, spec)?),

@@ -1,5 +1,5 @@
-//! Where a file is stored on its disk, from FIEMAP. Needed because kernel I/O events name sectors
-//! of whole disks, never files.
+//! The position of a file on its disk, from FIEMAP. Kernel I/O events name sectors of whole disks,
+//! never files.
 
 use std::fs::File;
 use std::io;
@@ -40,9 +40,9 @@ pub struct DiskExtents {
 }
 
 impl DiskExtents {
-    /// The alignment that offsets in the target keep on the disk: the largest power of two that
-    /// divides the distance between target offset and disk offset for every extent (bytes). None
-    /// without extents.
+    /// Offsets aligned to this in the target are aligned to it on the disk: the largest power of
+    /// two that divides the distance between target offset and disk offset of every extent (bytes).
+    /// None without extents.
     pub fn granule_bytes(&self) -> Option<u64> {
         let off = |extent: &DiskExtent| (extent.sector * SECTOR_BYTES).wrapping_sub(extent.offset);
         let bits = self.extents.iter().map(off).reduce(|all, one| all | one)?;

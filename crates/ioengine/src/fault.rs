@@ -16,7 +16,7 @@ pub enum Fault {
     Errno(i32),
     /// Transfer only this many bytes of the request.
     Short(u32),
-    /// Delay the completion until this many others have completed.
+    /// Delay the completion until this many other requests have completed.
     Late(u32),
     /// Delay the completion by this time (ns).
     Hang(u64),
@@ -41,13 +41,13 @@ pub struct FaultRule {
     pub fault: Fault,
     /// Restricts the rule, and its counting, to reads or to writes; None: both.
     pub only: Option<Op>,
-    /// The first affected request, counted from 0 among those of `only`.
+    /// The first affected request, counted from 0 among the requests that `only` selects.
     pub first: u64,
     /// How many consecutive requests are affected.
     pub count: u64,
 }
 
-/// Which requests get which faults; the first matching rule applies. Empty: no faults.
+/// Assigns faults to requests; the first matching rule applies. Without rules there are no faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// The rules.

@@ -1,8 +1,8 @@
 //! Targets of this host: regular files, block devices, and the targets of `null` and `delay`.
 //!
 //! A file is opened once with the flags of its caching mode and then checked through its
-//! descriptor, so that the checked file is the one used. Nothing here creates a file: the program
-//! lays out test files.
+//! descriptor, so that the checked file is also the used file. Nothing here creates a file: the
+//! program lays out test files.
 
 mod beneath;
 mod stripe;
@@ -37,7 +37,7 @@ use stripe::Stripe;
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 /// Flag of an extent that holds no written data, from linux/fiemap.h.
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// How long to wait for pages under read-ahead before trying to drop them again (ns).
+/// Pause before trying again to drop pages that are under read-ahead (ns).
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
 /// Number of attempts to drop pages without progress, before giving up.
 const READ_AHEAD_TRIES: u32 = 10;
@@ -64,7 +64,7 @@ pub struct HostTarget {
     in_memory: bool,
     /// The last hint, repeated for each mapping made later.
     hint: Mutex<Hint>,
-    /// The stripe, if the target is one; it then has no file of its own.
+    /// The layout and members if the target is a stripe, which has no file of its own.
     stripe: Option<Stripe>,
 }
 
@@ -192,7 +192,7 @@ impl HostTarget {
         self.file.as_deref()
     }
 
-    /// Device number and inode of the open file: its identity even if its name now leads elsewhere.
+    /// Device number and inode of the open file, which identify it even after a rename.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -207,8 +207,8 @@ impl HostTarget {
         self.device.as_ref().map(Device::info)
     }
 
-    /// If the target is on loop devices: the devices that store their images. None if it is on no
-    /// loop device, or a device is unknown.
+    /// The devices that store the images of loop devices below the target. None without a loop
+    /// device, or if a device is unknown.
     pub fn devices_of_images(&self) -> Option<Vec<Device>> {
         let images: Vec<PathBuf> = self.devices().into_iter().filter_map(Device::image).collect();
         let devices: Vec<Device> = images.iter().filter_map(|image| device_of(image)).collect();
@@ -244,7 +244,7 @@ impl HostTarget {
     pub fn extents(&self) -> Result<DiskExtents, Error> {
         let refused = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy("name a disk or partition, or a file on ext4 or xfs on one"))
+                .with_remedy("name a disk, a partition, or a file on ext4 or xfs"))
         };
         let (file, Some(device)) = (self.open_handle()?, &self.device) else {
             return refused(format!("{} is not on a disk", self.name));
@@ -331,8 +331,8 @@ pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     free.map_err(|e| Error::io(format!("reading the free space of {}", folder.display()), e))
 }
 
-/// Why a path cannot be written, or no file created in a directory: a read-only mount, a virtual
-/// file system or missing permission. None if it can.
+/// Why a file cannot be written, or created in a directory: a read-only mount, a virtual file
+/// system or missing permission. None if writing is possible.
 pub fn unwritable(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     let full = path.canonicalize().ok()?;
@@ -395,7 +395,7 @@ fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Erro
     if !kind.is_file() && !kind.is_block_device() {
         return Err(not_a_target(path, kind.is_dir()));
     }
-    // Reopen the checked file itself, even if its name now leads elsewhere.
+    // Reopen the checked file itself, even if its name now belongs to another file.
     let itself = PathBuf::from(format!("/proc/self/fd/{}", checked.as_raw_fd()));
     let real = if itself.exists() { itself.as_path() } else { path };
     let open = |flags| OpenOptions::new().read(true).write(writable).custom_flags(flags).open(real);
@@ -412,7 +412,7 @@ fn open_error(path: &Path, writable: bool, caching: Caching, source: io::Error) 
     match source.raw_os_error() {
         Some(libc::ENOENT) if is_under_dev(path) => {
             Error::new(ErrorKind::Refused, format!("{} does not exist", path.display()))
-                .with_remedy("nothing is created under /dev: check the name (lsblk lists devices)")
+                .with_remedy("halfpower creates no files under /dev: check the name (lsblk)")
         }
         Some(libc::ENOENT) => {
             Error::new(ErrorKind::Usage, format!("{} does not exist", path.display())).with_remedy(
@@ -592,8 +592,8 @@ impl Target for HostTarget {
             resident_after_bytes = left;
         }
         let mut dropped_all_caches = false;
-        // A few pages may be pinned (the superblock of a mounted device); that is no reason to drop
-        // the caches of the whole machine.
+        // A few pages may be pinned (the superblock of a mounted device); do not drop the caches of
+        // the whole machine for them.
         if resident_after_bytes.is_some_and(|left| left > PINNED_BYTES) {
             dropped_all_caches = std::fs::write("/proc/sys/vm/drop_caches", "1").is_ok();
             resident_after_bytes = sys::resident_bytes(file, size).ok();

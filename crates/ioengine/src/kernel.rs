@@ -1,7 +1,7 @@
 //! What the kernel reports about block devices, mounts and swap in `/sys` and `/proc`.
 //!
 //! All paths are below one root: `/`, or in tests a directory of made-up files, so that volumes
-//! which this machine lacks can be tested. Nothing is written. What cannot be read is treated as
+//! which this machine lacks can be tested. Nothing is written. Unreadable entries are treated as
 //! absent.
 
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ pub struct Kernel {
 pub struct LoopDevice {
     /// The loop device itself.
     pub device: Device,
-    /// The file or device behind the loop device, as it was named when it was attached.
+    /// The file or device behind the loop device, by its name when it was attached.
     pub backing: PathBuf,
     /// The identity of `backing`, where known.
     pub identity: Option<Backing>,

@@ -1,6 +1,6 @@
 //! Other paths to the bytes of a file: a bind mount of its directory, or a loop device over it. The
-//! kernel removes either one when its descriptor is closed, even if the process is killed, so
-//! nothing needs cleaning up. Both need root.
+//! kernel removes both when their descriptors are closed, even if the process is killed, so nothing
+//! needs cleaning up. Both need root.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,7 @@ use crate::sys;
 
 /// Attempts to get a free loop device: another program may take it first.
 const TRIES: u32 = 8;
-/// The error if another program took the loop device in between.
+/// The error if another program took the loop device first.
 const BUSY: i32 = libc::EBUSY;
 
 /// A detached bind mount of a directory: it appears nowhere in the file hierarchy.

@@ -1,11 +1,11 @@
-//! A shared mapping of a file in which page faults that fail become errors instead of crashes.
+//! A shared mapping of a file that turns failed page faults into errors instead of crashes.
 //!
 //! If the file was truncated after mapping, or its device fails, the kernel sends SIGBUS to the
 //! thread that accesses the page. A handler, installed with the first mapping, checks whether the
-//! address lies in the range that this thread is copying. If so, it maps anonymous memory over the
+//! address lies in the range that this thread is copying. It then maps anonymous memory over the
 //! rest of that range and marks the copy as failed, so the copy finishes and returns an error.
-//! Otherwise it passes the signal to the previous handler. The anonymous memory stays in the
-//! mapping until [`MappedFile::repair`].
+//! Other signals go to the previous handler. The anonymous memory stays in the mapping until
+//! [`MappedFile::repair`].
 
 use std::cell::Cell;
 use std::fs::File;
@@ -71,7 +71,7 @@ impl MappedFile {
         let write = if self.writable { libc::PROT_WRITE } else { 0 };
         let (protection, flags) = (libc::PROT_READ | write, libc::MAP_SHARED | flags);
         let fd = file.as_raw_fd();
-        // SAFETY: at an address of the kernel's choice, or over the whole of our own mapping.
+        // SAFETY: maps at an address that the kernel chooses, or over the whole of our own mapping.
         let base = unsafe { libc::mmap(at.cast(), self.length, protection, flags, fd, 0) };
         if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
     }
@@ -109,7 +109,7 @@ impl MappedFile {
     }
 
     /// Calls `look` on bytes of the mapping without copying them. The bytes may change meanwhile if
-    /// somebody writes to the file; they are zeros from an inaccessible page on.
+    /// somebody writes to the file. From an inaccessible page to the end they are zeros.
     ///
     /// # Errors
     /// If a page was inaccessible: the result of `look` is dropped.
@@ -125,9 +125,9 @@ impl MappedFile {
         let from = self.at(offset, length);
         let mut seen = None;
         guarded(from, length, || {
-            // SAFETY: the range stays mapped as long as this value lives, and the handler deals
-            // with faults in it. Others may change the file meanwhile: bytes have no invalid
-            // values, and `look` is documented not to rely on them.
+            // SAFETY: the range stays mapped while this value lives, and the handler deals with
+            // faults in it. Others may change the file meanwhile: bytes have no invalid values, and
+            // `look` is documented not to rely on them.
             seen = Some(look(unsafe { std::slice::from_raw_parts(from, length) }));
         })?;
         seen.ok_or(Fault)
@@ -142,7 +142,7 @@ impl MappedFile {
         assert!(self.writable, "the mapping is for reading only");
         let into = self.at(offset, from.len());
         guarded(into, from.len(), || {
-            // SAFETY: as in `read`, with the roles changed; the mapping is writable.
+            // SAFETY: as in `read`, with source and destination swapped; the mapping is writable.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
         })
     }
@@ -227,7 +227,8 @@ extern "C" fn on_bus_error(
 /// Maps zeroed memory over inaccessible pages; returns whether that succeeded.
 ///
 /// # Safety
-/// `address` must be that of a page of a mapping that the caller owns, `length` within it.
+/// `address` must be a page of a mapping that the caller owns, and `length` must end within the
+/// mapping.
 unsafe fn replace_by_memory(address: usize, length: usize) -> bool {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;

@@ -28,8 +28,8 @@ pub struct Mount {
 const STACK_MAX: usize = 8;
 
 impl Mount {
-    /// Where a stacked file system stores the file that it shows at `path`: for an overlay, in the
-    /// topmost layer that has it; for a FUSE mirror (bindfs), in its source directory.
+    /// The path at which a stacked file system stores the file `path`: for an overlay, in the
+    /// topmost layer with this file; for a FUSE mirror (bindfs), in its source directory.
     pub(crate) fn beneath(&self, path: &Path, exists: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let inside = path.strip_prefix(&self.mount_point).ok()?;
         let at = |folder: PathBuf| {
@@ -55,7 +55,7 @@ impl Mount {
     }
 }
 
-/// The mount that stores the data of a file: the lowest one where file systems are stacked.
+/// The mount that stores the data of a file: the lowest mount where file systems are stacked.
 pub(crate) fn of_data(path: &Path, device: (u32, u32)) -> Option<Mount> {
     let mounts = all();
     let mut mount = find(&mounts, path, device)?;
@@ -138,8 +138,8 @@ pub(crate) fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Unmounts a directory. A lazy unmount hides it at once and completes when nobody uses it any
-/// more. Without the right to unmount, `fusermount3` is tried, which may unmount FUSE.
+/// Unmounts a directory. A lazy unmount hides the directory immediately and completes when nobody
+/// uses it any more. Without the right to unmount, `fusermount3` is tried, which may unmount FUSE.
 ///
 /// # Errors
 /// If the mount is in use, or the user may not unmount it.

@@ -6,7 +6,7 @@ use std::io;
 use crate::sys;
 use crate::target::Alignment;
 
-/// The alignment of direct requests to a file, whatever flags it was opened with. None if the file
+/// The alignment of direct requests to a file, independent of its open flags. None if the file
 /// system has no direct I/O, or the kernel does not report it (before Linux 6.1).
 pub fn direct_alignment(file: &File) -> Option<Alignment> {
     let (memory_bytes, offset_bytes) = sys::direct_alignment(file)?;
@@ -29,14 +29,14 @@ pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Resu
     sys::resident_bytes_of_part(file, offset, length)
 }
 
-/// Number of places in which a large file is sampled. Counting the pages of the whole file would
+/// Number of positions at which a large file is sampled. Counting the pages of the whole file would
 /// take milliseconds per GiB.
 const SAMPLES: u64 = 64;
-/// Bytes that are sampled in each place.
+/// Bytes sampled at each position.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// About how much of a file of `size_bytes` is in the page cache (bytes). Small files are counted
-/// exactly; large ones are sampled at regular distances.
+/// Estimates how much of a file of `size_bytes` is in the page cache (bytes). Small files are
+/// counted exactly; large files are sampled at regular distances.
 ///
 /// # Errors
 /// As [`resident_bytes`].

@@ -7,10 +7,10 @@ use crate::sys;
 /// The class is stored above the 13 bits of the level.
 const CLASS_SHIFT: u16 = 13;
 
-/// Which requests go first.
+/// The I/O priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoPriority {
-    /// Before others: best-effort class, level 0. Needs no privileges.
+    /// Before other requests: best-effort class, level 0. Needs no privileges.
     First,
     /// Only when nobody else wants the device.
     Idle,

@@ -25,7 +25,7 @@ pub struct Request {
     pub within: u32,
     /// Which slot of the engine.
     pub slot: u32,
-    /// Index of the file among those of the engine; 0 if the engine has only one.
+    /// Index of the file among the files of the engine; 0 for a single file.
     pub file: u16,
     /// Whether the request reads or writes.
     pub op: Op,

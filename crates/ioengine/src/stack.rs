@@ -2,8 +2,8 @@
 //!
 //! A file is on a file system, which is on a partition, a volume or several devices; a loop device
 //! is backed by a file, and so on. The layers are found in `/sys` and `/proc` through [`Kernel`],
-//! without I/O to any device. Layers that branch (an array, a btrfs) list each branch one level
-//! deeper than themselves.
+//! without I/O to any device. Branches of a layer (an array, a btrfs) are one level deeper than the
+//! layer.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,7 +27,7 @@ pub enum Kind {
     FileSystem,
     /// A partition of a disk.
     Partition,
-    /// A device built on others: device mapper, MD, loop.
+    /// A device built on other devices: device mapper, MD, loop.
     Volume,
     /// A disk, or another device that moves the data itself.
     Device,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: the section holds functions of this signature, which the loader calls once each before
-// `main`; this one makes one system call and stores a flag, and needs nothing of the runtime.
+// `main`; this function makes one system call, stores a flag, and does not use the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHECK: extern "C" fn() = check_stdout;

@@ -1,6 +1,6 @@
 //! Striping in user space: maps a request of a striped target to pieces on its members.
 //!
-//! Chunks are placed on the members in turn: chunk `n` is chunk `n / members` of member `n %
+//! Chunks are placed round-robin on the members: chunk `n` is chunk `n / members` of member `n %
 //! members`. This is pure arithmetic; the engine `Striped` does the I/O.
 
 use crate::error::{Error, ErrorKind};
@@ -15,8 +15,7 @@ pub struct Layout {
     chunk_bytes: u64,
 }
 
-/// A piece of a request that goes to one device of a stripe. Pieces come in the order of the
-/// request.
+/// A piece of a request to a stripe, on one device. Pieces come in the order of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Index of the device.
@@ -28,7 +27,7 @@ pub struct Piece {
 }
 
 impl Layout {
-    /// A stripe over `members` devices with `chunk_bytes` on each in turn.
+    /// A stripe over `members` devices with round-robin chunks of `chunk_bytes`.
     ///
     /// # Errors
     /// Usage: no members, too many members, or a chunk of 0 bytes.
@@ -37,10 +36,10 @@ impl Layout {
             Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
         };
         if !(1..=MEMBERS_MAX).contains(&members) {
-            return usage(format!("a stripe of {members} targets"), "name 1 to 1,024 of them");
+            return usage(format!("a stripe of {members} targets"), "name 1 to 1,024 targets");
         }
         if chunk_bytes == 0 {
-            return usage("a chunk of 0 bytes".to_owned(), "use a size such as 64k");
+            return usage("the chunk size is 0 bytes".to_owned(), "use a size such as 64k");
         }
         Ok(Layout { members: members as u16, chunk_bytes })
     }
@@ -68,8 +67,7 @@ impl Layout {
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
-    /// How many of the first `striped` bytes of a stripe are on one device; the last chunk may be
-    /// partial (bytes).
+    /// The bytes of a stripe of `striped` bytes on one device; the last chunk may be partial.
     pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         let before = member.saturating_mul(self.chunk_bytes);

@@ -1,8 +1,8 @@
 //! Raw system calls, each behind one safe wrapper.
 //!
 //! A wrapper takes descriptors and plain numbers, returns `io::Result`, and states in its SAFETY
-//! comment why the call is memory-safe. Calls whose memory the kernel keeps using after they return
-//! are made by the engines that own that memory.
+//! comment why the call is memory-safe. Calls that let the kernel use memory after they return are
+//! in the engines that own this memory.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -94,7 +94,7 @@ pub fn sleep_ns(ns: u64) {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `time` is valid for the duration of the call; the remainder is not asked for.
+    // SAFETY: `time` is valid for the duration of the call; the call does not write the remainder.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
 }
 
@@ -105,8 +105,8 @@ pub fn may_write(path: &CStr, folder: bool) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
 
-/// Unmounts (umount2(2)). A lazy unmount hides the mount at once and completes when nobody uses it
-/// any more.
+/// Unmounts (umount2(2)). A lazy unmount hides the mount immediately and completes when nobody uses
+/// it any more.
 pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
     let flags = if lazily { libc::MNT_DETACH } else { 0 };
     // SAFETY: `folder` is a string that ends with a zero byte.
@@ -120,8 +120,8 @@ pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {
 /// or a negated error number.
 ///
 /// # Safety
-/// `base..base + length` must be memory that stays valid, and that nobody else touches, until
-/// the call returns.
+/// `base..base + length` must be memory that stays valid, and nobody else may touch it, until the
+/// call returns.
 pub unsafe fn transfer(
     fd: RawFd,
     write: bool,
@@ -160,7 +160,7 @@ pub fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Restores the calling thread's errno; a signal handler must do so if it changed it.
+/// Restores the calling thread's errno; a signal handler that changed errno must call this.
 pub fn set_errno(errno: i32) {
     // SAFETY: the location belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
@@ -229,10 +229,10 @@ pub fn nvme_feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result
 /// number of a backing device (0 for a file).
 pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
-    // struct loop_info64 of linux/loop.h: 232 bytes, these three first.
+    // struct loop_info64 of linux/loop.h: 232 bytes, starting with these three fields.
     let mut info = [0_u64; 29];
-    // SAFETY: LOOP_GET_STATUS64 writes one loop_info64 through the pointer; other devices do not
-    // know it and write nothing.
+    // SAFETY: LOOP_GET_STATUS64 writes one loop_info64 through the pointer; other devices reject it
+    // and write nothing.
     check(unsafe { libc::ioctl(file.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) })?;
     Ok((info[0], info[1], info[2]))
 }
@@ -257,13 +257,14 @@ pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
     let mut config = [0_u64; 38];
     config[0] = u64::from(backing.as_raw_fd() as u32);
     config[7] = (READ_ONLY | AUTOCLEAR | DIRECT_IO) << 32;
-    // SAFETY: LOOP_CONFIGURE reads one loop_config through the pointer, and keeps nothing of it.
+    // SAFETY: LOOP_CONFIGURE reads one loop_config through the pointer, and does not keep the
+    // pointer.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, config.as_ptr()) })?;
     Ok(())
 }
 
 /// A detached bind mount of a directory (open_tree(2)): accessible only through the descriptor, and
-/// removed when that is closed.
+/// removed when the descriptor is closed.
 pub fn clone_tree(folder: &CStr) -> io::Result<OwnedFd> {
     const OPEN_TREE_CLONE: libc::c_uint = 1;
     let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC as libc::c_uint;
@@ -315,8 +316,8 @@ pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
 }
 
 /// Bytes of the file that are in the page cache, from cachestat(2), or mincore(2) on older kernels.
-/// Fails for users who neither own the file nor may write it; mincore would report all of it as
-/// resident to them.
+/// Fails for users who neither own the file nor may write it, because mincore would report the
+/// whole file as resident.
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     // A length of 0 means to the end.
     match resident_bytes_of_part(file, 0, 0) {
@@ -400,7 +401,7 @@ pub fn free_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_bavail * stat.f_frsize)
 }
 
-/// The block size of the file system of `file`, in which it counts space (bytes).
+/// The block size in which the file system of `file` counts space (bytes).
 pub fn block_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_frsize)
 }
@@ -430,7 +431,7 @@ pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     words[1] = u64::MAX - start;
     words[2] = 1; // FIEMAP_FLAG_SYNC: allocate blocks for dirty pages first
     words[3] = MANY as u64; // fm_extent_count in the low half, fm_reserved in the high
-    // SAFETY: `words` has room for the header and the `MANY` extents it announces.
+    // SAFETY: `words` has room for the header and `MANY` extents.
     check(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, words.as_mut_ptr()) })?;
     let mapped = (words[2] >> 32) as usize;
     let extent = |i: usize| {
@@ -548,7 +549,7 @@ pub mod aio {
 }
 
 /// io_uring_enter(2) and the registration of the ring's own descriptor. The `io-uring` crate does
-/// both, but keeps the registration in a `Submitter`, of which it makes a new one per call.
+/// both, but keeps the registration in a `Submitter`, which is new for each call.
 pub mod ring {
     use std::io;
     use std::os::fd::RawFd;
@@ -658,8 +659,8 @@ pub mod ring {
             let number = i64::from(self.number);
             let (to_submit, wanted) = (u64::from(to_submit), u64::from(wanted));
             let flags = u64::from(flags);
-            // SAFETY: `arg` is null or points to a live argument of `size` bytes; the buffers of
-            // the submitted entries are the caller's promise, made when they were pushed.
+            // SAFETY: `arg` is null or points to a live argument of `size` bytes; the caller
+            // promised valid buffers when it pushed the entries.
             let taken = unsafe {
                 let call = libc::SYS_io_uring_enter;
                 libc::syscall(call, number, to_submit, wanted, flags, arg, size)

@@ -1,7 +1,7 @@
 //! A target: what requests are sent to, and everything around them that is not a request.
 //!
 //! A simulator replaces the machine by implementing [`Target`] and [`Engine`]. A target is already
-//! open: its caching mode and whether it may be written were decided on opening.
+//! open: opening fixed its caching mode and write permission.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -27,7 +27,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    /// Whether the target stores data, which can be cached, damaged or left behind.
+    /// Whether the target stores data that can be cached or damaged.
     pub fn is_storage(self) -> bool {
         !matches!(self, TargetKind::Null | TargetKind::Delay)
     }
@@ -44,12 +44,12 @@ impl TargetKind {
     }
 }
 
-/// What an offset, a length and a buffer address must be a multiple of.
+/// The required alignment of offsets, lengths and buffer addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
-    /// Of buffer addresses (bytes).
+    /// Alignment of buffer addresses (bytes).
     pub memory_bytes: u32,
-    /// Of offsets and lengths (bytes).
+    /// Alignment of offsets and lengths (bytes).
     pub offset_bytes: u32,
 }
 
@@ -58,13 +58,13 @@ pub struct Alignment {
 pub struct Scrub {
     /// Bytes in the page cache before the scrub, if the system reports them.
     pub resident_before_bytes: Option<u64>,
-    /// Resident after (bytes); 0 proves that the next reads are cold.
+    /// Bytes in the page cache after the scrub; 0 proves that the next reads are cold.
     pub resident_after_bytes: Option<u64>,
-    /// Whether the whole machine's caches had to be dropped.
+    /// Whether all caches of the machine were dropped.
     pub dropped_all_caches: bool,
 }
 
-/// How much of a file has no written blocks behind it.
+/// Parts of a file without written blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Holes: nothing allocated (bytes).
@@ -103,7 +103,7 @@ pub trait Target {
     fn size_bytes(&self) -> u64;
     /// The caching mode in which the target was opened.
     fn caching(&self) -> Caching;
-    /// What requests must be aligned to in this mode.
+    /// The required alignment of requests in this mode.
     fn alignment(&self) -> Alignment;
 
     /// Checks that this target supports an engine. It may probe the target, but does not measure.

@@ -3,11 +3,11 @@
 //! The correct result of a measurement on such a device is known, so halfpower can be tested on it.
 //! The model is small enough for closed forms. A request holds one of `parallelism` servers for
 //! `fixed_ns`, then the single shared bus for `length / bytes_per_s`, a rate that may depend on the
-//! offset. Optional parts are a read cache, a prefetch, a write buffer that drains, a granule below
-//! which writes cost more, and a token bucket. A stripe is several such devices side by side, each
-//! with all these parts; a link may follow after all of them. [`Schedule`] turns arrival times into
-//! completion times. It reads no clock, so that the I/O engine `delay`, the crate `fusefile` and
-//! tests share the same model. It shares no code with the simulator, so each can check the other.
+//! offset. Optional parts are a read cache, a prefetch, a write buffer that drains, a granule that
+//! makes smaller writes cost more, and a token bucket. A stripe consists of several such devices
+//! with all these parts; a shared link may follow. [`Schedule`] turns arrival times into completion
+//! times. It reads no clock, so that the I/O engine `delay`, the crate `fusefile` and tests share
+//! the same model. It shares no code with the simulator, so the two can check each other.
 
 mod schedule;
 
@@ -15,7 +15,7 @@ pub use schedule::Schedule;
 
 use crate::request::Op;
 
-/// The parameters of the reference device. By default it completes every request at once.
+/// The parameters of the reference device. By default it completes every request immediately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Truth {
     /// How long each request holds a server before its data transfer (ns).
@@ -27,7 +27,7 @@ pub struct Truth {
     pub zones: Vec<Zone>,
     /// Number of servers: requests served at the same time.
     pub parallelism: u32,
-    /// Cache for data that was read or written before.
+    /// Cache for data that was already read or written.
     pub cache: Option<CacheTruth>,
     /// Read-ahead by the device for sequential reads.
     pub prefetch: Option<PrefetchTruth>,
@@ -37,10 +37,10 @@ pub struct Truth {
     pub granule: Option<GranuleTruth>,
     /// Burst credit: a token bucket over all requests.
     pub credit: Option<CreditTruth>,
-    /// Several devices side by side; all parameters above apply to each of them.
+    /// Several devices side by side; all parameters above apply to each device.
     pub stripe: Option<StripeTruth>,
-    /// Rate of a link that whole requests pass one at a time after everything else, cache hits
-    /// included (bytes per second).
+    /// Rate of a link that each whole request passes at the end, one at a time, cache hits included
+    /// (bytes per second).
     pub link_bytes_per_s: Option<f64>,
     /// CPU time used per request in the submitting thread (ns); only by the I/O engine `delay`.
     pub cpu_ns: u64,
@@ -75,8 +75,8 @@ pub struct PrefetchTruth {
     pub hit_ns: u64,
 }
 
-/// A write buffer: until it is full, writes are accepted at the speed of servers and bus, and after
-/// that at the drain rate.
+/// A write buffer: writes are accepted at the speed of servers and bus until it is full, then at
+/// the drain rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BufferTruth {
     /// Size of the buffer (bytes).
@@ -140,8 +140,8 @@ fn moving_ns(bytes: u64, bytes_per_s: Option<f64>) -> u64 {
     bytes_per_s.map_or(0, |rate| (bytes as f64 * 1e9 / rate).round() as u64)
 }
 
-/// Times and rates of a single device; with a stripe, of one of its devices at that device's own
-/// offsets. None of these includes the link.
+/// Times and rates of a single device; with a stripe, of one of its devices, at offsets of that
+/// device. They do not include the link.
 impl Truth {
     /// Rate of the bus for a request that starts at `offset` (bytes per second).
     pub fn rate_at(&self, offset: u64) -> Option<f64> {
@@ -174,7 +174,7 @@ impl Truth {
         let (first, last) = (offset / bytes, end.div_ceil(bytes));
         let partial = match (offset.is_multiple_of(bytes), end.is_multiple_of(bytes)) {
             (true, true) => 0,
-            // With both ends in the same granule, it counts once (the last arm).
+            // If both ends are in the same granule, the granule counts once (the last arm).
             (false, false) if last - first > 1 => 2,
             _ => 1,
         };
@@ -209,19 +209,19 @@ impl Truth {
 
     /// How many hits follow each miss of a sequential reader with this think time after each read.
     /// If the think time is at least the transfer time of a read, the read-ahead keeps up and all
-    /// reads that fit into the prefetch hit. Otherwise none does, because each miss restarts the
+    /// reads that fit into the prefetch hit. Otherwise no read hits, because each miss restarts the
     /// read-ahead.
     pub fn hits_per_miss(&self, length: u32, think_ns: u64) -> u64 {
         let fits = self.prefetch.map_or(0, |p| p.bytes / u64::from(length.max(1)));
         if think_ns >= self.transfer_ns(length) { fits } else { 0 }
     }
 
-    /// Completion time of the last of `count` requests that arrive together at the idle device, the
-    /// last one with another length (ns). Each server starts its next request when the previous one
-    /// has left the bus; with m requests, fixed time f, bus time b, last bus time b' and k servers:
-    /// if f <= (k - 1) b the bus never idles, and the time is f + (m - 1) b + b'. Otherwise the
-    /// servers proceed in rounds: (q + 1) f + (q + r) b + b' for the r-th request of round q, both
-    /// counted from 0.
+    /// Completion time of the last of `count` requests that arrive together at the idle device
+    /// (ns); the last request has another length. Each server starts its next request when the
+    /// previous one has left the bus; with m requests, fixed time f, bus time b, last bus time b'
+    /// and k servers: if f <= (k - 1) b the bus never idles, and the time is f + (m - 1) b + b'.
+    /// Otherwise the servers proceed in rounds: (q + 1) f + (q + r) b + b' for the r-th request of
+    /// round q, both counted from 0.
     fn last_of_ns(&self, count: u64, length: u32, last_length: u32) -> u64 {
         let (servers, before) = (u64::from(self.parallelism.max(1)), count.saturating_sub(1));
         let (bus_ns, last_ns) = (self.transfer_ns(length), self.transfer_ns(last_length));
@@ -240,8 +240,8 @@ impl Truth {
 /// Times and rates of the whole reference device: all devices of its stripe, and the link.
 impl Truth {
     /// Time of one request that starts at the first device's chunk, on an idle device without
-    /// zones, cache, prefetch, buffer, granule and credit (ns). Its pieces are complete when those
-    /// of the device with the most pieces are; then it passes the link.
+    /// zones, cache, prefetch, buffer, granule and credit (ns). The device with the most pieces
+    /// completes last; then the request passes the link.
     pub fn alone_ns(&self, length: u32) -> u64 {
         let link_ns = moving_ns(u64::from(length), self.link_bytes_per_s);
         let Some(StripeTruth { members, chunk_bytes }) = self.stripe else {
@@ -251,17 +251,17 @@ impl Truth {
         let chunk = chunk_bytes.clamp(1, whole.max(1));
         let pieces = whole.div_ceil(chunk).max(1);
         let rest = whole - (pieces - 1) * chunk;
-        // The last piece may be short. It is on the busiest member only if that member alone has
-        // one piece more than the others.
+        // The last piece may be short. It is on the busiest member only if no other member has as
+        // many pieces.
         let last = if (pieces - 1).is_multiple_of(members) { rest } else { chunk };
         let busiest = pieces.div_ceil(members);
         self.last_of_ns(busiest, chunk as u32, last as u32).saturating_add(link_ns)
     }
 
     /// The rate of sequential requests of this length with all devices of the stripe busy, without
-    /// zones, cache, prefetch, buffer, granule and credit (bytes per second): that of all devices
-    /// together, or of the link. Valid if the chunk size is a multiple of the length or the length
-    /// a multiple of the chunk size.
+    /// zones, cache, prefetch, buffer, granule and credit (bytes per second): the sum of all
+    /// devices, or the rate of the link. Valid if the chunk size is a multiple of the length or the
+    /// length a multiple of the chunk size.
     pub fn saturated_bytes_per_s(&self, length: u32) -> f64 {
         let (members, piece) = match self.stripe {
             Some(stripe) => (stripe.members, stripe.chunk_bytes.min(u64::from(length)) as u32),

@@ -1,10 +1,9 @@
 //! Whether a block device or file is in use, so that writing to it would destroy data.
 //!
-//! A device shares its bytes with its partitions, with the disk it is a part of, with the volumes
-//! that hold any of them, with loop devices attached to any of them, and, if it is a loop device,
-//! with what it is attached to. The device is in use if any of these is mounted, used as swap, a
-//! member of a mounted btrfs or held by a volume. Uses in other mount namespaces are not seen here;
-//! an exclusive open (O_EXCL) finds those.
+//! A device shares its bytes with its partitions, its disk, volumes and loop devices on any of
+//! these, and, if it is a loop device, with its image. The device is in use if any of these is
+//! mounted, used as swap, a member of a mounted btrfs or held by a volume. Uses in other mount
+//! namespaces are not found here; an exclusive open (O_EXCL) finds them.
 
 use std::path::Path;
 

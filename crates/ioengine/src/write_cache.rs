@@ -3,8 +3,8 @@
 //!
 //! SCSI disks, and ATA disks behind libata, have the sysfs file `cache_type`, which the kernel
 //! turns into MODE SELECT or SET FEATURES. Virtio disks have it too; it is writable if the host
-//! allows the change. NVMe drives have feature 06h. `queue/write_cache` is different: it is only
-//! what the kernel assumes. Changing it stops flushes and leaves the drive's cache as it is.
+//! allows the change. NVMe drives have feature 06h. `queue/write_cache` is only the kernel's
+//! assumption: changing it stops flushes, but does not change the drive's cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -105,7 +105,7 @@ pub struct Tracepoint {
     pub group: &'static str,
     /// Names of the tracepoint on different kernels, newest first.
     pub names: &'static [&'static str],
-    /// Whether a trace is useless without this tracepoint.
+    /// Whether a trace needs this tracepoint.
     pub needed: bool,
     kind: Kind,
 }
@@ -160,7 +160,7 @@ impl Decoders {
         known
     }
 
-    /// Decodes a record; None for other kinds of records and for damaged ones.
+    /// Decodes a record; None for other kinds of records and for damaged records.
     #[inline]
     pub fn decode(&self, at_ns: u64, cpu: u32, record: &[u8]) -> Option<Event> {
         let id = u16::from_ne_bytes(*record.first_chunk()?);

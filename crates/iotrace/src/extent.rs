@@ -1,5 +1,5 @@
 //! The location of a file on its disk. Events name sectors of whole disks, loads name offsets in
-//! files; whoever opened the file knows its extents.
+//! files; the program that opened the file supplies its extents.
 
 /// Sector size in tracepoints, independent of the disk's own (bytes).
 pub const SECTOR_BYTES: u64 = 512;

@@ -11,8 +11,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// Reads the field as an unsigned number; None if the record is too short or the length is not
-    /// that of a number.
+    /// Reads the field as an unsigned number; None if the record is too short or the field does not
+    /// have the length of a number.
     #[inline]
     pub fn number(self, record: &[u8]) -> Option<u64> {
         let bytes = self.of(record)?;
@@ -88,7 +88,8 @@ pub struct PageLayout {
     pub page_bytes: usize,
 }
 
-/// Larger page sizes are rejected as invalid (bytes); the kernel allows sub-buffers of a few MiB.
+/// Maximum page size (bytes), beyond the kernel's sub-buffers of a few MiB; larger sizes are
+/// invalid.
 const PAGE_BYTES_MAX: usize = 1 << 24;
 
 impl PageLayout {

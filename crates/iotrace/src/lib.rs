@@ -1,8 +1,8 @@
-//! Where the time of each storage request goes, from the kernel's own tracepoints.
+//! Splits the time of each storage request into phases, from the kernel's own tracepoints.
 //!
-//! A [`Tracer`] opens its own trace instance beside all others on the machine, enables tracepoints
-//! of the block layer, io_uring and the scheduler in it, and collects their events while a load
-//! runs. The result, a [`Trace`], is a list of events in order of time. [`phases::split`] finds the
+//! A [`Tracer`] opens its own trace instance, independent of other traces, enables tracepoints of
+//! the block layer, io_uring and the scheduler in it, and collects their events while a load runs.
+//! The result, a [`Trace`], is a list of events in order of time. [`phases::split`] finds the
 //! events of every request of the load and divides its time from submission to reaping into phases:
 //! submit, queue, scheduler, device, completion, wake-up. Time that no event explains is the
 //! remainder; lost events are counted.

@@ -45,7 +45,8 @@ pub struct Part {
     range: Range,
     /// When the piece got its request or was merged (ns).
     accepted_ns: u64,
-    /// When the request of the piece was inserted into the scheduler, if it was (ns).
+    /// When the request of the piece was inserted into the scheduler (ns); None without a
+    /// scheduler.
     pub inserted_ns: Option<u64>,
     /// Index of the request that carried the piece.
     pub request: Option<usize>,
@@ -141,8 +142,8 @@ impl Lifecycles {
         self.requests[self.parts[part].request?].completed_ns
     }
 
-    /// When a thread noticed an event at `since_ns`: at that time if it was already being woken,
-    /// else when it was next woken, up to `until_ns`. None if it was not woken.
+    /// When a thread noticed an event of `since_ns`: immediately if its wake-up was under way, else
+    /// when it was next woken, up to `until_ns`. None without a wake-up.
     pub fn woken_ns(&self, thread: i32, since_ns: u64, until_ns: u64) -> Option<u64> {
         let wakings = self.wakings.get(&thread)?;
         let next = wakings.partition_point(|waking| waking.at_ns < since_ns);
@@ -218,7 +219,7 @@ impl Lifecycles {
     }
 
     /// The first remaining piece of a bio got its request or was merged. A thread submits one bio
-    /// at a time, so it is the last bio that it queued at this location; earlier ones were rejected
+    /// at a time, so it is the last bio that it queued at this location; earlier bios were rejected
     /// (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
@@ -264,7 +265,7 @@ impl Lifecycles {
             }
             assigned_to = part.range.end();
             part.request = Some(index);
-            // A front-merged part starts before the location at which the request was inserted.
+            // A front-merged part starts before the location of the inserted request.
             let behind = inserted.iter().rfind(|(at, _)| at.1 <= part.range.sector);
             let scheduled = behind.or(inserted.first());
             part.inserted_ns = scheduled.map(|(_, at_ns)| (*at_ns).max(part.accepted_ns));

@@ -18,7 +18,7 @@ const PADDING: u32 = 29;
 const TIME_DELTA: u32 = 30;
 const ABSOLUTE_TIME: u32 = 31;
 
-/// How reading a page ended.
+/// Losses and damage found while reading a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageEnd {
     /// The kernel reports that records before this page were lost.

@@ -1,9 +1,9 @@
 //! Splits the time of a load's requests into phases.
 //!
 //! Each request of the load is found in the trace by its disk location, its direction and the time
-//! between submission and reaping. A request that was split completes with its last part, so the
-//! path of that part is reported. The phases do not overlap, and the time between two observed
-//! events belongs to exactly one phase. Time that no events explain is the remainder.
+//! between submission and reaping. A split request completes with its last part, so the path of
+//! that part is reported. The phases do not overlap, and the time between two observed events
+//! belongs to exactly one phase. Time that no events explain is the remainder.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -42,23 +42,23 @@ impl AppRequest {
 /// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// From the load's submission until io_uring takes the request; without io_uring until the
-    /// block layer does, so that the file system is included.
+    /// Time from the load's submission until io_uring takes the request; without io_uring until the
+    /// block layer takes it, which includes the file system.
     Submit,
-    /// From the submission of the bio until its request is inserted into the scheduler or, without
-    /// one, issued to the driver. This includes throttling, waiting for a tag, plugging, and with
-    /// io_uring the file system.
+    /// Time from the submission of the bio until its request is inserted into the scheduler or,
+    /// without a scheduler, issued to the driver. This includes throttling, waiting for a tag,
+    /// plugging, and with io_uring the file system.
     Queue,
-    /// From the scheduler to the driver; zero if requests go to the driver directly.
+    /// Time in the scheduler; zero if requests go to the driver directly.
     Scheduler,
-    /// From the driver until the driver reports the request as complete.
+    /// Time from the issue to the driver until the driver reports the request as complete.
     Device,
-    /// From the driver's report until the load's thread is woken or, if the thread did not sleep,
-    /// until the completion is in its queue.
+    /// Time from the driver's report until the load's thread is woken or, if the thread did not
+    /// sleep, until the completion is in its queue.
     Completion,
-    /// From the completion until the load reaps it.
+    /// Time from the completion until the load reaps it.
     WakeUp,
-    /// Completion and wake-up together, if no event separates them.
+    /// Time of completion and wake-up together, if no event separates them.
     CompletionAndWakeUp,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Phase {
 /// Why a request was not found in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unmatched {
-    /// At least a piece of the request has no known location on the disk.
+    /// At least one piece of the request has no known location on the disk.
     NoPlace,
     /// There was no event at the request's location while it was in flight: it was served from a
     /// cache, or events were lost.
@@ -112,7 +112,7 @@ impl Unmatched {
     /// The reason in words.
     pub fn name(self) -> &'static str {
         match self {
-            Unmatched::NoPlace => "no known place on the disk",
+            Unmatched::NoPlace => "unknown position on the disk",
             Unmatched::NoDeviceRequest => "no request to the device",
             Unmatched::Incomplete => "events missing",
             Unmatched::NoUringRequest => "no request of io_uring",
@@ -212,7 +212,7 @@ pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phas
     totals.finish(&order, trace.lost.total())
 }
 
-/// The path of a request: the one of its last completed piece.
+/// The path of a request: the path of its last completed piece.
 #[derive(Clone, Copy, Debug)]
 struct RequestPath {
     bio: usize,
@@ -279,7 +279,8 @@ impl<'a> Finder<'a> {
                 break;
             };
             let bio_of = |index: &usize| &self.lifecycles.bios[*index];
-            // Requests are processed in order of submission: no later one can match these bios.
+            // Requests are processed in order of submission, so no later request can match these
+            // bios.
             while queue.front().is_some_and(|index| bio_of(index).queued_ns < earliest) {
                 queue.pop_front();
             }
@@ -317,7 +318,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Adds the request of io_uring. If another thread submitted the bio, it is the first unclaimed
-    /// one that was in progress at the right time.
+    /// request in progress at that time.
     fn with_uring(
         &mut self,
         request: &AppRequest,

@@ -27,7 +27,7 @@ impl Instance {
         remove_stale(&instances, |process| Path::new("/proc").join(process).exists());
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = instances.join(format!("{INSTANCE_PREFIX}{}-{number}", std::process::id()));
-        fs::create_dir(&folder).map_err(|e| Declined::file("making the trace", &folder, &e))?;
+        fs::create_dir(&folder).map_err(|e| Declined::file("creating the trace", &folder, &e))?;
         Ok(Instance { folder })
     }
 
@@ -68,7 +68,8 @@ impl Drop for Instance {
     }
 }
 
-/// Reads a file of tracefs with large reads: some files return only what fits into the first one.
+/// Reads a file of tracefs with large reads: some files return only the data that fit into the
+/// first read.
 fn text(path: &Path) -> io::Result<String> {
     let (mut file, mut text) = (File::open(path)?, Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -113,7 +114,7 @@ fn remove_stale(instances: &Path, is_alive: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if name.to_str().and_then(owner_pid).is_some_and(|process| !is_alive(process)) {
-            // Fails if somebody still reads it.
+            // Fails while another process reads the instance.
             let _ = fs::remove_dir(entry.path());
         }
     }

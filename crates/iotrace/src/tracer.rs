@@ -36,7 +36,7 @@ pub struct TraceSpec {
     pub threads: Option<String>,
     /// The kernel's buffer per CPU (bytes); None: 256 MiB in total, 1 to 16 MiB each.
     pub buffer_bytes: Option<u64>,
-    /// Limit on pages kept in memory (bytes). What exceeds it is lost, and counted.
+    /// Limit on pages kept in memory (bytes). Events beyond it are lost and counted.
     pub kept_bytes: u64,
 }
 
@@ -69,7 +69,7 @@ impl TraceSpec {
         match &self.threads {
             Some(name) if name.is_empty() || !name.chars().all(plain) => {
                 let what = format!("`{name}` is not the name of a thread");
-                Err(Declined::new(what, "use letters, digits, - _ . : / and * for anything"))
+                Err(Declined::new(what, "use letters, digits, - _ . : / and * (any text)"))
             }
             _ => Ok(()),
         }
@@ -81,7 +81,7 @@ impl TraceSpec {
 pub struct Lost {
     /// Events that were overwritten before they were read.
     pub overwritten: u64,
-    /// Never recorded, or not read, because a buffer was full.
+    /// Events that were not recorded or not read because a buffer was full.
     pub dropped: u64,
     /// Pages with unreadable records.
     pub damaged_pages: u64,
@@ -187,10 +187,8 @@ fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders,
             }
             None if tracepoint.needed => {
                 let names = folders.collect::<Vec<_>>().join(" or ");
-                let what = format!(
-                    "this kernel lacks the tracepoint {names}, or its format is \
-                    unknown"
-                );
+                let what =
+                    format!("this kernel lacks the tracepoint {names}, or its format is unknown");
                 return Err(Declined::new(what, "run without tracing, or on Linux 5.10 or later"));
             }
             None => {}

@@ -72,15 +72,15 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if real.is_dir() && !consent.destroy_data_on.is_empty() {
         return Err(Failure::refused(format!(
-            "{} is a directory, but --destroy-data-on is about a block device; name the device \
-             as the target, or drop --destroy-data-on",
+            "{} is a directory, but --destroy-data-on is for block devices; name a device as the \
+             target, or drop --destroy-data-on",
             path.display()
         )));
     }
     if real.is_dir() && real.starts_with("/dev") {
         return Err(Failure::refused(format!(
-            "{} is a directory of devices: nothing is created under /dev; name a block device \
-             (lsblk lists them)",
+            "{} is a directory of devices, and halfpower creates no files there; name a block \
+             device (lsblk lists them)",
             path.display()
         )));
     }
@@ -174,7 +174,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     if let Some(layout) = job.stripe {
         found.region_bytes = striped_region(job, &layout, smallest_bytes)?;
         let chunk = units::size(layout.chunk_bytes());
-        found.lines.push(format!("stripe them into one, {chunk} on each in turn"));
+        found.lines.push(format!("stripe them into one volume with chunks of {chunk}"));
     }
     Ok(found)
 }
@@ -228,7 +228,7 @@ fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     Ok(region_bytes)
 }
 
-/// Refuses a workload that does not fit its target, before any file is created or truncated.
+/// Refuses a workload that does not fit its target. Called before any file is created or truncated.
 fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     if region_bytes == 0 && target.size_bytes() > 0 {
         return Err(Failure::usage(format!(
@@ -323,8 +323,8 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     let mode = caching(path, job.direct, job.write_through);
     let target = match HostTarget::open(path, job.writes(), mode) {
         Err(error) if job.writes() => {
-            // Some systems refuse even to open a device for writing while it is in use. The check
-            // for consent then gives the better message: what the device is used for.
+            // Some systems refuse to open a used device for writing. The check for consent then has
+            // the better message, which names the use of the device.
             if let Ok(readable) = HostTarget::open(path, false, Caching::Buffered) {
                 guard::check_writable(&readable, path, &job.consent)?;
             }
@@ -479,7 +479,7 @@ impl Bench {
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
     // Some properties, such as the alignment, are known only once the file is open. They are
-    // checked before time is spent on writing it.
+    // checked before the file is written.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
     // The workload of a stripe covers all its members, so it is checked when all are open.

@@ -1,5 +1,5 @@
 //! Resolves the flags of the group Engine: I/O engine options, periodic flushes, and the caching
-//! mode that some of these options need if the user gave none.
+//! mode that these options need by default.
 
 use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
@@ -40,7 +40,7 @@ impl EngineFlags {
         };
         check_offered(options)?;
         if options.fua && !writes {
-            return Err(Failure::usage("--fua is for writes only; use --rw write, or drop it"));
+            return Err(Failure::usage("--fua is for writes only; use --rw write, or drop --fua"));
         }
         // Engines that do no I/O open no target that could refuse the options, so they are checked
         // here.
@@ -119,7 +119,7 @@ fn flush_every(
     if !writes {
         return Err(Failure::usage(format!(
             "--{name} flushes after writes, but this workload only reads; use --rw write, or drop \
-             it"
+             --{name}"
         )));
     }
     let imagined = |p: &Option<EngineKind>| p.is_some_and(|engine_kind| !engine_kind.does_io());

@@ -85,7 +85,7 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// Why a whole study could not be made.
+/// Why a whole study could not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Skipped {
     /// What is missing for the study.
@@ -292,7 +292,7 @@ impl Evidence {
         self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
     }
 
-    /// The block device under the first target, if known.
+    /// The block device below the first target, if known.
     pub fn device(&self) -> Option<&DeviceFacts> {
         self.targets.first()?.device.as_ref()
     }
@@ -308,7 +308,7 @@ impl Evidence {
         target.is_some_and(|target| target.simulated.is_some())
     }
 
-    /// The name of the device that all targets share, if there are several targets and they do.
+    /// The device that all of several targets share, if there is one.
     pub fn shared_device(&self) -> Option<&str> {
         let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
         let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;

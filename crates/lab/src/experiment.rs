@@ -85,16 +85,16 @@ pub enum Blocks {
 /// How a file's blocks are allocated before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
-    /// All blocks are written, not only reserved, before the measurement.
+    /// All blocks are written before the measurement, not only reserved.
     #[default]
     Existing,
     /// A new file, empty before each trial; the writes extend it.
     Extend,
     /// A written file that is truncated to zero bytes before each trial.
     Truncate,
-    /// A new file whose blocks are reserved, and not written, before each trial.
+    /// A new file; before each trial its blocks are reserved but not written.
     Reserve,
-    /// A new file of which only the last block is written before each trial.
+    /// A new file; before each trial only its last block is written.
     LastBlock,
 }
 

@@ -97,7 +97,7 @@ pub fn check_not_under_dev(path: &Path, flag: &str) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::refused(format!(
-        "{}: nothing is created under /dev; name another file with {flag}",
+        "{}: halfpower creates no files under /dev; name another file with {flag}",
         path.display()
     )))
 }

@@ -42,7 +42,7 @@ pub const FLAGS: [(&str, &str); 30] = [
 pub fn in_flags(text: &str) -> String {
     let mut parts = text.split('`');
     let mut told = parts.next().unwrap_or_default().to_owned();
-    // Every second part is between backquotes, if another part follows it.
+    // A part with an odd index is between backquotes if another part follows.
     let mut parts = parts.peekable();
     let mut quoted = true;
     while let Some(part) = parts.next() {
@@ -50,7 +50,7 @@ pub fn in_flags(text: &str) -> String {
         match flag.filter(|_| parts.peek().is_some()) {
             Some((_, flag)) => {
                 told.push_str(flag);
-                // A last backquote without a partner stays unchanged.
+                // A single backquote at the end stays unchanged.
                 told.push_str(parts.next().unwrap_or_default());
                 quoted = true;
             }

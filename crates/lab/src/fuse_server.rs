@@ -1,9 +1,9 @@
 //! Files on reference devices, served over FUSE by a second process.
 //!
 //! The second process is this program (`halfpower mount`). Its CPU time is therefore not charged to
-//! the load generator, and a load generator that is killed cannot leave requests to itself
-//! unanswered. The server ends when its standard input is closed, so it does not outlive this
-//! process, and it removes its folder.
+//! the load generator, and it still answers requests if the load generator is killed. The server
+//! ends when its standard input is closed, so it does not outlive this process, and it removes its
+//! folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,11 +1,10 @@
 //! Permission to write: existing files and devices are written only if the user names them.
 //!
-//! A regular file needs `--overwrite` with its own path. It is always refused if it is a symbolic
-//! link, has several hard links, is swap or is the image of a loop device. A block device needs
+//! A regular file needs `--overwrite` with its own path. Symbolic links, files with several hard
+//! links, swap files and images of loop devices are always refused. A block device needs
 //! `--destroy-data-on` with its by-id name, its serial, or its kernel path if it has neither. It is
 //! always refused while in use ([`ioengine::usage`]). Checks use the open descriptor, because a
-//! name can be redirected at any time. A target that is opened again is compared with its
-//! [`Permit`].
+//! name can be redirected at any time. A reopened target is compared with its [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -171,7 +170,7 @@ pub fn holds(target: &HostTarget) -> String {
     let file = fs::File::open(again.unwrap_or_else(|| shown(target)));
     match file.and_then(|file| signature::describe(&file, target.size_bytes())) {
         Ok(Some(what)) => format!("it holds {what}"),
-        Ok(None) => "nothing on it is recognised".to_owned(),
+        Ok(None) => "it holds no known format".to_owned(),
         Err(error) => format!("what it holds cannot be read ({})", ioengine::error::cause(&error)),
     }
 }
@@ -218,8 +217,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
              first"
         )));
     }
-    // The allowed path is examined after the target was opened. If either was replaced in between,
-    // they differ.
+    // The allowed path is examined after the target was opened. If the path or the target was
+    // replaced in between, the two differ.
     if consent.overwrite.iter().any(|allowed| itself(allowed) == Some(file)) {
         return Ok(());
     }
@@ -228,8 +227,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     };
     if let Some(link) = consent.overwrite.iter().find(leads_to_it) {
         return Err(Failure::refused(format!(
-            "--overwrite={} is a symbolic link; use --overwrite={path} to lose the content of the \
-             file itself",
+            "--overwrite={} is a symbolic link; use --overwrite={path} to overwrite the file \
+             itself",
             link.display()
         )));
     }
@@ -244,7 +243,7 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     // Identified by the descriptor, because a name can be a link or a node made elsewhere.
     let Some(device) = target.block_device() else {
         return Err(Failure::refused(format!(
-            "cannot find out whether {shown} is in use; name the device as in lsblk"
+            "cannot find out whether {shown} is in use; use its name from lsblk"
         )));
     };
     if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
@@ -272,8 +271,8 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
 static CLAIMS: Mutex<Vec<(Backing, Weak<fs::File>)>> = Mutex::new(Vec::new());
 
 /// Opens a device exclusively (O_EXCL). The kernel refuses if the device is mounted in any
-/// namespace or part of a volume, and then keeps others from using it. Several permits of this
-/// process share one descriptor.
+/// namespace or part of a volume; otherwise it keeps other programs from using the device. Several
+/// permits of this process share one descriptor.
 fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let path = target.path().display();
     let wanted = backing_of(target);
@@ -287,8 +286,8 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let claim = open.map_err(|error| {
         let cause = ioengine::error::cause(&error);
         Failure::refused(format!(
-            "{path} cannot be claimed ({cause}) because it is in use; find its user with lsblk and \
-             detach it first"
+            "{path} cannot be claimed ({cause}) because it is in use; find what uses it with \
+             lsblk, and detach it first"
         ))
     })?;
     let claimed = claim.metadata().ok().map(|metadata| Backing::of(&metadata));

@@ -2,8 +2,8 @@
 //!
 //! After the first signal the program ends in an orderly way: it stops the trial in progress, keeps
 //! the finished ones, and removes its test files. A second signal of the same kind kills the
-//! program at once, and `halfpower clean` can remove what is left. Commands that must clean up
-//! first, which is quick, ignore the second signal.
+//! program immediately, and `halfpower clean` can remove the files that it leaves. Commands that
+//! must clean up first, which is quick, ignore the second signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const ORDERS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Installs the signal handlers; a second signal ends the program at once.
+    /// Installs the signal handlers; a second signal ends the program immediately.
     pub fn install() -> Interrupt {
         let interrupt = Interrupt::default();
         // Also catches a signal that arrives while the handlers are being installed.
@@ -27,7 +27,7 @@ impl Interrupt {
         for signal in ORDERS {
             let _ = flag::register(signal, Arc::clone(&early));
             // The handler for a second signal is registered first, so that it sees the flag as it
-            // was before this signal. If this fails, the signal ends the program at once, as by
+            // was before this signal. If this fails, the signal ends the program immediately, as by
             // default.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
         }
@@ -38,8 +38,7 @@ impl Interrupt {
         interrupt
     }
 
-    /// Installs handlers with which a second signal does not end the program either; SIGQUIT
-    /// (Ctrl-\) does.
+    /// Installs handlers that also ignore a second signal; SIGQUIT (Ctrl-\) still ends the program.
     pub fn until_all_is_put_away() -> Interrupt {
         Interrupt::default().catch()
     }
@@ -49,14 +48,14 @@ impl Interrupt {
         for signal in ORDERS {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
-        // With a handler, a write beyond the file-size limit returns EFBIG, which has a remedy, and
-        // does not kill the program.
+        // With a handler, a write beyond the file-size limit returns EFBIG, an error with a remedy,
+        // instead of killing the program.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
         interrupt
     }
 
     /// Installs handlers for a program that runs a command of the user. The terminal sends Ctrl-C
-    /// to both. The command decides how to react, and this program lives on to report.
+    /// to both. The command decides how to react, and this program continues, to report the result.
     pub fn beside_a_command() -> Interrupt {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGQUIT] {

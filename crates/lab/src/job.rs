@@ -247,8 +247,8 @@ fn think(experiment: &Experiment) -> Option<Think> {
     experiment.think_ns.filter(|ns| *ns > 0).map(|pause_ns| Think { pause_ns, requests })
 }
 
-/// The settings of the device below the target. Settings that make the kernel reset others come
-/// first.
+/// The settings of the device below the target. Settings that make the kernel reset other settings
+/// come first.
 fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     let write_cache = host.kernel_write_cache.map(|cache| match cache {
         KernelWriteCache::Back => "write back".to_owned(),
@@ -448,7 +448,7 @@ fn direction(rw: Rw, mix_percent: u8, stride_bytes: Option<u64>) -> Outcome<(Pat
     let pattern = match (rw.is_random(), stride_bytes) {
         (_, Some(0)) => {
             return Err(Failure::usage(
-                "--stride 0 would repeat the same request; use at least --bs",
+                "--stride 0 would repeat the same request; use a stride of at least --bs",
             ));
         }
         (true, _) => Pattern::Random,

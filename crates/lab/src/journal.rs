@@ -36,8 +36,8 @@ pub struct Entry {
     pub identity: Option<(u64, u64)>,
     /// Process id of the run that created the file or folder.
     pub pid: u32,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it tells
-    /// whether the process id may have been reused.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it shows
+    /// whether the process id may be reused.
     pub boot_id: String,
     /// Whether that process locks the file while it lives. Some file systems do not support locks.
     #[serde(default)]
@@ -72,10 +72,10 @@ pub struct Recorded {
     entry: Entry,
 }
 
-/// State of a journal entry whose file may have been left behind.
+/// State of a journal entry whose file may remain from a killed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// The process that made the file is alive.
+    /// The process that created the file is running.
     InUse,
     /// The file exists and is the recorded one.
     Removable,

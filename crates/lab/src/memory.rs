@@ -18,7 +18,7 @@ use analysis::cachesteps::{self, Plateau};
 use analysis::interval::{CONFIDENCE, Interval};
 use ioengine::{Clock, Monotonic};
 use memspeed::caches::{self, Cache};
-use memspeed::{Case, Isa, Kernel, LEAST_SET_BYTES, Pages, Plan, Reading, World};
+use memspeed::{Case, Isa, Kernel, Pages, Plan, Reading, SET_BYTES_MIN, World};
 
 use crate::console::Progress;
 use crate::failure::{Failure, Outcome, check_not_under_dev};
@@ -40,7 +40,7 @@ const SAMPLE_NS: u64 = 1_000_000;
 /// Seed of the confidence intervals, which makes them reproducible.
 const SEED: u64 = 1;
 /// Maximum share of the available memory that a measurement uses.
-const MEMORY_SHARE_MOST: f64 = 0.5;
+const MEMORY_SHARE_MAX: f64 = 0.5;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -148,7 +148,7 @@ pub struct MemoryPlan {
     pub sizes: Vec<u64>,
     /// Size of each file (bytes).
     pub file_bytes: u64,
-    /// Maximum memory in use at once (bytes).
+    /// Maximum memory in use at the same time (bytes).
     pub most_bytes: u64,
     /// Estimated duration (ns).
     pub takes_ns: u64,
@@ -165,7 +165,7 @@ pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     }
     let caches = caches::of_cpu(spec.cpus.first().copied().unwrap_or(0));
     let available = levels::available_bytes();
-    let limit = available.map_or(u64::MAX, |bytes| (bytes as f64 * MEMORY_SHARE_MOST) as u64);
+    let limit = available.map_or(u64::MAX, |bytes| (bytes as f64 * MEMORY_SHARE_MAX) as u64);
     let sets = |threads: usize| match spec.set_bytes.as_slice() {
         [] => levels::of_machine(&caches, threads, limit / threads as u64),
         sizes => sizes.iter().map(|set| levels::place(&caches, threads, *set)).collect(),
@@ -189,7 +189,7 @@ pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
             units::size(available.unwrap_or(0))
         )));
     }
-    if let Some(set) = spec.set_bytes.iter().find(|set| **set < LEAST_SET_BYTES as u64) {
+    if let Some(set) = spec.set_bytes.iter().find(|set| **set < SET_BYTES_MIN as u64) {
         return Err(Failure::usage(format!(
             "--size {set}: a working set has 4096 bytes or more; use 4k or more"
         )));

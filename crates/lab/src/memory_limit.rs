@@ -7,11 +7,11 @@
 use ioengine::cgroup;
 use ioengine::host::address_space_left;
 
-/// Part of the address-space limit left for everything but buffers (bytes): libraries, the
-/// database, results.
+/// Part of the address-space limit that buffers may not use (bytes): libraries, the database,
+/// results.
 const SPARE_MAPPED_BYTES: u64 = 64 << 20;
-/// Memory of the control group left for everything but buffers (bytes): memory that the process
-/// itself touches, and the kernel's own memory.
+/// Memory of the control group that buffers may not use (bytes): it is for other memory of the
+/// process and for the kernel.
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
 /// Divisor of the available memory for the buffers of one measurement of a series. The next buffers

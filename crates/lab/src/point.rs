@@ -59,8 +59,8 @@ impl Verdict {
         }
     }
 
-    /// Adds all reasons of another verdict. Of reasons that differ only in their numbers, keeps the
-    /// first.
+    /// Adds all reasons of another verdict, but only the first of several reasons that differ only
+    /// in their numbers.
     pub fn merge(&mut self, other: &Verdict) {
         let words = |reason: &str| reason.replace(|c: char| c.is_ascii_digit() || c == '.', "");
         self.state = self.state.max(other.state);
@@ -137,7 +137,7 @@ pub struct Trial {
     pub live: Option<Box<LiveTrial>>,
 }
 
-/// Data of a trial that is available after measuring it and not stored in the database.
+/// Data of a trial that exists only after measuring it and is not stored in the database.
 #[derive(Clone, Debug, Default)]
 pub struct LiveTrial {
     /// Description of the first failed request.
@@ -259,14 +259,14 @@ fn per_second(count: u64, elapsed_ns: u64) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// Largest half-width of a rate's confidence interval, as a share; wider is noisy.
+/// Maximum half-width of a rate's confidence interval, as a share; a wider interval is noisy.
 const NOISY: f64 = 0.15;
 
 /// Minimum number of requests in all trials.
 const REQUESTS_MIN: u64 = 5;
 
 /// The reason given for a result of a single trial.
-pub const ONE_TRIAL: &str = "one trial: the scatter between trials is unknown; use --trials 3";
+pub const ONE_TRIAL: &str = "one trial does not show the scatter between trials; use --trials 3";
 
 /// One workload with its trials.
 #[derive(Clone, Debug)]
@@ -295,8 +295,7 @@ pub struct Summary {
 }
 
 impl Point {
-    /// Trials without a soaker, which rates and latencies are computed from. All trials if all were
-    /// soaked.
+    /// Trials without a soaker, the source of rates and latencies. All trials if all were soaked.
     pub fn unsoaked(&self) -> Vec<&Trial> {
         let plain: Vec<&Trial> = self.trials.iter().filter(|t| !t.soaked).collect();
         if plain.is_empty() { self.trials.iter().collect() } else { plain }
@@ -385,7 +384,9 @@ impl Point {
         let requests = trials.fold(0, |sum: u64, trial| sum.saturating_add(trial.requests()));
         if (1..REQUESTS_MIN).contains(&requests) && self.is_real() {
             let requests = units::counted(requests, "request");
-            let text = format!("only {requests} in all trials; give a longer --runtime or --size");
+            let text = format!(
+                "all trials together have only {requests}; give a longer --runtime or --size"
+            );
             verdict.add(State::Suspect, text);
         }
         // One trial shows nothing about scatter.

@@ -44,7 +44,7 @@ pub struct PointKey {
 }
 
 impl PointKey {
-    /// The key of a workload on one target. Drops data that differs between trials: start position,
+    /// The key of a workload on one target. Omits data that differs between trials: start position,
     /// written blocks and recording.
     pub fn of(workload: &Workload) -> PointKey {
         let workload = Workload {
@@ -137,7 +137,7 @@ impl PointKey {
         self.workload.options.sq_poll || self.workload.options.io_poll
     }
 
-    /// Whether some blocks are visited more often than others.
+    /// Whether some blocks are visited more often than other blocks.
     pub fn is_skewed(&self) -> bool {
         self.workload.distribution != Distribution::Even
     }

@@ -288,7 +288,8 @@ fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Hi
         sum_ns: u128::from(row.latency_mean_ns) * u128::from(count),
     });
     let buckets = || mine().map(|bucket| (bucket.low_ns, bucket.count));
-    // If stored minimum and maximum contradict the buckets, the histogram is built without them.
+    // If stored minimum and maximum contradict the buckets, the histogram is built from the buckets
+    // only.
     Histogram::from_buckets(buckets(), exact)
         .or_else(|_| Histogram::from_buckets(buckets(), None))
         .unwrap_or_default()

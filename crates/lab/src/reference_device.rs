@@ -96,7 +96,7 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     if let Some(other) = experiment.engine_kinds.iter().flatten().find(is_other) {
         return Err(Failure::usage(format!(
             "--ioengine {other} cannot use a reference device in this process, only delay can; \
-             drop --ioengine, or mount it as a file: halfpower mount truth:... DIR"
+             drop --ioengine, or mount the device as a file: halfpower mount truth:... DIR"
         )));
     }
     Ok(())
@@ -111,12 +111,14 @@ fn described(
     let (some, all) = (engine_kinds.iter().any(is_delay), engine_kinds.iter().all(is_delay));
     if some && (!all || !experiment.targets.is_empty()) {
         return Err(Failure::usage(
-            "--ioengine delay has its own device; name no target but truth:..., and no other I/O \
-             engine",
+            "--ioengine delay has its own device; drop the other target and the other I/O engine, \
+             or use the target truth:...",
         ));
     }
     if experiment.truth.is_some() && !all {
-        return Err(Failure::usage("--truth describes the device of --ioengine delay; add that"));
+        return Err(Failure::usage(
+            "--truth describes the device of --ioengine delay; add --ioengine delay",
+        ));
     }
     let truth = experiment.truth.clone().unwrap_or_default();
     let name = format!("device of {}", truth::describe(&truth));

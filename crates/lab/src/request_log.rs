@@ -25,7 +25,7 @@ pub struct RequestLog {
 }
 
 impl RequestLog {
-    /// Checks that a log can be written to a path: not a target, and not an existing other file.
+    /// Checks that a log can be written to a path: a new file or an older log, not a target.
     ///
     /// # Errors
     /// Refused, with the remedy.

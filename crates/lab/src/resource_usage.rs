@@ -62,13 +62,13 @@ pub struct SimulatedPoint {
 pub struct Balance {
     /// The limiting resource.
     pub binding: BindingDocument,
-    /// All resources of the system, in the order in which a request passes them.
+    /// All resources of the system, in the order of a request's path.
     pub resources: Vec<ResourceDocument>,
     /// Upper bounds on the rate, the tightest first. Empty for mixes, after a warm-up, and if bytes
     /// are requested more than once.
     pub bounds: Vec<BoundDocument>,
-    /// The time of a request if nothing overlaps; null except for direct requests of one direction
-    /// to a single disk.
+    /// The time of a request without overlap; only for direct requests of one direction to a single
+    /// disk, else null.
     pub simple_model: Option<SimpleDocument>,
     /// What the writes cost flash with a translation layer; null without one or without writes.
     pub write_cost: Option<WriteCostDocument>,
@@ -139,8 +139,8 @@ impl SimpleDocument {
     fn line(&self) -> String {
         let time = units::time;
         format!(
-            "  without overlap a request takes {}: fixed {}, seek and rotation {}, media {}, \
-             bus {}; simulated: one every {}",
+            "  a request without overlap takes {}: fixed {}, seek and rotation {}, media {}, bus \
+             {}; the simulation completes one every {}",
             time(self.sum_ns),
             time(self.fixed_ns),
             time(self.position_ns),
@@ -214,8 +214,8 @@ pub struct ResourceDocument {
     pub bytes: u64,
     /// Busy time by phase; empty without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Busy time in which the resource ran at the pace of another one, by the name of that
-    /// resource. The rest is work of its own.
+    /// Busy time in which another resource limited the pace of this one, by the name of the other
+    /// resource.
     pub paced_ns: BTreeMap<String, u64>,
 }
 
@@ -295,7 +295,7 @@ impl Balance {
         let told = self.bounds.iter().take(BOUNDS_TOLD);
         let told = told.map(|bound| format!("{} ({})", units::rate(bound.bytes_per_s), bound.name));
         let bounds = told.collect::<Vec<_>>().join(", ");
-        let bounds = (!bounds.is_empty()).then(|| format!("  no run exceeds {bounds}"));
+        let bounds = (!bounds.is_empty()).then(|| format!("  upper bounds: {bounds}"));
         let simple = self.simple_model.as_ref().map(SimpleDocument::line);
         let cost = self.write_cost.as_ref().map(WriteCostDocument::line);
         let first = std::iter::once(limit).chain(cost).chain(bounds).chain(simple);
@@ -310,7 +310,7 @@ fn line(resource: &ResourceDocument) -> String {
     let phases: Vec<String> =
         busy.map(|(name, ns)| format!("{name} {:.1}%", percent(*ns))).collect();
     let paced = resource.paced_ns.iter();
-    let paced = paced.map(|(name, ns)| format!("at the pace of {name} {:.1}%", percent(*ns)));
+    let paced = paced.map(|(name, ns)| format!("at the rate of {name} {:.1}%", percent(*ns)));
     let parts: Vec<String> = phases.into_iter().chain(paced).collect();
     let times =
         if resource.servers > 1 { format!(" x {}", resource.servers) } else { String::new() };
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(balance.resources[0].phases_ns["transfer"], 1898);
         assert_eq!(balance.resources[0].bytes, 20);
         assert!(balance.lines()[0].contains("limited by media, busy 95.0%"));
-        assert!(balance.lines()[1].contains("no run exceeds") && balance.bounds.len() == 1);
+        assert!(balance.lines()[1].contains("upper bounds: ") && balance.bounds.len() == 1);
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
         let lines = of(&point).lines();
         let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for it";
         assert_eq!(lines[0], limit);
-        assert!(lines[1].ends_with("at the pace of link 0.5%, at the pace of media 89.0%"));
+        assert!(lines[1].ends_with("at the rate of link 0.5%, at the rate of media 89.0%"));
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub fn seed_of(seed: u64, round: u32) -> u64 {
     }
 }
 
-/// A failed request ends the run, because the measurement is not the requested one.
+/// A failed request ends the run, because the measurement differs from the requested one.
 pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     let Some(live) = &trial.live else { return Ok(()) };
     match (&live.failure, &live.damage) {
@@ -173,7 +173,7 @@ impl Book<'_> {
         fail_on_errors(&trial, &point.key.describe())?;
         kept?;
         if self.recorder.has_log() {
-            // The log is written and would take too much memory for all trials.
+            // Dropped after writing, because the logs of all trials would take too much memory.
             trial.live_mut().log = Vec::new();
         }
         point.trials.push(trial);

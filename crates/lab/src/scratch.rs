@@ -25,7 +25,7 @@ const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
 const LAYOUT_DEPTH: u32 = 8;
 
 /// Minimum size of a test file that is shortened because writing takes too long (bytes).
-pub const LEAST_BYTES: u64 = 64 << 20;
+pub const SIZE_MIN_BYTES: u64 = 64 << 20;
 
 /// How a test file was written, and with what result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,8 +104,8 @@ impl Scratch {
     }
 
     /// Writes the whole file with incompressible data and makes it durable. If that takes longer
-    /// than `limit_ns`, the file is made smaller, but not smaller than [`LEAST_BYTES`]. Returns its
-    /// size (bytes).
+    /// than `limit_ns`, the file is made smaller, but not smaller than [`SIZE_MIN_BYTES`]. Returns
+    /// its size (bytes).
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Scratch {
         let _ = target.reserve(0, bytes);
         let request_bytes = u64::from(LAYOUT_REQUEST_BYTES);
         let whole = bytes / request_bytes * request_bytes;
-        let least = whole.min(LEAST_BYTES);
+        let least = whole.min(SIZE_MIN_BYTES);
         let mut parts = vec![
             (0, least, LAYOUT_REQUEST_BYTES, None),
             (least, whole - least, LAYOUT_REQUEST_BYTES, limit_ns),

@@ -29,8 +29,8 @@ pub struct Quantity {
     pub path: Option<f64>,
     /// Relative error: measured / truth - 1.
     pub error: Option<f64>,
-    /// Largest allowed absolute value of `error`; for bounds, the largest allowed distance between
-    /// them as a share of the lower one.
+    /// Maximum absolute value of `error`; for bounds, the maximum distance between them as a share
+    /// of the lower bound.
     pub tolerance: f64,
     /// Whether the error is within the tolerance. Bounds must also enclose the truth.
     pub pass: bool,

@@ -2,8 +2,8 @@
 //!
 //! A change is journalled before it is made and verified by reading the value back. Dropping
 //! [`Changed`] restores the old values in reverse order. If the run was killed, `halfpower restore`
-//! restores them from the journal. A device that replaced the changed one is never written to, and
-//! a value that another program set in the meantime is kept.
+//! restores them from the journal. It never writes to a different device with the same name, and
+//! keeps a value that another program has set since.
 //!
 //! Only one run at a time changes the settings of a device: it locks the device's `queue` folder in
 //! sysfs. The kernel resets some settings along with others (the tunables with the scheduler, the
@@ -215,8 +215,8 @@ pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
         match &common {
             Some(first) if *first != disk => {
                 return Err(Failure::usage(format!(
-                    "the targets lie on {} and {}: host settings are changed on one device; \
-                     measure them one by one",
+                    "the targets lie on {} and {}, but host settings are changed on one device \
+                     only; measure the targets one by one",
                     name_of(first),
                     name_of(&disk)
                 )));
@@ -309,12 +309,12 @@ fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
         let path = path_of(disk, wish.name).ok_or_else(|| {
             let name = name_of(disk);
             Failure::failed(format!(
-                "{name} has no write cache that can be switched; drop its flag"
+                "{name} has no write cache that can be switched; drop the flag for it"
             ))
         })?;
         let listed = text(&path).map_err(|error| {
             Failure::failed(format!(
-                "{} of {} cannot be read: {}; this device has no such setting, drop its flag",
+                "{} of {} cannot be read: {}; this device has no such setting; drop its flag",
                 wish.name,
                 name_of(disk),
                 ioengine::error::cause(&error)
@@ -351,7 +351,7 @@ fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
     wished.map(|(by, _)| (*by).to_owned())
 }
 
-/// The settings that the kernel may reset along with this one, with their values of now.
+/// The settings that the kernel may reset along with this one, with their present values.
 fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
     let queue = disk.join("queue");
     let moved = MOVED.iter().filter(|(name, _)| *name == by).flat_map(|(_, moved)| *moved);
@@ -399,8 +399,8 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Sets a value and reads it back. If the kernel stored another value, the old one is restored at
-/// once, because a later run could not tell who set it.
+/// Sets a value and reads it back. If the kernel stored another value, the old value is restored
+/// immediately, because a later run could not tell who set the new value.
 fn set(change: &Change, disk: &Path) -> Outcome<()> {
     let Some(wanted) = &change.wanted else { return Ok(()) };
     let failed = |cause: String| {
@@ -420,7 +420,7 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
 
 // ---- after a run
 
-/// Whether an entry of a dead owner, or of this process, can be undone.
+/// Whether an entry of this process, or of a process that has ended, can be undone.
 pub fn standing(entry: &Entry) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     if entry.boot_id != machine::boot_id() {
@@ -451,12 +451,12 @@ pub fn standing(entry: &Entry) -> Standing {
     Standing::Pending(disk.to_path_buf())
 }
 
-/// Undoes changes, last first, and returns the result of each. Settings that the kernel reset along
-/// with others are included only if they could not be restored.
+/// Undoes changes, last first, and returns the result of each change. Includes a setting that the
+/// kernel reset along with another only if it could not be restored.
 pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     let fates = fates(changes);
     let mut failures: Vec<Option<String>> = vec![None; changes.len()];
-    // Twice, because restoring one setting can reset others that were restored before it.
+    // Twice, because restoring one setting can reset another that is already restored.
     for _ in 0..2 {
         for (index, change) in changes.iter().enumerate().rev() {
             let goal = match &fates[index] {
@@ -485,7 +485,8 @@ pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
 }
 
 /// Predicts the result of undoing each change from the present values. A setting that the kernel
-/// resets along with another is restored with it, whatever its value, which may be the kernel's.
+/// resets along with another is restored with it, even if its value changed, because the kernel may
+/// have set that value.
 pub fn fates(changes: &[Change]) -> Vec<Fate> {
     let mut fates: Vec<Fate> = Vec::new();
     for change in changes {
@@ -513,7 +514,7 @@ pub fn said(change: &Change, disk: &Path, fate: &Fate) -> String {
     let (what, old) = (what(change, disk), &change.old);
     match fate {
         Fate::Restored => format!("restored {what} to {old}"),
-        Fate::AsBefore => format!("unchanged {what}, {old} as before"),
+        Fate::AsBefore => format!("unchanged: {what} is still {old}"),
         Fate::Left(now) => format!(
             "left {what} at {now}: another program has changed it since, from {} (before: {old})",
             change.wanted.as_deref().unwrap_or(old)
@@ -527,7 +528,7 @@ pub fn claim_to_undo(disk: &Path) -> Option<File> {
     claim(disk)
 }
 
-/// The names of devices whose settings a dead run left changed.
+/// The names of devices with settings that a killed run left changed.
 pub fn left_behind() -> Vec<String> {
     let dead = journal::all().into_iter().filter_map(Found::of_dead_owner);
     let pending = dead.filter(|(entry, _)| matches!(standing(entry), Standing::Pending(_)));

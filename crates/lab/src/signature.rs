@@ -1,9 +1,9 @@
 //! Recognises the data on a device by magic numbers: partition tables, file systems, swap and
 //! members of volumes.
 //!
-//! Only informs the user and permits nothing, because a device on which nothing is recognised may
-//! still hold data. Except for reading samples of both ends, all functions are pure. They must not
-//! fail on any content.
+//! Only informs the user and permits nothing, because a device without a recognised format may
+//! still hold data. All functions except the reading of samples are pure, and must not panic on any
+//! content.
 
 use std::fmt;
 use std::fs::File;
@@ -138,7 +138,7 @@ pub fn find(sample: &Sample) -> Vec<Signature> {
     finders.iter().flat_map(|find| find(sample)).collect()
 }
 
-/// A signature, if there is one.
+/// A signature if `is_there`.
 fn found(is_there: bool, what: &'static str, label: Option<String>) -> Option<Signature> {
     is_there.then_some(Signature { what, label })
 }

@@ -173,8 +173,8 @@ pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: 
     shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
 }
 
-/// The simple model of the papers for a workload. None for mixes, and for anything but direct
-/// requests to a single disk.
+/// The simple model of the papers for a workload. Only for direct reads or direct writes to a
+/// single disk, else None.
 pub fn simple_model_of(
     system: &System,
     workload: &Workload,

@@ -77,7 +77,7 @@ impl FromStr for Split {
         }
         let parts: Vec<&str> = text.split(':').collect();
         if parts.len() > SHARES_MAX {
-            return Err(format!("{} sizes are more than {SHARES_MAX}; drop some", parts.len()));
+            return Err(format!("{} sizes are too many; use at most {SHARES_MAX}", parts.len()));
         }
         let mut sizes = Vec::with_capacity(parts.len());
         for part in parts {

@@ -2,7 +2,7 @@
 //!
 //! The lower bound is the CPU time charged to the command and all processes that it started. The
 //! upper bound is the CPU time that the soaker lost during the command, plus its calibration error,
-//! minus the background. The background is the smaller loss of those before and after the command,
+//! minus the background. The background is the smaller of the losses before and after the command,
 //! so the bound stays an upper bound. All functions here are pure.
 
 use std::process::ExitStatus;
@@ -18,12 +18,13 @@ use crate::json::{Program, VerdictDocument};
 use crate::machine::Host;
 use crate::point::{State, Verdict};
 
-/// Maximum difference between the backgrounds before and after (CPUs); above it the upper bound is
-/// suspect. About three times the second-to-second variation of a quiet machine with two CPUs.
-const MOST_DRIFT_CPUS: f64 = 0.1;
-/// Maximum share of all CPUs used by other programs. Above it too little idle time is left for the
-/// soaker to lose.
-const MOST_BACKGROUND: f64 = 0.5;
+/// Maximum difference between the background load before and after (CPUs); a larger difference
+/// makes the upper bound suspect. About three times the second-to-second variation of a quiet
+/// machine with two CPUs.
+const DRIFT_MAX_CPUS: f64 = 0.1;
+/// Maximum share of all CPUs used by other programs. A larger share leaves too little idle time for
+/// the soaker.
+const BACKGROUND_MAX: f64 = 0.5;
 /// Minimum length of a command (ns): ten times the resolution of readings, two ticks of 10 ms.
 const SHORT_NS: u64 = 200_000_000;
 /// Error of the soaker's calibration: the share of all CPU time by which the upper bound may lie
@@ -56,7 +57,7 @@ pub struct Soaked {
     pub before: SoakerReading,
     /// Lost CPU time during the command.
     pub during: SoakerReading,
-    /// Lost CPU time in the interval that followed the command.
+    /// Lost CPU time in an interval after the command.
     pub after: SoakerReading,
 }
 
@@ -136,7 +137,7 @@ pub struct UtilisationDocument {
 pub struct BackgroundDocument {
     /// CPUs in use before the command.
     pub before: f64,
-    /// CPUs in use in the interval that followed the command.
+    /// CPUs in use in an interval after the command.
     pub after: f64,
 }
 
@@ -225,11 +226,11 @@ impl Readings {
             reading.suspect.iter().for_each(|reason| doubt(reason.clone()));
         }
         let (before, after) = (lost_cpus(&soaked.before), lost_cpus(&soaked.after));
-        if (before - after).abs() > MOST_DRIFT_CPUS {
+        if (before - after).abs() > DRIFT_MAX_CPUS {
             doubt(format!(
-                "the background changed from {before:.2} to {after:.2} CPUs, more than \
-                {MOST_DRIFT_CPUS}: the upper bound may include other programs; stop them, or wait \
-                 for processes that the command left behind with a longer --settle"
+                "the background load changed from {before:.2} to {after:.2} CPUs (limit \
+                 {DRIFT_MAX_CPUS}), so the upper bound may include other programs; stop them, or \
+                 use a longer --settle if the command left processes running"
             ));
         }
         if self.elapsed_ns < SHORT_NS {
@@ -240,7 +241,7 @@ impl Readings {
             ));
         }
         let lower = self.charged().total_ns as f64;
-        if before.min(after) > MOST_BACKGROUND * self.cpus.len() as f64 {
+        if before.min(after) > BACKGROUND_MAX * self.cpus.len() as f64 {
             doubt(format!(
                 "other programs use {:.2} of {} CPUs, which leaves the soaker too little idle \
                  time; stop them",
@@ -251,7 +252,7 @@ impl Readings {
             .beyond_background_ns()
             .is_some_and(|ns| ns < lower - TOLERANCE * self.whole_ns())
         {
-            doubt("the soaker lost less CPU time than was charged; run it again".to_owned());
+            doubt("the soaker lost less CPU time than was charged; measure again".to_owned());
         }
         verdict
     }

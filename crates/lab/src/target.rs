@@ -54,12 +54,12 @@ pub fn check_on_host(name: &Path) -> Outcome<()> {
     let remedy = match TargetSpec::of(name)? {
         TargetSpec::Directory(_) | TargetSpec::Existing(_) => return Ok(()),
         TargetSpec::Reference(_) => {
-            "reference devices are for run, sweep and mount; mount it (halfpower mount truth:... \
-             DIR) and name the file"
+            "reference devices work only with run, sweep and mount; mount the device (halfpower \
+             mount truth:... DIR) and name the file DIR/device"
         }
         TargetSpec::Simulated(_) => {
-            "simulated systems are for run, sweep, survey, simulate, whatif and mount; name a \
-             file, device or directory"
+            "simulated systems work only with run, sweep, survey, simulate, whatif and mount; \
+             name a file, device or directory"
         }
     };
     Err(Failure::usage(format!("{}: {remedy}", name.display())))

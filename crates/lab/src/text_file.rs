@@ -1,7 +1,7 @@
 //! Reads the small text files that users write: system files and price lists.
 //!
-//! Devices and pipes are refused, because reading them could block or never end, and so are files
-//! that are larger than any such text.
+//! Devices and pipes are refused, because reading them could block or never end, and so are very
+//! large files.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::failure::{Failure, Outcome};
 
-/// Maximum size of a file (bytes). A larger file is not such a text.
+/// Maximum size of a file (bytes). A larger file is probably not a system file or price list.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// The text of a file. `what` names its kind in errors, `example` the command that prints an

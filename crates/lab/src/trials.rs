@@ -27,9 +27,9 @@ use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
 use crate::verdict::{self, Circumstances, Tail, Throttled};
 
-/// How long the background CPU use is measured before soaked trials.
+/// Duration of the measurement of background CPU use before soaked trials.
 const BACKGROUND: Duration = Duration::from_millis(300);
-/// How long a measured background CPU use stays valid (ns).
+/// Time for which a measured background CPU use stays valid (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
 /// Counters read before a trial that show whether memory served direct requests in place of
 /// storage.
@@ -119,7 +119,7 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     (!limit.is_none()).then_some(limit)
 }
 
-/// A calibrated soaker, and what it loses to other programs without a measurement.
+/// A calibrated soaker, and the CPU time that it loses to other programs when nothing is measured.
 #[derive(Debug)]
 struct ReadySoaker {
     soaker: Soaker,
@@ -156,7 +156,7 @@ impl Place<'_> {
         }
     }
 
-    /// Number of targets; each of them gets the whole workload.
+    /// Number of targets; each target gets the whole workload.
     pub fn count(&self) -> usize {
         match self {
             Place::Host(targets) => targets.len(),
@@ -327,8 +327,8 @@ impl Lab {
         self.meter.missing()
     }
 
-    /// Starts and calibrates a soaker and measures the background, if that was not done before.
-    /// Takes about a second.
+    /// Starts and calibrates a soaker and measures the background load on the first call. Takes
+    /// about a second.
     ///
     /// # Errors
     /// The reason why no soaker can run, with the remedy.

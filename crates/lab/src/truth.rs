@@ -104,7 +104,7 @@ impl Typed {
             .map(|(bytes, sustained_bytes_per_s)| CreditTruth { bytes, sustained_bytes_per_s });
         let zones = match pair(("span", self.span), ("zones", self.zones))? {
             Some(_) if self.truth.bytes_per_s.is_some() => {
-                return Err("zones already gives the rates; drop rate".to_owned());
+                return Err("`zones` already gives the rates; drop `rate`".to_owned());
             }
             Some((span, shares)) => laid_out(span, &shares)?,
             None => Vec::new(),
@@ -113,7 +113,7 @@ impl Typed {
             .map(|(members, chunk_bytes)| StripeTruth { members, chunk_bytes });
         let members = u64::from(self.members.unwrap_or(1));
         if members * u64::from(self.truth.parallelism) > SERVERS_MAX {
-            return Err(format!("members times parallel must be at most {SERVERS_MAX}"));
+            return Err(format!("`members` x `parallel` must be at most {SERVERS_MAX}"));
         }
         let penalty = (self.rewrite_ns, self.straddle_ns) != (None, None);
         let granule = match (self.granule, penalty) {
@@ -123,7 +123,7 @@ impl Typed {
                 straddle_ns: self.straddle_ns.unwrap_or(0),
             }),
             (None, false) => None,
-            _ => return Err("granule needs rmw, straddle or both".to_owned()),
+            _ => return Err("give `granule` with `rmw` or `straddle`".to_owned()),
         };
         Ok(Truth { cache, prefetch, buffer, credit, zones, stripe, granule, ..self.truth })
     }
@@ -134,18 +134,18 @@ fn pair<A, B>(one: (&str, Option<A>), other: (&str, Option<B>)) -> Result<Option
     match (one.1, other.1) {
         (Some(a), Some(b)) => Ok(Some((a, b))),
         (None, None) => Ok(None),
-        _ => Err(format!("{} and {} must be given together", one.0, other.0)),
+        _ => Err(format!("`{}` and `{}` must be given together", one.0, other.0)),
     }
 }
 
 fn count(key: &str, value: &str, most: u32) -> Result<u32, String> {
     let count: Option<u32> = value.parse().ok().filter(|n| (1..=most).contains(n));
-    count.ok_or_else(|| format!("{key} must be a number from 1 to {most}"))
+    count.ok_or_else(|| format!("`{key}` must be a number from 1 to {most}"))
 }
 
 fn at_least(key: &str, value: &str, least: u64) -> Result<u64, String> {
     let bytes = units::parse_size(value)?;
-    let small = || format!("{key} must be at least {}", units::size(least));
+    let small = || format!("`{key}` must be at least {}", units::size(least));
     if bytes >= least { Ok(bytes) } else { Err(small()) }
 }
 
@@ -154,7 +154,7 @@ fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let wrong = || {
         format!(
             "zones={text}: write RATE@PERCENT/.., where each percentage is the end of a zone in \
-             the span and the last is 100, as in 200MB/s@40/150MB/s@70/100MB/s@100"
+             the span and the last one is 100, as in 200MB/s@40/150MB/s@70/100MB/s@100"
         )
     };
     let mut found: Vec<(f64, f64)> = Vec::new();
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn keys_that_need_each_other_are_required_together() {
         for (text, remedy) in [
-            ("members=2", "members and chunk must be given together"),
-            ("chunk=64k", "members and chunk must be given together"),
-            ("span=1g", "span and zones must be given together"),
-            ("span=1g,zones=1m@100,rate=1m", "drop rate"),
-            ("granule=4k", "rmw, straddle or both"),
-            ("rmw=1ms", "rmw, straddle or both"),
+            ("members=2", "`members` and `chunk` must be given together"),
+            ("chunk=64k", "`members` and `chunk` must be given together"),
+            ("span=1g", "`span` and `zones` must be given together"),
+            ("span=1g,zones=1m@100,rate=1m", "drop `rate`"),
+            ("granule=4k", "`rmw` or `straddle`"),
+            ("rmw=1ms", "`rmw` or `straddle`"),
             ("members=65,chunk=4k", "1 to 64"),
             ("members=64,chunk=4k,parallel=2048", "65536"),
             ("members=2,chunk=1", "512 B"),

@@ -25,21 +25,21 @@ use crate::bench;
 use crate::failure::{Failure, Outcome};
 use crate::guard::{self, Consent, Permit};
 use crate::memory_limit;
-use crate::scratch::{self, LEAST_BYTES, Scratch};
+use crate::scratch::{self, SIZE_MIN_BYTES, Scratch};
 use crate::trials::Lab;
 
-/// Time for measuring reads, and again for writes (ns): under 5 s together.
+/// Time for measuring reads, and the same time for writes (ns): together under 5 s.
 pub const EACH_NS: u64 = 2_200_000_000;
 /// Default size of the test file (bytes).
 const TEST_FILE_BYTES: u64 = 512 << 20;
 /// Maximum time for writing a test file of default size (ns).
 const LAYOUT_NS: u64 = 1_500_000_000;
-/// Maximum bytes written by probes, as a multiple of the region.
-const TIMES_WRITTEN_MOST: u64 = 16;
+/// Maximum number of bytes that probes write, as a multiple of the region.
+const TIMES_WRITTEN_MAX: u64 = 16;
 /// Maximum size of the region written in an existing file or device (bytes).
-const WRITTEN_OVER_MOST: u64 = 512 << 20;
+const WRITTEN_OVER_MAX: u64 = 512 << 20;
 /// Maximum share of holes and unwritten blocks in a file, which are read without the device.
-const HOLES_MOST: f64 = 0.01;
+const HOLES_MAX: f64 = 0.01;
 
 /// The request to tune a target.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Prospect {
             Some(bytes) => bytes,
             None => {
                 let tenth = free_bytes_at(wish.target)? / 10;
-                TEST_FILE_BYTES.min(tenth >> 20 << 20).max(LEAST_BYTES)
+                TEST_FILE_BYTES.min(tenth >> 20 << 20).max(SIZE_MIN_BYTES)
             }
         };
         check_size("a test file", bytes, "give --size 64m or more")?;
@@ -119,11 +119,10 @@ impl Prospect {
         check_size(
             &shown,
             bytes,
-            "name a larger file, or a directory in which a test file can be \
-            created",
+            "name a larger file, or a directory in which a test file can be created",
         )?;
         check_stored(&target, &shown, bytes)?;
-        let writable_bytes = if not_written.is_some() { 0 } else { bytes.min(WRITTEN_OVER_MOST) };
+        let writable_bytes = if not_written.is_some() { 0 } else { bytes.min(WRITTEN_OVER_MAX) };
         let existing = Some(target);
         Ok(Prospect { storage, bytes, existing, writable_bytes, not_written, permit })
     }
@@ -140,7 +139,7 @@ impl Prospect {
 
     /// Maximum number of bytes that probes write.
     pub fn write_most(&self) -> u64 {
-        self.writable_bytes * TIMES_WRITTEN_MOST
+        self.writable_bytes * TIMES_WRITTEN_MAX
     }
 }
 
@@ -189,20 +188,20 @@ fn no_direct(path: &Path, storage: &Storage) -> Failure {
 }
 
 fn check_size(what: &str, bytes: u64, remedy: &str) -> Outcome<()> {
-    if bytes >= LEAST_BYTES {
+    if bytes >= SIZE_MIN_BYTES {
         return Ok(());
     }
     Err(Failure::usage(format!(
         "{what} of {} is too small to compare settings (minimum {}); {remedy}",
         units::size(bytes),
-        units::size(LEAST_BYTES)
+        units::size(SIZE_MIN_BYTES)
     )))
 }
 
 /// Refuses a file with too many holes, which are read without the device.
 fn check_stored(target: &HostTarget, shown: &str, bytes: u64) -> Outcome<()> {
     let missing = target.coverage(0, bytes).map_or(0, |c| c.hole_bytes + c.unwritten_bytes);
-    if missing as f64 <= bytes as f64 * HOLES_MOST {
+    if missing as f64 <= bytes as f64 * HOLES_MAX {
         return Ok(());
     }
     Err(Failure::usage(format!(
@@ -282,7 +281,7 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
     if grid.is_empty() {
         let what = memory_limit::narrowest().map_or("", |limit| limit.what);
         return Err(Failure::failed(format!(
-            "{} of memory are not enough for the buffers of tune: raise {what}",
+            "{} of memory are too little for the buffers of tune; raise {what}",
             units::size(memory_most)
         )));
     }

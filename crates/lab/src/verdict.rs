@@ -35,9 +35,9 @@ pub struct Circumstances {
     pub unseen_image: Option<String>,
     /// Whether the target lies in memory.
     pub in_memory: bool,
-    /// The user intends to read holes (`--allow-holes`).
+    /// Whether the user intends to read holes (`--allow-holes`).
     pub allow_holes: bool,
-    /// Reads must come from the device: the page cache was scrubbed or is bypassed.
+    /// Whether reads must come from the device: the page cache was scrubbed or is bypassed.
     pub cold: bool,
     /// A block device with counters lies below the target.
     pub counted: bool,
@@ -116,7 +116,7 @@ const GENERATOR_SHARE_MAX: f64 = 0.9;
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
 /// Minimum change within a trial that counts as drift, as a share of its median.
 const DRIFT_MIN: f64 = 0.15;
-/// Largest p-value of a drift that counts.
+/// Maximum p-value of a drift that counts.
 const DRIFT_P_MAX: f64 = 0.01;
 /// Minimum number of requests beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
@@ -124,9 +124,10 @@ const BEYOND_MIN: f64 = 10.0;
 const APART_SHARE_MAX: f64 = 1e-3;
 /// Differences up to this are always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// A longer suspension of the machine makes a trial suspect; shorter ones are reading errors (ns).
+/// Minimum suspension of the machine that makes a trial suspect (ns); shorter suspensions are
+/// reading errors.
 const ASLEEP_MIN_NS: i64 = 1_000_000;
-/// Larger steps of the wall clock mean that somebody set it; smaller ones are slewing (ns).
+/// Minimum step of the wall clock that means that it was set (ns); smaller steps are slewing.
 const WALL_MIN_NS: u64 = 1_000_000_000;
 /// Maximum extra I/O of the device, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
@@ -138,20 +139,20 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Maximum steal time, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// Trials that moved fewer bytes are not checked for being served by memory.
-const MEMORY_LEAST_BYTES: u64 = 4 << 20;
-/// A trial counts as served by memory if storage moved less than this share of its bytes, or if the
-/// page cache took more than this share.
+/// Minimum bytes of a trial that is checked for being served by memory.
+const MEMORY_MIN_BYTES: u64 = 4 << 20;
+/// A trial counts as served by memory if storage moved less than this share of its bytes, or the
+/// page cache more.
 const MEMORY_SHARE_MAX: f64 = 0.5;
-/// Maximum time for which a CPU quota may throttle threads, as a share of the trial.
+/// Maximum time that a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
 /// Minimum length of a trial with enough ticks of CPU accounting (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
-/// A pause of this length is a stall in a trial of any length (ns).
+/// Minimum pause that is a stall in a trial of any length (ns).
 const LONG_STALL_NS: u64 = 10_000_000_000;
 /// A rate above this share of the control group's I/O limit is set by that limit.
 const IO_LIMIT_SHARE: f64 = 0.9;
-/// Maximum share of a trial for which threads may wait for a CPU.
+/// Maximum share of a trial that threads may spend waiting for a CPU.
 const RUN_DELAY_SHARE_MAX: f64 = 0.2;
 /// Minimum number of requests that an open loop issues in a trial.
 const REQUESTS_MIN: f64 = 3.0;
@@ -159,7 +160,8 @@ const REQUESTS_MIN: f64 = 3.0;
 const DUE_IN_STALL: f64 = 20.0;
 /// Maximum share of requests that may complete inside the submit call.
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
-/// Minimum length of a stall (ns). It must also be long for the device and the trial.
+/// Minimum length of a stall (ns). A stall must also be long compared with the trial and the
+/// device's latency.
 const STALL_NS: u64 = 500_000_000;
 /// Requests up to this size need few memory segments even on small pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
@@ -238,7 +240,7 @@ fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     };
     if ours_ns.unsigned_abs() > allowed_ns.max(APART_MIN_NS) {
         let (off, of) = (signed(ours_ns), units::time(elapsed_ns as f64));
-        let text = format!("the measuring clock was off the system's by {off} in {of}");
+        let text = format!("the measuring clock deviated from the system clock by {off} in {of}");
         verdict.add(State::Suspect, text);
     }
     if asleep_ns > ASLEEP_MIN_NS {
@@ -248,7 +250,7 @@ fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     }
     if wall_ns.unsigned_abs() > WALL_MIN_NS {
         let text = format!(
-            "the wall clock was set by {} during the trial: only the recorded date is wrong",
+            "the wall clock was changed by {} during the trial; only the recorded date is wrong",
             signed(wall_ns)
         );
         verdict.add(State::Suspect, text);
@@ -311,7 +313,7 @@ fn check_revisits(
     let revisits = buffered && again && held && !around.counted && !around.allow_holes;
     if revisits {
         let text = format!(
-            "{} were read of a region of {}: what is read again comes from the page cache; use a \
+            "{} were read from a region of {}: repeated reads come from the page cache; use a \
              larger --size, or --size without --runtime to read the region once",
             units::size(read),
             units::size(around.target_bytes)
@@ -321,9 +323,8 @@ fn check_revisits(
     revisits
 }
 
-/// Checks for I/O of other programs on the device. The system adds I/O of its own, which is allowed
-/// for: read-ahead and whole pages for buffered requests, the journal for durable writes and
-/// growing files.
+/// Checks for I/O of other programs on the device. Allows for I/O that the system adds: read-ahead
+/// and whole pages for buffered requests, the journal for durable writes and growing files.
 fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(device) = trial.device.filter(|_| around.counted) else { return };
     let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
@@ -341,7 +342,7 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
     let asked = reads + writes;
     if read + written > EXTRA_MIN_BYTES.max((asked as f64 * EXTRA_SHARE_MAX) as u64) {
         let text = format!(
-            "others used the device: {} read and {} written beside the {} of this trial",
+            "other programs used the device: {} read and {} written, beside the {} of this trial",
             units::size(read),
             units::size(written),
             units::size(asked)
@@ -406,8 +407,8 @@ fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) 
         };
         if let Some(allowed) = allowed.filter(|_| direction.requests > 0) {
             let text = format!(
-                "the control group allows {name} of {allowed} (io.max, blkio.throttle): this limit \
-                 was measured, not the device"
+                "the control group limits {name} to {allowed} (io.max, blkio.throttle): the trial \
+                 measured this limit, not the device"
             );
             verdict.add(State::Suspect, text);
         }
@@ -433,8 +434,7 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     let (requests, least) = (trial.requests(), tail.requests_min());
     if requests < least {
         let text = format!(
-            "only {requests} requests in a trial: too few for the percentile {}, which needs \
-             {least}",
+            "a trial had only {requests} requests; percentile {} needs {least}",
             tail.percentile
         );
         verdict.add(State::Suspect, text);
@@ -483,7 +483,7 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Checks whether an open loop fell behind. If so, it measures its backlog and not the requested
+/// Checks whether an open loop fell behind and thus measured its backlog instead of the requested
 /// rate.
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.requests_per_s() else { return };
@@ -501,7 +501,7 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         verdict.add(State::Suspect, text);
     } else if due < REQUESTS_MIN {
         let text = format!(
-            "at {} requests/s only {due:.2} are due in a trial; give a longer --runtime",
+            "at {} requests/s only {due:.2} requests are due in a trial; give a longer --runtime",
             units::count(asked)
         );
         verdict.add(State::Suspect, text);
@@ -524,7 +524,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         return;
     }
     let [read, written] = [0, 1].map(|direction| trial.directions[direction].bytes);
-    if !key.is_direct() || read + written < MEMORY_LEAST_BYTES {
+    if !key.is_direct() || read + written < MEMORY_MIN_BYTES {
         return;
     }
     if let Some(beneath) = around.beneath_images {
@@ -548,7 +548,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         return;
     }
     let dirtied = around.dirtied_bytes.unwrap_or(0);
-    if written > MEMORY_LEAST_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
+    if written > MEMORY_MIN_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
         let (dirtied, written) = (units::size(dirtied), units::size(written));
         let text = format!(
             "direct writes went through the page cache: {dirtied} became dirty while {written} \
@@ -560,7 +560,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
 }
 
 /// Large requests on 4 KiB pages can exceed the device's segment limit. Reports huge pages that
-/// were requested and not available.
+/// were requested but unavailable.
 fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(live) = &trial.live else { return };
     let (got, wanted) = (live.setup.huge_bytes, live.setup.buffer_bytes);
@@ -590,7 +590,7 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let due = key.requests_per_s().map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
     if long && due >= DUE_IN_STALL && !key.has_pauses() {
         let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
-        verdict.add(State::Suspect, format!("nothing completed for {still} of {all}"));
+        verdict.add(State::Suspect, format!("no request completed for {still} of {all}"));
     }
 }
 
@@ -716,7 +716,8 @@ mod tests {
                 },
             )
         };
-        let others = |verdict: &Verdict| verdict.reasons.concat().contains("others used");
+        let others =
+            |verdict: &Verdict| verdict.reasons.concat().contains("programs used the device");
         assert!(others(&writes(|_| {})), "{:?}", writes(|_| {}));
         let durable: [fn(&mut Workload); 3] = [
             |workload| workload.options.fua = true,
@@ -787,12 +788,12 @@ mod tests {
         };
         let again = read(1 << 20, false);
         assert_eq!(again.state, State::Invalid, "{again:?}");
-        assert!(again.reasons.concat().contains("comes from the page cache"), "{again:?}");
+        assert!(again.reasons.concat().contains("come from the page cache"), "{again:?}");
         assert!(!again.reasons.concat().contains("ramp-time"), "{again:?}");
         // A region read once, one too large for the page cache, and a device with counters.
         for (region, counted) in [(8 << 20, false), (1 << 31, false), (1 << 20, true)] {
             let reasons = read(region, counted).reasons.concat();
-            assert!(!reasons.contains("comes from the page cache"), "{region} {reasons}");
+            assert!(!reasons.contains("come from the page cache"), "{region} {reasons}");
         }
     }
 
@@ -805,7 +806,7 @@ mod tests {
                     Some(IoLimit { read_bytes_per_s: Some(bytes_per_s), ..IoLimit::default() });
             })
         };
-        let said = |verdict: &Verdict| verdict.reasons.concat().contains("control group allows");
+        let said = |verdict: &Verdict| verdict.reasons.concat().contains("control group limits");
         assert!(said(&limited(4_100_000)), "{:?}", limited(4_100_000));
         assert!(!said(&limited(8_000_000)));
     }
@@ -904,11 +905,11 @@ mod tests {
                 around.long_trial = long_trial;
             })
         };
-        is_suspect(&few(99.0, 1, false, true), "400 requests in a trial: too few");
+        is_suspect(&few(99.0, 1, false, true), "400 requests; percentile 99 needs");
         assert_eq!(few(99.0, 3, false, true).state, State::Valid, "1000 in three trials");
         assert_eq!(few(90.0, 1, true, true).state, State::Valid);
         assert_eq!(few(99.0, 1, false, false).state, State::Valid, "a short trial");
-        is_suspect(&few(99.9, 3, true, false), "percentile 99.9, which needs 3334");
+        is_suspect(&few(99.9, 3, true, false), "percentile 99.9 needs 3334");
     }
 
     #[test]
@@ -931,10 +932,13 @@ mod tests {
             judge(&point.key, &point.trials[0], &around)
         };
         assert_eq!(with(108, 1, direct, random).state, State::Valid);
-        is_suspect(&with(130, 0, direct, random), "30 MiB read and 0 B written beside the 100 MiB");
+        is_suspect(
+            &with(130, 0, direct, random),
+            "30 MiB read and 0 B written, beside the 100 MiB",
+        );
         is_suspect(&with(100, 12, direct, sequential), "12 MiB written");
         assert_eq!(with(120, 0, buffered, sequential).state, State::Valid, "read ahead");
-        is_suspect(&with(200, 0, buffered, sequential), "others used the device");
+        is_suspect(&with(200, 0, buffered, sequential), "other programs used the device");
         assert_eq!(with(900, 0, buffered, random).state, State::Valid, "read around");
         is_suspect(&with(0, 90, buffered, random), "90 MiB written");
     }
@@ -963,7 +967,10 @@ mod tests {
         let text = "off the system's by -1.5 ms in 1 s";
         is_suspect(&with(Disagreement { ours_ns: -1_500_000, ..second }), text);
         is_suspect(&with(Disagreement { asleep_ns: 3_000_000_000, ..second }), "suspended for 3 s");
-        is_suspect(&with(Disagreement { wall_ns: 3_600_000_000_000, ..second }), "set by +3600 s");
+        is_suspect(
+            &with(Disagreement { wall_ns: 3_600_000_000_000, ..second }),
+            "changed by +3600 s",
+        );
         assert_eq!(with(Disagreement { wall_ns: -500_000_000, ..second }).state, State::Valid);
     }
 
@@ -986,7 +993,7 @@ mod tests {
         assert_eq!(with_a_gap(4), Verdict::default());
         let stalled = with_a_gap(6);
         assert_eq!(stalled.state, State::Suspect);
-        assert!(stalled.reasons[0].contains("nothing completed for 600 ms"), "{stalled:?}");
+        assert!(stalled.reasons[0].contains("no request completed for 600 ms"), "{stalled:?}");
     }
 
     #[test]

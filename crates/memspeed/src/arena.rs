@@ -77,8 +77,8 @@ impl Arena {
     }
 
     /// The arrays of a kernel for a working set: consecutive, each `offset_bytes` past the start of
-    /// a page. Non-temporal kernels need line alignment, so theirs start at the cache line at or
-    /// before that.
+    /// a page. Arrays of non-temporal kernels need line alignment, so they start at the cache line
+    /// at or before that offset.
     ///
     /// # Panics
     /// If the set is larger than the arena, or the offset is a page or more.
@@ -131,11 +131,11 @@ fn huge_bytes_between(smaps: &str, from: u64, to: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::LEAST_SET_BYTES;
+    use crate::kernel::SET_BYTES_MIN;
 
     #[test]
     fn arrays_are_disjoint_inside_the_arena_and_start_at_their_offset() {
-        for set in [LEAST_SET_BYTES, 20_000, 1 << 20] {
+        for set in [SET_BYTES_MIN, 20_000, 1 << 20] {
             let arena = Arena::new(set, Pages::Small).unwrap();
             for kernel in Kernel::ALL {
                 for offset in [0, 8, 64, 4088] {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "does not fit")]
     fn a_set_larger_than_the_arena_is_refused() {
-        let arena = Arena::new(LEAST_SET_BYTES, Pages::System).unwrap();
+        let arena = Arena::new(SET_BYTES_MIN, Pages::System).unwrap();
         arena.arrays(Kernel::Load, 1 << 20, 0);
     }
 

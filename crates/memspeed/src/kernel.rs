@@ -1,4 +1,4 @@
-//! The kernels: what each does with its arrays, and how many bytes it counts as moving.
+//! The kernels: their access to the arrays, and the bytes that they count as moved.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,8 @@ pub const LINE_BYTES: usize = 64;
 /// Array sizes are multiples of this (eight of the widest vectors), so that no loop has a remainder
 /// (bytes).
 pub(crate) const GRANULE_BYTES: usize = 8 * LINE_BYTES;
-/// The smallest working set (bytes); three granules fit into it.
-pub const LEAST_SET_BYTES: usize = 4096;
+/// Minimum working set (bytes); three granules fit into it.
+pub const SET_BYTES_MIN: usize = 4096;
 
 /// An operation on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn every_kernel_has_arrays_in_the_smallest_set() {
         for kernel in Kernel::ALL {
-            let bytes = kernel.array_bytes(LEAST_SET_BYTES);
+            let bytes = kernel.array_bytes(SET_BYTES_MIN);
             assert!(bytes > 0 && bytes % GRANULE_BYTES == 0, "{kernel}");
-            assert!(bytes * kernel.arrays() <= LEAST_SET_BYTES, "{kernel}");
+            assert!(bytes * kernel.arrays() <= SET_BYTES_MIN, "{kernel}");
         }
     }
 

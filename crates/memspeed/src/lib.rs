@@ -1,8 +1,7 @@
-//! How fast memory and caches move bytes: the `memspeed` program of the two papers, on today's
-//! machines.
+//! Rates of memory and caches: the `memspeed` program of the two papers, on today's machines.
 //!
 //! A [`Kernel`] walks over a working set (all its arrays together) repeatedly. [`measure`] runs it
-//! on one or more threads at once, each with its own arrays, and times it. Rates are given in two
+//! on one or more threads together, each with its own arrays, and times it. Rates are given in two
 //! conventions, which are never mixed:
 //!
 //! - **once**: as the kernel is usually quoted. A load counts the bytes read, a store the bytes
@@ -32,6 +31,6 @@ pub mod caches;
 pub mod file;
 
 pub use arena::Pages;
-pub use kernel::{Kernel, LEAST_SET_BYTES, LINE_BYTES};
+pub use kernel::{Kernel, LINE_BYTES, SET_BYTES_MIN};
 pub use loops::Isa;
 pub use threads::{Case, Plan, Reading, World, measure};

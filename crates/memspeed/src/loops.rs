@@ -70,7 +70,7 @@ impl Isa {
 /// The arrays of a kernel: as many as it uses, each `bytes` long.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays {
-    /// The array that is written, or the only one.
+    /// The array that is written, or the only array.
     pub a: *mut u8,
     /// The array that is read.
     pub b: *const u8,
@@ -80,11 +80,11 @@ pub(crate) struct Arrays {
     pub bytes: usize,
 }
 
-/// Runs `count` passes of a kernel; returns the sum of what a reading kernel read.
+/// Runs `count` passes of a kernel; returns the sum of the words that a reading kernel read.
 ///
 /// # Safety
 /// The arrays that the kernel uses must be valid memory of this thread for `bytes`, which must be a
-/// multiple of `GRANULE_BYTES`, and disjoint. Those written by a non-temporal kernel must be
+/// multiple of `GRANULE_BYTES`, and disjoint. Arrays written by a non-temporal kernel must be
 /// line-aligned. `isa` must be one of [`Isa::available`].
 pub(crate) unsafe fn passes(kernel: Kernel, isa: Isa, arrays: Arrays, count: u64) -> u64 {
     // SAFETY: the caller's promises are passed on; each function runs on a CPU that has its
@@ -120,7 +120,7 @@ unsafe fn avx512(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn vectors<V: Vector>(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller's promises are those of each loop.
+    // SAFETY: the caller's promises are the promises of each loop.
     unsafe {
         match kernel {
             Kernel::Load => load::<V>(arrays, count),
@@ -189,7 +189,7 @@ unsafe fn nt_store<V: Vector>(arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn nt_copy<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: as in `nt_store`; both arrays are as long.
+    // SAFETY: as in `nt_store`; both arrays have the same length.
     unsafe {
         for _ in 0..count {
             let (a, b) = black_box((arrays.a, arrays.b));
@@ -211,7 +211,7 @@ unsafe fn nt_copy<V: Vector>(arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn triad<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: every address is inside one of the arrays, which are as long as each other.
+    // SAFETY: every address is inside one of the arrays, which have the same length.
     unsafe {
         let factor = V::splat(black_box(FACTOR.to_bits()));
         for _ in 0..count {
@@ -231,7 +231,7 @@ unsafe fn triad<V: Vector>(arrays: Arrays, count: u64) -> u64 {
 unsafe fn memcpy(arrays: Arrays, count: u64) -> u64 {
     for _ in 0..count {
         let (a, b) = black_box((arrays.a, arrays.b));
-        // SAFETY: the caller's arrays are apart and as long as each other.
+        // SAFETY: the caller's arrays are disjoint and have the same length.
         unsafe { std::ptr::copy_nonoverlapping(b, a, black_box(arrays.bytes)) };
     }
     black_box(arrays.a);
@@ -241,7 +241,7 @@ unsafe fn memcpy(arrays: Arrays, count: u64) -> u64 {
 unsafe fn memset(arrays: Arrays, count: u64) -> u64 {
     for _ in 0..count {
         let (a, byte) = black_box((arrays.a, (WORD >> 56) as u8));
-        // SAFETY: the caller's array is so long.
+        // SAFETY: the caller's array has this length.
         unsafe { a.write_bytes(byte, black_box(arrays.bytes)) };
     }
     black_box(arrays.a);
@@ -312,7 +312,8 @@ mod tests {
             let base = self.words.as_mut_ptr().wrapping_add(start);
             let at = |index: usize| base.wrapping_add(index * (each + GUARD)).cast::<u8>();
             let arrays = Arrays { a: at(0), b: at(1), c: at(2), bytes: each * 8 };
-            // SAFETY: the arrays lie inside `words`, apart, at lines, and `isa` is available.
+            // SAFETY: the arrays lie inside `words`, disjoint and line-aligned, and `isa` is
+            // available.
             unsafe { passes(kernel, isa, arrays, 2) }
         }
     }

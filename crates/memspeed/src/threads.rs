@@ -1,9 +1,9 @@
 //! Runs kernels on several threads, each with its own arena, from a common start.
 //!
 //! All cases are measured in turn, and the round is repeated, so that a disturbance of the machine
-//! affects all cases and not one. The first visit determines how many passes make a sample. A later
-//! visit starts with one untimed pass that fills the caches again, except if a sample is a single
-//! pass: the set is then far larger than the caches. A sample lasts from the first thread's start
+//! affects all cases alike. The first visit determines how many passes make a sample. A later visit
+//! starts with one untimed pass that fills the caches again, unless a sample is a single pass,
+//! because the set is then far larger than the caches. A sample lasts from the first thread's start
 //! to the last thread's end.
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
 
 use crate::arena::{Arena, PAGE_BYTES, Pages};
-use crate::kernel::{Kernel, LEAST_SET_BYTES};
+use crate::kernel::{Kernel, SET_BYTES_MIN};
 use crate::loops::{Arrays, Isa, passes};
 
 /// Delay of the common start after the last thread has arrived (ns): the time a sleeping thread
@@ -26,7 +26,7 @@ const GROWTH_MAX: u64 = 64;
 pub struct Case {
     /// The kernel.
     pub kernel: Kernel,
-    /// Total size of all arrays of a thread (bytes); at least [`LEAST_SET_BYTES`].
+    /// Total size of all arrays of a thread (bytes); at least [`SET_BYTES_MIN`].
     pub set_bytes: usize,
 }
 
@@ -90,7 +90,7 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
             })
             .collect();
         let failed = handles.into_iter().find_map(Result::err);
-        // Set once, here. If a thread is missing, the others must not wait for it at the barrier.
+        // Set only here. If a thread is missing, the others must not wait for it at the barrier.
         let _ = shared.all_started.set(failed.is_none());
         failed.into_iter().for_each(|error| shared.give_up(error));
     });
@@ -98,7 +98,7 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
 }
 
 fn check(plan: &Plan) -> io::Result<()> {
-    let small = plan.cases.iter().any(|case| case.set_bytes < LEAST_SET_BYTES);
+    let small = plan.cases.iter().any(|case| case.set_bytes < SET_BYTES_MIN);
     let wrong = if plan.cases.is_empty() || plan.threads == 0 {
         "nothing to measure: name a kernel, a size and a thread"
     } else if small {

@@ -1,10 +1,10 @@
 //! The vector operations that the loops need, and a portable implementation.
 
-/// A register full of 64-bit words.
+/// A register of 64-bit words.
 ///
 /// # Safety
 /// Methods may only be called on a CPU that has the instructions of the implementation. Pointers
-/// must be valid for `BYTES` bytes; those of `stream` must be aligned to `BYTES`.
+/// must be valid for `BYTES` bytes; pointers of `stream` must be aligned to `BYTES`.
 pub(crate) unsafe trait Vector: Copy {
     /// Width of the vector (bytes).
     const BYTES: usize;

@@ -1,7 +1,7 @@
 //! AVX2 and AVX-512 vectors.
 //!
-//! Methods are inlined into functions that enable the instructions (`loops`), so that no call
-//! remains.
+//! Methods are inlined into functions that enable the instructions (`loops`), without remaining
+//! calls.
 #![cfg(target_arch = "x86_64")]
 
 use std::arch::x86_64::*;
@@ -16,7 +16,7 @@ pub(crate) struct Avx2(__m256i);
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512i);
 
-// SAFETY: the instructions are those of AVX2 and FMA.
+// SAFETY: only instructions of AVX2 and FMA are used.
 unsafe impl Vector for Avx2 {
     const BYTES: usize = 32;
 
@@ -74,7 +74,7 @@ unsafe impl Vector for Avx2 {
     }
 }
 
-// SAFETY: the instructions are those of AVX-512F.
+// SAFETY: only instructions of AVX-512F are used.
 unsafe impl Vector for Avx512 {
     const BYTES: usize = 64;
 

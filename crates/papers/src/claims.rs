@@ -1,9 +1,9 @@
-//! The claims of the papers: every number in their text, with its unit, its tolerance and its
-//! source, and the one judge of whether a value satisfies it.
+//! The claims of the papers: every number in their text with its unit, tolerance and source, and
+//! the function that judges a value against it.
 //!
 //! The claims are in `data/claims.csv`. A claim is judged by one of two standards. On the paper's
-//! own machine the value must be the published one ([`Standard::Reproduction`]). On another machine
-//! the question is whether the effect still exists ([`Standard::Effect`]).
+//! own machine the value must match the published value ([`Standard::Reproduction`]). On another
+//! machine the question is whether the effect still exists ([`Standard::Effect`]).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,10 +26,10 @@ pub enum Paper {
 }
 
 impl Paper {
-    /// Both papers, the older one first.
+    /// Both papers, the older paper first.
     pub const ALL: [Paper; 2] = [Paper::Riedel97, Paper::Chung2000];
 
-    /// The paper of a claim: names of the first begin with R, of the second with C.
+    /// The paper of a claim: names of the first paper begin with R, of the second with C.
     pub fn of_claim(id: &str) -> Paper {
         if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 }
     }
@@ -74,7 +74,7 @@ pub enum Role {
     Input,
     /// The simulator computes the claim.
     Check,
-    /// A simulation could compute the claim, but no system file describes what it was measured on.
+    /// A simulation could compute the claim, but no system file describes the measured machine.
     NotSimulated,
     /// The claim contradicts an input: another number of the same paper.
     Contradicted,
@@ -83,7 +83,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role with this name in the data; `None` if there is none.
+    /// The role with this name in the data; `None` for an unknown name.
     fn named(name: &str) -> Option<Role> {
         match name {
             "input" => Some(Role::Input),
@@ -105,22 +105,23 @@ pub enum Effect {
     Share,
     /// A request size, depth or number of disks at which something happens.
     Place,
-    /// A rate, time or cost of the paper's machine, which says nothing about another one.
+    /// A rate, time or cost of the paper's machine, which does not apply to another machine.
     Absolute,
 }
 
 /// The standard by which a value is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// The paper's own machine: within 10% of the published number or range. One-sided words
-    /// ("more than", "at most") are honoured; "up to" names the largest value seen. Sizes, depths
-    /// and numbers of disks come from grids, so they must be the published ones, or up to the next
-    /// one after "above".
+    /// The paper's own machine: within 10% of the published number or range. One-sided words ("more
+    /// than", "at most") are honoured; "up to" names the largest value seen. Sizes, depths and
+    /// numbers of disks come from grids, so they must be equal; after "above" they may be one grid
+    /// step larger.
     Reproduction,
     /// Another machine: does the effect exist? A gain holds if it is at least the square root of
     /// the published factor (half of it on a logarithmic scale), a loss or a share if it is at
-    /// least half of the published one, and an upper limit if it is not exceeded. Sizes, depths and
-    /// numbers of disks are judged as on the paper's machine. An absolute number cannot be judged.
+    /// least half of the published value, and an upper limit if it is not exceeded. Sizes, depths
+    /// and numbers of disks are judged as on the paper's machine. An absolute number cannot be
+    /// judged.
     Effect,
 }
 
@@ -156,7 +157,7 @@ pub struct Claim {
     pub section: String,
     /// The statement of the paper.
     pub text: String,
-    /// How the quantity is measured, where the statement leaves that open, and the reason for this
+    /// How the quantity is measured if the statement does not say so, and the reason for this
     /// choice.
     pub quantity: String,
     /// The number or word as published.
@@ -245,12 +246,12 @@ impl Claim {
         }
     }
 
-    /// Whether the claim was measured or derived from measurements, and is no rule or definition.
+    /// Whether the claim was measured or derived from measurements, unlike rules and definitions.
     pub fn is_measured(&self) -> bool {
         ["measured", "derived"].contains(&self.kind.as_str())
     }
 
-    /// How far a value is from the published range, as a share of its nearer end; 0 inside.
+    /// Distance of a value from the published range, as a share of its nearer end; 0 inside.
     pub fn distance(&self, value: f64) -> f64 {
         let nearest = value.clamp(self.low, self.high);
         (value - nearest).abs() / nearest.abs()

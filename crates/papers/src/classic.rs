@@ -1,9 +1,9 @@
 //! The papers' own tools, translated into commands of halfpower, and their output formats.
 //!
 //! Pure translations without side effects. `flags` parses the command line of SQLIO and `params`
-//! the file of its -F; `sqlio` translates both into flags of `run`. `trace` is the line that the
-//! papers' SQLIO wrote for each test, made of any trial; `text` is what SQLIO printed. `cmdgen`
-//! writes the command lines of a set of tests. The command `classic` of the program uses them.
+//! the file of its -F; `sqlio` translates both into flags of `run`. `trace` makes the line that the
+//! papers' SQLIO wrote for each test, from any trial; `text` makes SQLIO's output. `cmdgen` writes
+//! the command lines of a set of tests. The command `classic` of the program uses them.
 
 pub mod flags;
 pub mod params;

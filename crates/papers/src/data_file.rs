@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 pub struct Row(BTreeMap<&'static str, String>);
 
 impl Row {
-    /// The text in a column; empty if there is none.
+    /// The text in a column; empty if the column is missing.
     pub fn text(&self, column: &str) -> &str {
         self.0.get(column).map_or("", String::as_str)
     }
 
-    /// Whether the file has this column and the row has nothing in it.
+    /// Whether the file has this column and the row's cell is empty.
     pub fn is_empty(&self, column: &str) -> bool {
         self.0.get(column).is_some_and(String::is_empty)
     }

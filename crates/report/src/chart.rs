@@ -2,8 +2,8 @@
 //!
 //! The drawing has a fixed inner size and scales with its column. On narrow screens the style sheet
 //! enlarges its text; the margins leave room for that. Each drawable point is an element of class
-//! `mark` whose `data-r` is its row in the data table, where the script finds everything else.
-//! Colours and dashes are CSS classes, so themes and print use the same drawing.
+//! `mark` whose `data-r` is its row in the data table, which the script reads. Colours and dashes
+//! are CSS classes, so themes and print use the same drawing.
 
 use maud::{Markup, html};
 
@@ -25,7 +25,8 @@ const GUIDE_LINE: f64 = 20.0;
 /// Space for guide labels to the right of the drawing: one character at the font size of a phone.
 const GUIDE_LETTER: f64 = 12.0;
 
-/// Series with more points get dots that are visible only when touched.
+/// Maximum points of a series with visible markers; longer series get dots that appear when
+/// touched.
 const DENSE: usize = 60;
 
 const BAR: f64 = 18.0;

@@ -11,7 +11,7 @@ use crate::view::{Estimate, Pattern, PointView, SurveyView};
 /// Maximum number of lines with different request sizes in a depth chart.
 const SIZES_PER_CHART: usize = 4;
 
-/// Fewest depths (or sizes) that make a curve.
+/// Minimum number of depths (or sizes) of a curve.
 const CURVE_POINTS: usize = 3;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -75,7 +75,8 @@ fn interval_point(x: f64, estimate: Estimate) -> Point {
     Point { x, y: estimate.value, low, high, note: None }
 }
 
-/// One line per key, with its points sorted by x. All caching modes but the first are dashed.
+/// One line per key, with its points sorted by x. Lines of the first caching mode are solid, the
+/// others dashed.
 fn grouped<'a, K: PartialEq>(
     points: &[&'a PointView],
     key: impl Fn(&'a PointView) -> K,
@@ -268,14 +269,15 @@ fn random_size_charts(random: &[&PointView], size_bytes: u64) -> Vec<Chart> {
     let rate = lines(
         format!("random-rate-{}", slug(&size)),
         format!("Random {size}: requests per second against depth"),
-        "Random requests per second with this many outstanding.".to_string(),
+        "Random requests per second by the number of outstanding requests.".to_string(),
         (depth_axis(), axis("Requests per second", Unit::PerSecond, Scale::Linear)),
         rates,
     );
     let latency = lines(
         format!("random-latency-{}", slug(&size)),
         format!("Random {size}: latency against depth"),
-        "Latency of a random request with this many outstanding. Dashed: the 99th percentile."
+        "Latency of a random request by the number of outstanding requests. Dashed: the 99th \
+         percentile."
             .to_string(),
         (depth_axis(), axis("Latency", Unit::Nanoseconds, Scale::Log10)),
         latencies(&points, key, name),

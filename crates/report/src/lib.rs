@@ -3,8 +3,8 @@
 //! [`survey_page`] turns the numbers of a survey ([`view::SurveyView`]) into a [`model::Page`], and
 //! [`render`] turns any page into HTML. Charts are SVG, so the page can be read without scripts,
 //! printed, and opened from a file. A small inline script adds tooltips, a legend that toggles
-//! series, and CSV downloads. The numbers of a chart are in the page once, in a table below it;
-//! everything else reads them from there.
+//! series, and CSV downloads. The numbers of a chart are in the page once, in a table below the
+//! chart, which the script reads.
 //!
 //! The crate does no I/O and reads no clock. It does not depend on the store or the measuring
 //! crates; the caller converts.

@@ -241,7 +241,7 @@ pub struct Point {
 /// A labelled line across a chart, such as PAP/2.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guide {
-    /// The label. For a horizontal line one word at most, because it is in the margin.
+    /// The label; at most one word for a horizontal line, because the label is in the margin.
     pub label: String,
     /// Position in the base unit of the axis.
     pub at: f64,

@@ -8,14 +8,14 @@
 use crate::model::Scale;
 use crate::units::{AxisUnit, Unit, trimmed};
 
-/// Larger values are not drawn. No quantity of a storage system comes near, and sums must stay
+/// Maximum value that is drawn. It is far above any quantity of a storage system, and sums stay
 /// finite.
 const LARGEST: f64 = 1e30;
 
 /// Maximum number of labels on an axis.
 const MAX_LABELS: usize = 9;
 
-/// Maximum on a phone. If there are more, every second label is marked as spare.
+/// Maximum number of labels on a phone. With more labels, every second label is marked as spare.
 const MAX_LABELS_NARROW: usize = 5;
 
 /// A tick of an axis.

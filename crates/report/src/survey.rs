@@ -115,7 +115,7 @@ fn depth(view: &SurveyView) -> Option<Section> {
     let operations = operations(view);
     section(
         "depth",
-        "How many requests at once",
+        "How many requests together",
         "Depth is the number of requests outstanding per thread. At most four request sizes are \
          drawn; the table of all points has the rest.",
         charts(operations.iter().flat_map(|name| depth_charts(view, name))),
@@ -135,9 +135,9 @@ fn cpu(view: &SurveyView) -> Option<Section> {
     section(
         "cpu",
         "What it costs in CPU",
-        "The lower bound is what the system charges to the process; the upper bound is what the \
-         whole machine lost. The fit splits the cost into a fixed part for each request and a \
-         marginal part for each KiB.",
+        "The lower bound is what the system charges to the process; the upper bound is all CPU \
+         time that the machine lost to the workload. The fit splits the cost into a fixed part for \
+         each request and a marginal part for each KiB.",
         blocks,
     )
 }
@@ -242,14 +242,15 @@ fn latency(view: &SurveyView) -> Option<Section> {
     let cumulative = chart(
         "latency-cdf",
         "Latency: cumulative distribution",
-        "Share of requests that completed within a time.",
+        "Share of requests that completed within the time on the axis.",
         axis("Share of requests", Unit::Share, Scale::Linear),
         |share| share,
     );
     let tail = chart(
         "latency-tail",
         "Latency: the slowest requests",
-        "Share of requests that took longer than a time; each step down is ten times rarer.",
+        "Share of requests that took longer than the time on the axis; each step down is ten \
+         times rarer.",
         axis("Share that took longer", Unit::Share, Scale::Log10),
         // After a share of 1, the remainder is a rounding error and not a request.
         |share| if 1.0 - share < 1e-12 { 0.0 } else { 1.0 - share },
@@ -313,7 +314,7 @@ fn ladder_chart(ladder: &LadderView) -> Chart {
     Chart {
         id: "ladder-chart".to_string(),
         title: "Advertised and delivered rate of each component".to_string(),
-        summary: "Components in pipeline order: what each promises and what it delivered here."
+        summary: "The advertised and the delivered rate of each component, in pipeline order."
             .to_string(),
         x: axis("Component", Unit::Count, Scale::Category(names)),
         y: axis("Rate", Unit::BytesPerSecond, Scale::Linear),

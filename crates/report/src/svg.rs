@@ -62,7 +62,7 @@ pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     path
 }
 
-/// Vertical error bars with caps: for each, its x and the y of both ends.
+/// Vertical error bars with caps, each given by its x and the y of both ends.
 pub(crate) fn error_bars(bars: &[(f64, f64, f64)]) -> String {
     let mut path = String::new();
     for (x, low, high) in bars {

@@ -59,7 +59,7 @@ pub struct SurveyView {
 /// Access pattern of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// Each request starts where the one before it ended.
+    /// Each request starts at the end of the previous request.
     Sequential,
     /// Random offsets.
     Random,

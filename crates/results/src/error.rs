@@ -29,7 +29,8 @@ pub enum Error {
 
     /// The database to read does not exist.
     #[error(
-        "there is no database {}: give the path of an existing one, or make one with a run",
+        "there is no database {}: give the path of an existing database, or create one with \
+         halfpower run",
         path.display()
     )]
     NotFound {
@@ -71,8 +72,8 @@ pub enum Error {
     /// A file that does not belong to SQLite has the name of one of the database's log files. It
     /// was not changed.
     #[error(
-        "{} would be removed by opening a database {}: move it away, or choose another path for \
-         the database",
+        "{} would be removed by opening the database {}: move that file away, or choose another \
+         path for the database",
         beside.display(), path.display()
     )]
     InTheWay {
@@ -125,9 +126,9 @@ pub enum Error {
 
     /// Reading needs log files beside the database, but its folder is not writable.
     #[error(
-        "cannot read the database {}: the last program to write it did not close it, and its \
-         folder is read-only; copy it, together with its -wal file if there is one, to a folder \
-         that can be written and open the copy",
+        "cannot read the database {}: the last program that wrote it did not close it, and its \
+         folder is read-only; copy it, with its -wal file if that exists, to a writable folder and \
+         open the copy",
         path.display()
     )]
     NotClosed {
@@ -286,13 +287,13 @@ impl Error {
     }
 }
 
-/// Whether this process has a file size limit. SQLite does not tell why a write failed.
+/// Whether this process has a file size limit. SQLite does not report why a write failed.
 fn file_sizes_are_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
-/// Whether this process can open the three files a database needs. SQLite does not tell why it
-/// cannot open one.
+/// Whether this process can open the three files a database needs. SQLite does not report why it
+/// cannot open a file.
 fn can_open_more_files() -> bool {
     let opened: io::Result<Vec<File>> = (0..3).map(|_| File::open("/dev/null")).collect();
     opened.is_ok()

@@ -1,7 +1,8 @@
 //! CSV export of runs, for spreadsheets and programs without SQLite.
 //!
 //! The columns have the same names as in the database, so exports can be joined on their ids. NULL
-//! is an empty field. Rows are written as they are read, so memory does not grow with the length.
+//! is an empty field. Rows are written as they are read, so memory does not grow with the number of
+//! rows.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
 //! Storage of results in one SQLite file.
 //!
 //! A [`Store`] holds runs. A run holds points (one workload each). A point holds trials (one timed
-//! execution each) with their latency histogram and per-interval series. Everything is written as
-//! soon as it is known. A trial is stored completely or not at all; once [`Store::add_trial`] has
+//! execution each) with their latency histogram and per-interval series. Data are written as soon
+//! as they are known. A trial is stored completely or not at all; once [`Store::add_trial`] has
 //! returned, it survives a crash of the program or the machine.
 //!
 //! Only this crate contains SQL. Its rows are flat and belong to the schema; the program converts

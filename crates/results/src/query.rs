@@ -1,7 +1,6 @@
 //! Reads stored rows back.
 //!
-//! Rows are selected by key, or by the ways in which users name a run. The caller does all
-//! statistics.
+//! Rows are selected by key, or by a user's name for a run. The caller does all statistics.
 
 use rusqlite::{OptionalExtension, Params};
 
@@ -11,7 +10,7 @@ use crate::row::{
 };
 use crate::store::Store;
 
-/// A selector of digits only is a uuid prefix if it has at least this length.
+/// Minimum length of a selector of digits that is a uuid prefix.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
 
 impl Store {

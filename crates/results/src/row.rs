@@ -1,7 +1,7 @@
 //! The rows of the schema as flat structs, and the words that its columns may contain.
 //!
-//! Each row struct is written once. A macro derives from its fields the column names and the code
-//! that binds and reads them, so the three cannot disagree. Rows have no behaviour and no checks.
+//! Each row struct is written once. A macro derives the column names and the code that binds and
+//! reads them from its fields, so the three cannot disagree. Rows have no behaviour and no checks.
 //! The columns are described here and in the migration that creates them.
 
 use std::fmt;
@@ -114,7 +114,7 @@ macro_rules! words {
 }
 
 fn unknown_text(what: &str, text: &str) -> FromSqlError {
-    FromSqlError::Other(format!("{text:?} is no {what}").into())
+    FromSqlError::Other(format!("{text:?} is not a {what}").into())
 }
 
 id! {
@@ -204,7 +204,7 @@ words! {
 }
 
 row! {
-    /// What is known when a run starts: settings, target, host and process.
+    /// The facts known at the start of a run: settings, target, host and process.
     NewRun {
         /// Identifies the run, also in copies of the database.
         uuid: String,
@@ -225,7 +225,7 @@ row! {
         /// Id of the process that performs the run.
         pid: u32,
         /// Boot id of the machine while that process runs (`/proc/sys/kernel/random/boot_id`); it
-        /// tells whether the process id may have been reused.
+        /// shows whether the process id may be reused.
         boot_id: String,
         /// Kernel, CPU, governor and the like, as JSON.
         host_json: String,
@@ -422,8 +422,8 @@ row! {
         verdict: Verdict,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// Closed loops: start of the period with a full queue, when as many requests had completed
-        /// as the queue holds. Counted from the start of the trial.
+        /// Closed loops: start of the time with a full queue, after as many completions as the
+        /// queue holds. Counted from the start of the trial.
         full_queue_start_ns: Option<u64>,
         /// End of the time with a full queue, before the queue drains.
         full_queue_end_ns: Option<u64>,

@@ -1,10 +1,10 @@
 //! Schema migrations, and recognition of a database file.
 //!
 //! A database stores its program in SQLite's `application_id` and its schema in `user_version`. The
-//! application id is read from the file header without SQLite, because merely opening another
-//! program's database through SQLite may change it: SQLite would recover or remove its log. A
-//! released migration is never edited; a change is a new file in `migration/`. All
-//! missing migrations run in one transaction, so a failure leaves the database unchanged.
+//! application id is read from the file header without SQLite, because SQLite may change another
+//! program's database by opening it: it recovers or removes the log. A released migration is never
+//! edited; a change is a new file in `migration/`. All missing migrations run in one transaction,
+//! so a failure leaves the database unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -49,8 +49,8 @@ pub(crate) enum FileState {
     Database,
 }
 
-/// Examines the file at `path` without changing it. Anything but an empty or missing file or a
-/// halfpower database is an error.
+/// Examines the file at `path` without changing it. Files other than an empty file or a halfpower
+/// database are an error.
 pub(crate) fn recognise(path: &Path) -> Result<FileState, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_path_buf(), source };
     match fs::metadata(path) {
@@ -93,8 +93,8 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
-/// Refuses files that SQLite would delete when it opens the database: files that have the names of
-/// its logs but are not its logs, or whose database no longer exists.
+/// Refuses files that SQLite would delete when it opens the database: files with the names of its
+/// logs that are not logs, or have no database any more.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {
@@ -114,7 +114,7 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
 }
 
 /// Whether a file is empty or starts with a magic number or zeros; SQLite writes the header of a
-/// log last. A file that has disappeared meanwhile is fine.
+/// log last. A file that has disappeared meanwhile is accepted.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));

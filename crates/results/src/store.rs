@@ -23,11 +23,10 @@ use crate::row::{
 };
 use crate::schema::{self, FileState, MIGRATIONS};
 
-/// How long a call waits for another program's lock. A checkpoint of a large log on a slow disk
-/// takes less.
+/// Maximum wait for another program's lock. A checkpoint of a large log on a slow disk takes less.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts to enter write-ahead mode. When six processes constantly opened and closed one
+/// Maximum attempts to enter write-ahead mode. When six processes constantly opened and closed one
 /// database, one attempt in two thousand failed.
 const MODE_CHANGE_ATTEMPTS: u32 = 4;
 
@@ -99,7 +98,7 @@ impl Store {
         }
         let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let found = match schema::version(&connection, &path, MIGRATIONS) {
-            // The header was just read, so it is the log files that cannot be opened.
+            // The header was just read, so the log files cannot be opened.
             Err(Error::ReadOnly { path }) => return Err(Error::NotClosed { path }),
             other => other?,
         };
@@ -594,7 +593,8 @@ pub(crate) mod tests {
     #[test]
     fn an_older_schema_is_brought_up_to_date_by_a_writer_and_refused_by_a_reader() {
         let (_folder, path) = temp_database();
-        // Schema 0 with the application id. No release wrote it, but there is no older schema.
+        // Schema 0 with the application id. No release wrote schema 0, but there is no older
+        // schema.
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
         drop(connection);
@@ -615,7 +615,7 @@ pub(crate) mod tests {
         assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     }
 
-    // Nobody can create files in /sys, not even root, who ignores permissions.
+    // Not even root, who ignores permissions, can create files in /sys.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_that_cannot_be_written_is_reported_as_read_only() {

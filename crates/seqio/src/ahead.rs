@@ -1,19 +1,19 @@
 //! Adapts the queue depth while a stream runs: it is doubled while that increases the rate.
 //!
-//! The rate of a window of blocks is measured at one depth, then at twice that depth. If the second
+//! It measures the rate of a window of blocks at one depth, then at twice that depth. If the second
 //! rate is higher by more than `GAIN`, the search continues; otherwise the depth returns to the
-//! lower value and stays there. Windows in which the program was slower than the storage do not
-//! count. At worst, one window of a stream runs at a useless depth.
+//! lower value and stays there. A window does not count if the program was slower than the storage.
+//! At most one window of a stream runs at a useless depth.
 
 use ioengine::clock::{Clock, Monotonic};
 
-/// Smallest gain for which a doubled depth is kept.
+/// Minimum gain to keep a doubled depth.
 const GAIN: f64 = 1.05;
-/// Smallest number of blocks in a window.
+/// Minimum number of blocks in a window.
 const WINDOW_BLOCKS: u64 = 64;
-/// Shortest window (ns), so that clock resolution and hiccups of the storage do not decide.
+/// Minimum length of a window (ns), so that clock resolution and short stalls do not decide.
 const WINDOW_NS: u64 = 50_000_000;
-/// Share of the blocks of a window that the program must have waited for.
+/// Minimum share of the blocks of a window that the program waited for.
 const WAITED_SHARE: f64 = 0.5;
 
 /// The queue depth of a stream, found by doubling.
@@ -22,7 +22,7 @@ pub(crate) struct Depth {
     now: u32,
     most: u32,
     searching: bool,
-    /// Rate of the last window when the depth was half as large (blocks per ns).
+    /// Rate of the last window at half the present depth (blocks per ns).
     before: Option<f64>,
     since_ns: u64,
     blocks: u64,

@@ -2,8 +2,8 @@
 //! writing concurrently through the same buffers.
 //!
 //! In the pipeline, a block is read into a slot and written from it. If both files use direct I/O,
-//! nothing is copied in memory. Reads run ahead in file order. A write is issued as soon as the
-//! watcher has seen its block. Holes are preserved.
+//! nothing is copied in memory. Reads run ahead in file order. A write is issued after the
+//! [`Watch`] has seen its block. Holes are preserved.
 
 mod buffered;
 mod pipeline;
@@ -22,7 +22,7 @@ use crate::opened::Opened;
 use crate::options::{Cache, Options, Plan};
 use crate::storage::Kind;
 
-/// Bytes per copy_file_range(2) call; the watcher gets progress in between.
+/// Bytes per copy_file_range(2) call; progress is reported between calls.
 const ASKED_BYTES: u64 = 32 << 20;
 
 /// How the data were copied.
@@ -65,7 +65,7 @@ pub struct Copied {
 
 /// Observes a copy in file order. An error from a method stops the copy.
 pub trait Watch {
-    /// Whether the watcher needs the data. If so, they are read even if blocks could be shared.
+    /// Whether the watcher needs the data; if true, they are read even if blocks could be shared.
     fn wants_data(&self) -> bool {
         false
     }
@@ -97,7 +97,7 @@ pub trait Watch {
         Ok(())
     }
 
-    /// Everything before this offset has been written to the destination file.
+    /// All data before this offset are written to the destination file.
     ///
     /// # Errors
     /// Stops the copy.
@@ -117,7 +117,7 @@ impl Watch for NoWatch {}
 /// faster. Returns the size (bytes).
 ///
 /// # Errors
-/// Any error of opening, reading or writing. What was written before it stays.
+/// Any error of opening, reading or writing. Data written before the error stay.
 pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     let source = File::open(from)?;
     let target = File::create(to)?;
@@ -192,7 +192,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Lets the system copy, if the data need not pass through this host.
+    /// Lets the kernel or file server copy, if the data need not pass through this host.
     fn copy_in_kernel(&self, watch: &mut dyn Watch) -> Result<Option<Copied>> {
         let (source, target, size) = (&self.source, &self.target, self.size);
         if !source.is_regular
@@ -290,7 +290,7 @@ impl Copying<'_> {
         Ok(self.size > before)
     }
 
-    /// Sets the size of the destination to what was read, and releases blocks beyond it.
+    /// Sets the destination's size to the bytes read, and releases blocks beyond it.
     fn set_size(&self, size: u64) -> io::Result<()> {
         if self.target.is_regular { self.target.file.set_len(size) } else { Ok(()) }
     }

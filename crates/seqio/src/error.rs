@@ -1,5 +1,5 @@
-//! Errors. As in `std::fs`, they are those of the system, with `kind()` and `raw_os_error()`, and
-//! do not contain the file name, which the caller knows. [`CopyError`] tells which file failed.
+//! Errors. As in `std::fs`, they are system errors with `kind()` and `raw_os_error()`, without the
+//! file name, which the caller knows. [`CopyError`] also has the file that failed.
 
 use std::fmt;
 use std::io;
@@ -50,7 +50,7 @@ pub enum Side {
 pub struct CopyError {
     /// Whether reading, writing or the watcher failed.
     pub side: Side,
-    /// Offset in the file (bytes), if the error belongs to one.
+    /// Offset in the file (bytes), if known.
     pub offset: Option<u64>,
     source: io::Error,
 }
@@ -87,7 +87,7 @@ impl std::error::Error for CopyError {
 }
 
 impl From<CopyError> for io::Error {
-    /// The error of the system with its number. The information which file failed is lost.
+    /// The system error with its number, without the file that failed.
     fn from(error: CopyError) -> io::Error {
         error.source
     }

@@ -20,14 +20,14 @@ pub(crate) struct Stretch {
 /// The holes of one file.
 #[derive(Debug)]
 pub(crate) struct Holes {
-    /// The file whose holes are looked up; `None` if there are no holes or the system does not
-    /// tell. Seeking moves this descriptor's position.
+    /// The file to search for holes; `None` if it has no holes or the system does not report them.
+    /// Seeking moves this descriptor's position.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }
 
 impl Holes {
-    /// Treats the file as having no holes.
+    /// A file without holes.
     pub fn none() -> Holes {
         Holes { file: None, known: None }
     }

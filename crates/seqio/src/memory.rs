@@ -1,7 +1,8 @@
 //! The process-wide memory limit for the direct requests of all readers, writers and copies.
 //!
-//! The first streams get what suits their storage, later ones smaller and fewer requests. When
-//! nothing is left, a file is read or written through the page cache with a small buffer.
+//! The first streams get the requests that suit their storage, later streams smaller and fewer
+//! requests. When no memory is left, a file is read or written through the page cache with a small
+//! buffer.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -12,7 +13,8 @@ const LIMIT_BYTES: u64 = 256 << 20;
 /// On small machines and in small control groups, the limit is the available memory divided by
 /// this.
 const SHARE_OF_MEMORY: u64 = 8;
-/// With fewer slots, no request could be in flight while the program uses a block.
+/// Minimum number of slots: with fewer, no request could be in flight while the program uses a
+/// block.
 const SLOTS_MIN: u32 = 3;
 /// Requests are not made smaller than this to fit the limit (bytes).
 const REQUEST_BYTES_MIN: u32 = 256 << 10;
@@ -80,8 +82,8 @@ impl Drop for Grant {
     }
 }
 
-/// Request size and number of slots that fit into half of the remaining memory, so that later
-/// streams get some too.
+/// Request size and number of slots that fit into half of the remaining memory, so that memory is
+/// left for later streams.
 fn fit(left_bytes: u64, request_bytes: u32, slots: u32) -> Option<(u32, u32)> {
     let most = left_bytes / 2;
     let mut request_bytes = request_bytes;

@@ -58,7 +58,7 @@ impl Opened {
         Ok((opened, position))
     }
 
-    /// Sets the position of the file, as if it had been read or written there.
+    /// Sets the position of the file, as reading or writing to there would.
     pub fn set_position(&self, position: u64) {
         if self.has_offsets && !self.appends {
             // This fails only for descriptors without a position, where it does not matter.
@@ -105,8 +105,7 @@ impl Opened {
         self.resident(size).is_some_and(|resident| resident * 2 >= size)
     }
 
-    /// Bytes in the page cache. If the system does not tell, all or nothing, judged from a few
-    /// samples.
+    /// Bytes in the page cache; without cachestat(2), all or nothing by a few samples.
     fn resident(&self, size: u64) -> Option<u64> {
         open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
             let offsets = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
@@ -119,7 +118,7 @@ impl Opened {
         })
     }
 
-    /// Whether nothing of the file is in the page cache, as far as the system tells.
+    /// Whether the system reports no page of the file in the page cache.
     pub fn is_cold(&self, size: u64) -> bool {
         // A few samples are enough to detect a hot file; counting all pages takes longer.
         self.resident(size) == Some(0)
@@ -136,7 +135,7 @@ impl Opened {
     fn open_direct(&self) -> io::Result<(Arc<File>, u32)> {
         let file = self.open_again(OFlags::DIRECT)?;
         let told = open_file::direct_alignment(&file);
-        // If the alignment is unknown, use one that suits every device.
+        // If the alignment is unknown, use the alignment that suits every device.
         let alignment = told.map_or(ALIGNMENT_MAX as u32, |told| told.offset_bytes.max(512));
         Ok((Arc::new(file), alignment))
     }

@@ -151,7 +151,7 @@ impl Options {
         self
     }
 
-    /// Sets the expected file size (bytes). Space is reserved at once, so a full file system is
+    /// Sets the expected file size (bytes). Space is reserved immediately, so a full file system is
     /// detected before anything is written. The actual size may differ.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Options {
@@ -160,8 +160,8 @@ impl Options {
     }
 
     /// Promises that nobody reads the file before [`Writer::finish`](crate::Writer::finish), for
-    /// example because it has no name yet. Its size may then exceed what is written, which allows
-    /// several writes in flight. Otherwise the file is never larger than what was written to it.
+    /// example because it has no name yet. Its size may then exceed the written bytes, which allows
+    /// several writes in flight. Otherwise the file size never exceeds the written bytes.
     #[must_use]
     pub fn unseen(mut self, unseen: bool) -> Options {
         self.unseen = unseen;
@@ -222,7 +222,7 @@ impl Options {
         let grows = self.depth.is_none() && !alone && op == Op::Read;
         let depth_most = if grows { (2 * depth).min(*DEPTHS.end()) } else { depth };
         let request_bytes = request_size(self.request_bytes.unwrap_or(setting.request_bytes));
-        let origin = if measured { "as tuned" } else { "default of its kind" };
+        let origin = if measured { "as tuned" } else { "default of this kind of storage" };
         let why = format!("{why}; on {} ({origin})", storage.kind);
         Plan { direct, engine_kind, request_bytes, depth, depth_most, why }
     }

@@ -2,7 +2,7 @@
 //!
 //! There are two implementations. `deep` keeps requests in flight; `plain` reads on demand through
 //! the page cache. A sequential stream uses `deep` if its plan says so. A seek switches to `plain`,
-//! so that random access costs no more than with `std`, until enough has been read sequentially.
+//! so that random access costs no more than with `std`, until enough bytes are read sequentially.
 
 mod deep;
 mod plain;
@@ -22,8 +22,8 @@ use crate::options::{Options, Plan};
 use deep::Deep;
 use plain::Plain;
 
-/// Sequential bytes after a seek before requests are kept in flight again. For short reads, setup
-/// and read-ahead cost more than they gain.
+/// Minimum sequential bytes after a seek before requests are kept in flight again. For short reads,
+/// setup and read-ahead cost more than they gain.
 const SEQUENTIAL_BYTES: u64 = 512 << 10;
 /// Reads of at least this size go directly into the caller's memory (bytes).
 const DIRECT_TO_CALLER_BYTES: usize = 32 << 10;
@@ -36,9 +36,9 @@ const SCARCE_BYTES: u32 = 64 << 10;
 /// [`std::io::BufRead`] and [`std::io::Seek`] are implemented too, so a reader can replace
 /// `BufReader<File>`. [`Options`] controls how it reads; [`Reader::plan`] reports it.
 ///
-/// A file may grow or shrink while it is read; the reader returns what is there when it reaches a
-/// position. After an error, [`Reader::position`] is the position of the error, and the next call
-/// tries again.
+/// A file may grow or shrink while it is read; the reader returns the data that exist when it
+/// reaches a position. After an error, [`Reader::position`] is the position of the error, and the
+/// next call tries again.
 ///
 /// # Examples
 /// ```
@@ -126,7 +126,7 @@ impl Options {
         Ok(reader)
     }
 
-    /// Reads several files as one stream, `chunk_bytes` from each in turn, as written by
+    /// Reads several files as one stream, round-robin in chunks of `chunk_bytes`, as written by
     /// [`Options::create_striped`].
     ///
     /// # Errors
@@ -266,7 +266,7 @@ impl Reader {
         advanced
     }
 
-    /// Whether requests should be kept in flight but are not yet.
+    /// Whether the reader should start to keep requests in flight.
     fn is_sequential(&self) -> bool {
         let is_plain = matches!(self.mode, Mode::Plain(_));
         is_plain && self.plan.uses_requests() && self.sequential_bytes >= SEQUENTIAL_BYTES
@@ -296,7 +296,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads directly into the caller's memory if that loses nothing; otherwise returns `None`.
+    /// Reads directly into the caller's memory if that is not slower; otherwise returns `None`.
     fn read_into_caller(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
         if into.len() < DIRECT_TO_CALLER_BYTES || self.is_sequential() {
             return None;

@@ -1,6 +1,6 @@
-//! Requests in flight on a set of files. Short transfers are continued, interrupted ones repeated,
-//! and requests that a file system refuses with O_DIRECT are done through the page cache. The
-//! caller gets the number of bytes, or one error.
+//! Requests in flight on a set of files. Short transfers are continued, interrupted transfers
+//! repeated, and requests that a file system refuses with O_DIRECT are done through the page cache.
+//! The caller gets the number of bytes, or one error.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::error;
 use crate::memory::Grant;
 
-/// Retries of a request that the kernel did not execute (EINTR, EAGAIN).
+/// Maximum retries of a request that the kernel did not execute (EINTR, EAGAIN).
 const RETRIES_MAX: u32 = 1000;
 /// Largest alignment that devices require (bytes).
 pub(crate) const ALIGNMENT_MAX: u64 = 4096;
@@ -123,7 +123,7 @@ impl Requests {
             HostEngine::on_files(descriptors.clone(), &spec, Hint::Normal)
         };
         let engine = match make(engine_kind) {
-            // The limit on rings for this user may be reached; threads work without one.
+            // The limit on rings for this user may be reached; threads need no ring.
             Err(_) if setup.engine_kind.is_none() && engine_kind != EngineKind::Threads => {
                 engine_kind = EngineKind::Threads;
                 make(engine_kind)

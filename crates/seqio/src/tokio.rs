@@ -1,6 +1,6 @@
 //! Readers and writers for tokio: [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`].
 //!
-//! Available data are returned at once on the task's thread. Waiting happens on one of tokio's
+//! Available data are returned immediately on the task's thread. Waiting happens on one of tokio's
 //! blocking threads, once per block (about a MiB); further requests stay in flight meanwhile.
 
 use std::future::Future;
@@ -32,7 +32,7 @@ impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
         }
     }
 
-    /// The result of the operation when it is done; `None` if no operation was started.
+    /// The result of the operation when it is complete; `None` if no operation was started.
     fn back(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
         match self {
             Place::Here(_) => Poll::Ready(Ok(None)),

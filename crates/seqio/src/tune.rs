@@ -71,7 +71,7 @@ pub struct Tunings {
 }
 
 impl Tunings {
-    /// Parses the file, which is TOML. Entries with impossible sizes are left out.
+    /// Parses the file, which is TOML. Entries with impossible sizes are ignored.
     ///
     /// # Errors
     /// The first line that cannot be parsed, and why.

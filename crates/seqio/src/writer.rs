@@ -21,12 +21,12 @@ use plain::Plain;
 
 /// Writes a file sequentially, as fast as its storage allows.
 ///
-/// [`Writer::space`] lends memory to fill, and [`Writer::advance`] tells how much was filled.
-/// [`std::io::Write`] and [`std::io::Seek`] are implemented too, so a writer can replace
+/// [`Writer::space`] lends memory to fill, and [`Writer::advance`] takes the number of filled
+/// bytes. [`std::io::Write`] and [`std::io::Seek`] are implemented too, so a writer can replace
 /// `BufWriter<File>`. [`Writer::finish`] writes the rest and returns any error; dropping a writer
 /// also writes the rest but ignores errors.
 ///
-/// The file is never larger than what was written to it, and others can read what was flushed.
+/// The file size never exceeds the written bytes, and other programs can read the flushed bytes.
 /// Space is reserved invisibly beyond the end, and released by `finish` and by dropping.
 ///
 /// # Examples
@@ -51,7 +51,7 @@ pub struct Writer {
     files: Vec<Opened>,
     options: Options,
     plan: Plan,
-    /// The first error; nothing is written once it has occurred.
+    /// The first error; nothing is written after it.
     failed: Option<Repeated>,
     /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,
@@ -107,7 +107,7 @@ impl Options {
         Ok(writer)
     }
 
-    /// Writes one stream to several new files, `chunk_bytes` to each in turn.
+    /// Writes one stream to several new files, round-robin in chunks of `chunk_bytes`.
     ///
     /// # Errors
     /// Those of [`Options::create`], or an impossible stripe.
@@ -212,7 +212,7 @@ impl Writer {
         })
     }
 
-    /// Whether everything written was passed to the system.
+    /// Whether all written bytes were passed to the system.
     pub fn is_flushed(&self) -> bool {
         match &self.mode {
             Mode::Plain(plain) => plain.is_flushed(),
@@ -221,7 +221,7 @@ impl Writer {
         }
     }
 
-    /// Tells that `bytes` bytes of the space were filled.
+    /// Takes `bytes` filled bytes of the space.
     ///
     /// # Panics
     /// If there was less space.
@@ -233,7 +233,7 @@ impl Writer {
         }
     }
 
-    /// Passes everything written to the system, so that other programs see it.
+    /// Passes all written bytes to the system, so that other programs see them.
     ///
     /// # Errors
     /// Any error of writing.
@@ -249,7 +249,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything written durable.
+    /// Makes all written bytes durable.
     ///
     /// # Errors
     /// Any error of writing or of the flush.

@@ -1,11 +1,10 @@
 //! Read-ahead of a device: how far it prefetches for a sequential reader, and at which stride it
 //! stops.
 //!
-//! Sequential reads come in bursts with pauses between them. What the device prefetched during a
-//! pause makes the first reads of the next burst fast. Random reads with the same pauses tell
-//! prefetching from a burst credit that refills while idle. Reads in growing strides show where
-//! prefetching stops. No part of the region is read twice, so no read hits what an earlier one left
-//! in a cache.
+//! Sequential reads come in bursts with pauses between them. Data prefetched during a pause makes
+//! the first reads of the next burst fast. Random reads with the same pauses tell prefetching from
+//! a burst credit that refills while idle. Reads in growing strides show where prefetching stops.
+//! No part of the region is read twice, so no read hits data that an earlier read left in a cache.
 
 use analysis::quantile::median;
 use lab::bench::Bench;
@@ -20,21 +19,21 @@ use crate::conclusion::Conclusion;
 use crate::curve;
 use crate::runner::StudyRunner;
 
-/// A miss takes at least this many times the time of a hit.
+/// Minimum ratio of the times of a miss and a hit.
 pub const HIT_GAIN: f64 = 1.5;
-/// Sequential reads from one pause to the next. Fewer of them are fast if the device prefetched
-/// less.
+/// Number of sequential reads between two pauses. If the device prefetched less, only the first
+/// reads are fast.
 const BURST: usize = 64;
-/// Bursts that follow each pause. One more burst precedes the first pause.
+/// Number of pauses, each followed by a burst. One more burst precedes the first pause.
 const BURSTS: usize = 3;
 /// Request sizes, smallest first. The next size is tried while nearly all reads of a burst are
 /// fast.
 const REQUEST_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
-/// Pauses between bursts (ns), longest first. The longest shows how far the device reads ahead, the
-/// others show how fast.
+/// Pauses between bursts (ns), longest first. The longest pause shows how far the device reads
+/// ahead, the others show how fast.
 const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
-/// Least share of a burst that must be in the order "first fast reads, then slow ones". A burst
-/// with less order shows noise.
+/// Minimum share of a burst that must be in the order "fast reads, then slow reads". A burst with
+/// less order is noise.
 const ORDER_MIN: f64 = 0.8;
 /// The first reads of a burst show whether it found prefetched data.
 const FIRST_READS: usize = 4;
@@ -51,8 +50,8 @@ const HIT_READS: u64 = 16;
 const HIT_PAUSE_NS: u64 = 20_000_000;
 /// Rounds in which sequential and random reads alternate, without pauses.
 const ROUNDS: usize = 3;
-/// Least and largest gap between two stride runs (bytes), so that none hits what was prefetched for
-/// the run before.
+/// Minimum and maximum gap between two stride runs (bytes), so that no run hits data prefetched for
+/// the previous run.
 const GAP: [u64; 2] = [1 << 20, 4 << 20];
 
 /// A target with its job, on which the reads are measured.
@@ -159,7 +158,7 @@ struct Burst {
     unpaused_ns: f64,
     /// Median of the first reads after a pause (ns).
     paused_ns: f64,
-    /// Share of a burst that is in the order "first fast reads, then slow ones".
+    /// Share of a burst that is in the order "fast reads, then slow reads".
     order: f64,
     /// Fast reads at the start of a burst after a pause, and their total time (ns).
     quick: usize,
@@ -190,13 +189,13 @@ impl Burst {
         Some(Burst { unpaused_ns, paused_ns, order, quick, quick_ns })
     }
 
-    /// Whether pauses make reads faster, the first reads of a burst and not its last ones.
+    /// Whether pauses speed up the first reads of a burst, but not the last reads.
     fn is_helped(&self) -> bool {
         let slow = self.unpaused_ns >= HIT_GAIN * self.paused_ns;
         self.quick > 0 && slow && self.order >= ORDER_MIN
     }
 
-    /// Whether more may have been prefetched than one burst reads.
+    /// Whether the device may have prefetched more than one burst reads.
     fn is_whole(&self) -> bool {
         is_whole(self.quick)
     }
@@ -207,7 +206,7 @@ fn is_whole(quick: usize) -> bool {
     quick * 4 > BURST * 3
 }
 
-/// Share of a burst that fits this description: the first `quick` reads are fast, the others slow.
+/// Share of reads of a burst that fit the order "`quick` fast reads, then slow reads".
 fn in_order(burst: &[f64], quick: usize, between: f64) -> f64 {
     let right = |(index, ns): (usize, &f64)| (*ns < between) == (index < quick);
     burst.iter().enumerate().filter(|one| right(*one)).count() as f64 / burst.len().max(1) as f64
@@ -346,8 +345,8 @@ fn hits_by_size(
     Ok(())
 }
 
-/// Alternates sequential and random reads without pauses, so that a target that is slow for a while
-/// does not look like one that reads ahead.
+/// Alternates sequential and random reads without pauses, so that a temporarily slow target does
+/// not look as if it reads ahead.
 fn alternate(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -368,7 +367,7 @@ fn alternate(
             region_offset: unread.at,
             region_bytes: unread.left() / each * each,
             pattern: Pattern::Random,
-            // Offsets that differ from those of the round before.
+            // Different offsets than in the previous round.
             seed: setting.workload.seed + round as u64,
             ..in_order.clone()
         };
@@ -452,7 +451,7 @@ fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burs
     bursts
 }
 
-/// A number of bytes that is known to lie in a range.
+/// An unknown number of bytes within a known range.
 struct ByteRange {
     least: f64,
     most: f64,
@@ -494,8 +493,8 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.find(
             "idle-credit",
             format!(
-                "{target}: pauses speed up random reads too ({quick} instead of {slow}): a burst \
-                 credit or a power state, which hides how far it reads ahead"
+                "{target}: pauses speed up random reads too ({quick} instead of {slow}); this \
+                 burst credit or power state hides the read-ahead distance"
             ),
         );
         return;
@@ -515,8 +514,8 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let text = match turns(evidence, target).filter(keeps_up) {
         Some((unpaused, random)) => format!(
             "{target}: the device reads ahead and keeps up with the reader: {request} sequential \
-             reads take {unpaused} even without pauses, random reads {}; so the distance does not \
-             show",
+             reads take {unpaused} even without pauses, random reads {}; this hides the read-ahead \
+             distance",
             units::time(random),
             unpaused = units::time(unpaused)
         ),
@@ -538,8 +537,8 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let reads = format!("{} reads of {}", burst.quick, units::size(*request));
     let text = if burst.is_whole() {
         format!(
-            "{target}: the device reads {size} ahead or more in a pause of {after}: nearly all \
-             {BURST} reads of {} were fast; a larger region (--size) may show the end",
+            "{target}: the device reads at least {size} ahead in a pause of {after}: nearly all \
+             {BURST} reads of {} were fast; a larger region (--size) may show the limit",
             units::size(*request)
         )
     } else {
@@ -556,7 +555,10 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     if still {
         found.find(
             "prefetch-grows",
-            format!("{target}: the longest pause still gave more, so it may read further ahead"),
+            format!(
+                "{target}: the longest pause still gave more read-ahead, so the device may read \
+                 further ahead"
+            ),
         );
     }
     let shorter = |one: &Burst| one.quick * 10 < burst.quick * 9 && one.is_helped();
@@ -564,7 +566,7 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
         found.find(
             "prefetch-rate",
             format!(
-                "{target}: in a pause of {} it reads {} ahead",
+                "{target}: the device reads {1} ahead in a pause of {0}",
                 units::time(*pause as f64),
                 prefetched(*request, one).words()
             ),
@@ -589,12 +591,13 @@ fn hits(
             .filter(|_| bytes == u64::from(REQUEST_BYTES[0]))
             .map(|ns| format!("{} at random", units::time(ns))),
     );
-    let block =
-        block.map_or_else(String::new, |ns| format!(", the same block again {}", units::time(ns)));
+    let block = block.map_or_else(String::new, |ns| {
+        format!(" and {} for the same block again", units::time(ns))
+    });
     found.find(
         "prefetch-hit",
         format!(
-            "{target}: a {} read takes {} if it was prefetched{block}; {}",
+            "{target}: {} reads take {} after a prefetch{block}, {}",
             units::size(bytes),
             units::time(burst.paused_ns),
             others.join(", ")
@@ -611,7 +614,7 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.find(
             "stride",
             format!(
-                "{target}: read-ahead helps 4 KiB reads at a stride of {} ({}), and gives up at {} \
+                "{target}: read-ahead helps 4 KiB reads at a stride of {} ({}), and stops at {} \
                  ({}); place data that is read together closer than that",
                 units::size(helped),
                 units::time(ns(helped)),
@@ -648,7 +651,7 @@ pub fn chart(evidence: &Evidence, targets: &[&str]) -> Option<Chart> {
     let axis = |label: &str, unit, scale| Axis { label: label.to_owned(), unit, scale };
     (!series.is_empty()).then(|| Chart {
         id: "device-cache-stride".to_owned(),
-        title: "Latency of 4 KiB reads by stride, with a pause before each".to_owned(),
+        title: "Latency of 4 KiB reads by stride, with a pause before each read".to_owned(),
         summary: "Where the line rises, read-ahead stops.".to_owned(),
         x: axis("Stride", Unit::Bytes, Scale::Log2),
         y: axis("Latency", Unit::Nanoseconds, Scale::Linear),
@@ -742,8 +745,10 @@ mod tests {
         let evidence = bursts_of("in order", &trials);
         let text = text_of(&evidence, "prefetch-depth");
         assert!(text.contains("reads 320 KiB ahead in a pause of 320 ms"), "{text}");
-        assert!(text_of(&evidence, "prefetch-rate").contains("pause of 5 ms it reads 128 KiB"));
-        assert!(text_of(&evidence, "prefetch-hit").contains("4 KiB read takes 50 us"));
+        assert!(
+            text_of(&evidence, "prefetch-rate").contains("reads 128 KiB ahead in a pause of 5 ms")
+        );
+        assert!(text_of(&evidence, "prefetch-hit").contains("4 KiB reads take 50 us"));
         // If larger requests find nothing, the fast small ones were luck.
         let none = reader(0);
         let trials: [(u64, u64, &[f64]); 2] =
@@ -757,7 +762,7 @@ mod tests {
         let some = reader(20);
         let mut evidence = bursts_of("in order", &[(4096, PAUSES_NS[0], &some)]);
         evidence.readings.extend(bursts_of("at random", &[(4096, PAUSES_NS[0], &some)]).readings);
-        assert!(text_of(&evidence, "idle-credit").contains("a burst credit"));
+        assert!(text_of(&evidence, "idle-credit").contains("burst credit"));
         assert!(concluded(&evidence).findings.iter().all(|one| one.id != "prefetch-depth"));
     }
 
@@ -804,6 +809,8 @@ mod tests {
         let flat = reader(0);
         evidence.readings.extend(bursts_of("in order", &[(4096, PAUSES_NS[0], &flat)]).readings);
         let text = text_of(&evidence, "stride");
-        assert!(text.contains("a stride of 8 KiB (51 us)") && text.contains("up at 16 KiB (1 ms)"));
+        assert!(
+            text.contains("a stride of 8 KiB (51 us)") && text.contains("stops at 16 KiB (1 ms)")
+        );
     }
 }

@@ -73,7 +73,7 @@ pub struct Study {
     pub claims: &'static [&'static str],
     /// Ids of the advice rules that the study quantifies.
     pub rules: &'static [&'static str],
-    /// A measurement of the study's own; None if the points of the plan are measured.
+    /// The study's own measurement; None if the study only measures the points of its plan.
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
     /// Analyses the evidence.
     pub analyse: fn(&Evidence) -> Conclusion,

@@ -74,7 +74,7 @@ impl Conclusion {
         let verdict = claims::judge(&claim, value, Standard::Effect);
         let here = match verdict {
             Verdict::CannotBeTried => {
-                let number = "a number of the paper's machine says nothing about another one";
+                let number = "the number holds only for the paper's machine";
                 format!("{number}; here {}", here.into())
             }
             _ => here.into(),
@@ -98,12 +98,12 @@ impl Conclusion {
         self.value(id, Some(value), format!("{what}: {:.0}%", 100.0 * share));
     }
 
-    /// Judges the claims of a study on machines that the papers describe. What the claim is about
-    /// is then measured as the paper did, by [`papers::reproduce`], and must be the published
+    /// Judges the claims of a study on machines that the papers describe. [`papers::reproduce`]
+    /// then measures the claim with the paper's method, and the result must be the published
     /// number. A claim that the paper measured on another of its machines is not testable. A claim
-    /// that nothing there computes keeps the study's own value. `targets` are named as on the
-    /// command line: other targets and systems with changed keys are other machines, and are left
-    /// as they are.
+    /// that `papers::reproduce` cannot compute keeps the study's value. `targets` are named as on
+    /// the command line: other targets and systems with changed keys are other machines, and their
+    /// verdicts stay unchanged.
     pub fn judge_as_reproduced(&mut self, ids: &[&'static str], targets: &[String]) {
         let systems: Vec<&str> =
             targets.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
@@ -176,8 +176,8 @@ impl Conclusion {
     }
 
     /// Joins the conclusions of several targets. Findings, advice and charts carry the name of
-    /// their target. A claim lists the results of all targets; it holds if it holds wherever it was
-    /// tested. A target that was named several times and says the same each time counts once.
+    /// their target. A claim lists the results of all targets, and holds if it holds on every
+    /// tested target. Equal results of a target that was named several times count once.
     pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
         let mut joined = Conclusion::default();
         let mut said: Vec<(String, Vec<String>)> = Vec::new();
@@ -231,7 +231,7 @@ impl Conclusion {
     }
 }
 
-/// The result of a claim measured as its paper did, beside what the study saw.
+/// The result of a claim measured with the paper's method, next to the study's own result.
 fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Option<ClaimResult> {
     let answer = reproduce::value_of(id)?;
     let verdict = reproduce::claim::verdict(claim, &answer);
@@ -240,8 +240,8 @@ fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Op
         Err(why) => why.clone(),
     };
     let here = match study.filter(|study| study.verdict != Verdict::CannotBeTried) {
-        Some(study) => format!("{measured} as the paper measured it; in this study {}", study.here),
-        None => format!("{measured} as the paper measured it"),
+        Some(study) => format!("{measured} with the paper's method; in this study {}", study.here),
+        None => format!("{measured} with the paper's method"),
     };
     Some(ClaimResult { id, verdict, value: answer.ok(), here })
 }

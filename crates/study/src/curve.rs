@@ -8,11 +8,12 @@ use survey::half_power::{self, REPEATABLE};
 
 use crate::conclusion::words_of_times;
 
-/// The highest rate may exceed the plateau by this factor. Beyond it the plateau is not the peak.
+/// Maximum ratio of the highest rate and the plateau; with a larger ratio the plateau is not the
+/// peak.
 const PLATEAU_REACH: f64 = 1.25;
-/// Two rates are "the same" only if they are known to lie this close together (share).
+/// Maximum difference of two rates that are "the same" (share).
 const SAME: f64 = 0.1;
-/// A size "reaches" the peak if its rate is at least this share of it.
+/// Minimum share of the peak rate at which a size "reaches" the peak.
 const AT_PEAK: f64 = 0.9;
 
 /// The usable points with these flags, by rising request size.
@@ -112,7 +113,7 @@ impl Comparison {
         }
     }
 
-    /// Why a claim that compares two points is not testable, if noise hides the difference.
+    /// If noise hides the difference: why a claim that compares two points is not testable.
     pub fn noise(self) -> Option<String> {
         let words = self.words();
         let remedy = "measure for longer (--runtime, --trials)";

@@ -2,7 +2,7 @@
 //! request size.
 //!
 //! The study `device-cache` measures the repeated reads, and the plan of this file the sequential
-//! ones.
+//! reads.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ use lab::simulated_target::is_simulated;
 
 use crate::plan::Group;
 
-/// Upper bounds of what a plan costs. A trial ends after its time, or earlier if it has moved its
-/// size.
+/// Upper bounds of the cost of a plan. A trial ends after its time, or earlier if it has moved its
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Number of points on all targets.
@@ -20,7 +20,7 @@ pub struct Extent {
     pub trials: u64,
     /// Time of all trials, without preparing the page cache (ns).
     pub time_ns: u64,
-    /// Most bytes that are written.
+    /// Maximum number of bytes written.
     pub written_bytes: u64,
 }
 
@@ -28,7 +28,7 @@ impl Extent {
     /// The extent of a group on these targets, whose files have `file_bytes` each.
     ///
     /// # Errors
-    /// When its flags do not go together or with the targets.
+    /// When its flags contradict each other or the targets.
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
         let mut experiment = group.experiment.clone();
         let (together, times) = match group.disks {
@@ -36,7 +36,7 @@ impl Extent {
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
             Some(disks) if disks as usize > targets.len() => {
                 let count = targets.len();
-                let what = format!("the study needs {disks} targets; {count} given");
+                let what = format!("the study needs {disks} targets, but {count} were given");
                 return Err(Failure::usage(what));
             }
             Some(disks) => (&targets[..disks as usize], 1),
@@ -78,7 +78,7 @@ impl Extent {
         let time = units::time(self.time_ns as f64);
         let (points, trials) =
             (units::counted(self.points, "point"), units::counted(self.trials, "trial"));
-        format!("{points}, {trials} of {time} in all, {written}")
+        format!("{points}, {trials} in {time}, {written}")
     }
 }
 

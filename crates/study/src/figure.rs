@@ -91,8 +91,8 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// Axes besides the flags of `sweep`: the origin of a point in the plan, and labels that built-in
-/// studies add.
+/// Axes besides the flags of `sweep`: the part, target and disks of a point, and labels that
+/// built-in studies add.
 const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
 
 /// Refuses figures that could show nothing: an unknown quantity or axis, or a part that the plan

@@ -19,7 +19,8 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// Parameter whose values get a group each: where writes are not allowed, reads are still measured.
+/// Parameter with a separate group for each value, so that reads are measured even if writes are
+/// not allowed.
 const DIRECTION: &str = "rw";
 /// Flags that a plan may not set because they concern the whole run.
 const OF_THE_RUN: [&str; 12] = [
@@ -152,12 +153,12 @@ impl Plan {
                 "whole_device" => {
                     plan.whole_device = value
                         .as_bool()
-                        .ok_or_else(|| Failure::usage("whole_device: write true or false"))?;
+                        .ok_or_else(|| Failure::usage("`whole_device` must be true or false"))?;
                 }
                 "compares" => {
                     plan.compares = value
                         .as_bool()
-                        .ok_or_else(|| Failure::usage("compares: write true or false"))?;
+                        .ok_or_else(|| Failure::usage("`compares` must be true or false"))?;
                 }
                 of_the_run if OF_THE_RUN.contains(&of_the_run.replace('_', "-").as_str()) => {
                     return Err(Failure::usage(format!(
@@ -220,7 +221,7 @@ impl Part {
         let name = name.ok_or_else(|| {
             let line = lines.before(path);
             Failure::usage(format!(
-                "{line}a [[part]] has no name; give it one, as in name = \"buffered\""
+                "{line}a [[part]] has no name; name it, as in name = \"buffered\""
             ))
         })?;
         let lead = format!("part {name}: ");
@@ -337,21 +338,25 @@ impl Lines {
 fn text_of(key: &str, value: Value) -> Outcome<String> {
     match value {
         Value::String(text) => Ok(text),
-        _ => Err(Failure::usage(format!("{key}: write text in quotes"))),
+        _ => Err(Failure::usage(format!("{key} must be text in quotes"))),
     }
 }
 
 fn table_of(key: &str, value: Value) -> Outcome<Table> {
     match value {
         Value::Table(table) => Ok(table),
-        _ => Err(Failure::usage(format!("{key} is a table; write [{key}] and flags below it"))),
+        _ => Err(Failure::usage(format!(
+            "{key} is a table; write the line [{key}] and its flags below"
+        ))),
     }
 }
 
 fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
     match value {
         Value::Array(values) => values.into_iter().map(|value| table_of(key, value)).collect(),
-        _ => Err(Failure::usage(format!("{key} is a list; write [[{key}]] for each"))),
+        _ => Err(Failure::usage(format!(
+            "{key} is a list of tables; begin each with the line [[{key}]]"
+        ))),
     }
 }
 
@@ -371,7 +376,9 @@ fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
     let numbers = settings::texts_of("disks", value)?;
     let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
     numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
-        Failure::usage("disks: write how many targets work together, as in disks = [1, 2, 4]")
+        Failure::usage(
+            "`disks` is the number of targets that work together, as in disks = [1, 2, 4]",
+        )
     })
 }
 
@@ -425,7 +432,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, words) in [
-            ("title = 4", "title: write text"),
+            ("title = 4", "title must be text"),
             ("[[part]]\nbs = '4k'", "line 1: a [[part]] has no name"),
             ("bz = '4k'\ntitle = 't'", "line 1: sweep has no flag 'bz'"),
             ("[[part]]\nname = 'a'\nbz = '4k'", "line 3: part a: sweep has no flag 'bz'"),
@@ -439,12 +446,12 @@ mod tests {
             ("part = 4", "part is a list"),
             ("quick = 4", "quick is a table"),
             ("\n[[figure]]\ntitle = 'a'\nz = 'b'", "line 2: figure: "),
-            ("disks = 'many'", "disks: write how many"),
-            ("disks = 0", "disks: write how many"),
+            ("disks = 'many'", "`disks` is the number"),
+            ("disks = 0", "`disks` is the number"),
             ("title = ", "halfpower study depth --show"),
             ("title = 'x'\nplan = true", "type --plan"),
             ("title = 'x'\nno_store = true", "type --no-store"),
-            ("compares = 3", "compares: write true"),
+            ("compares = 3", "`compares` must be true"),
         ] {
             let failure = Plan::parse(text).unwrap_err();
             assert!(failure.message.contains(words), "{text}: {failure}");

@@ -80,8 +80,8 @@ impl Ready {
         self.group.given.get(flag).map_or("", String::as_str)
     }
 
-    /// The properties that must be equal for trials to be interleaved: simulated or real, host
-    /// settings, and the targets to which those settings apply.
+    /// The properties that must be equal to interleave trials: simulated or real, host settings,
+    /// and the targets of these settings.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
         // Without host settings, trials on different targets can be interleaved.
@@ -202,7 +202,7 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Opens the targets of a group. A group whose targets cannot be opened is left out.
+    /// Opens the targets of a group. A group with targets that cannot be opened is left out.
     ///
     /// # Errors
     /// When the user interrupts.
@@ -222,8 +222,8 @@ impl StudyRunner<'_> {
                 {
                     let (first, other) = (first.display(), other.name.display());
                     let reason = format!(
-                        "simulated disks of {first} and {other} cannot be combined; only \
-                        {first} was measured: study each separately"
+                        "simulated disks of {first} and {other} cannot be combined; only {first} \
+                         was measured: study each separately"
                     );
                     self.leave_out(&group.part, &reason);
                 }
@@ -327,7 +327,7 @@ impl StudyRunner<'_> {
         let room = if experiment.allocation.grows() { self.size } else { most };
         let offset = experiment.offset_bytes;
         if let (Some(size), Some(most)) = (experiment.size_bytes, room) {
-            // If the plan asks for more than the target holds, use what the target holds.
+            // If the plan asks for more than the target holds, use the whole target.
             experiment.size_bytes = Some(size.min(most.saturating_sub(offset)));
         }
         if experiment.size_bytes.is_none() && !experiment.time_based {
@@ -340,7 +340,7 @@ impl StudyRunner<'_> {
         Ok(experiment)
     }
 
-    /// The experiment of a group, with defaults from `base` for what the plan does not set.
+    /// The experiment of a group, with defaults from `base` for flags that the plan does not set.
     fn with_base(&self, group: &Group) -> Experiment {
         let own = &group.experiment;
         let sets_pages = group.given.contains_key("buffer-pages");
@@ -363,7 +363,7 @@ impl StudyRunner<'_> {
         let grows = experiment.allocation != Allocation::Existing;
         if grows && study_target.folder().is_none() && study_target.is_real() {
             return Err(Failure::usage(format!(
-                "--allocation {} truncates the file that other parts measure; name a directory",
+                "--allocation {} truncates the file, but other parts measure it; name a directory",
                 experiment.allocation.name()
             )));
         }
@@ -385,8 +385,8 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// The keys of a simulated system that make its file the whole device, where the plan asks for
-    /// that. Random requests mean the whole disk: the papers' files filled their disks.
+    /// The keys of a simulated system that make its file the whole device, if the plan asks for the
+    /// whole device. Random requests mean the whole disk: the papers' files filled their disks.
     fn whole_device(&self, group: &Group, target: &StudyTarget) -> Option<[&'static str; 2]> {
         let name = target.name.to_string_lossy();
         let names_a_file = name.contains("file_size") || name.contains("file_at");

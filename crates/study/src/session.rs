@@ -1,5 +1,5 @@
 //! Runs studies on targets, one after another: measures, analyses and stores each of them.
-//! [`Session`] holds what they share, [`StudyResult`] is the outcome of one.
+//! [`Session`] holds their common state, [`StudyResult`] the outcome of a study.
 
 use lab::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use lab::experiment::Experiment;
@@ -69,7 +69,7 @@ pub struct StudyResult {
     pub conclusion: Conclusion,
     /// The charts of the plan, then those of the analysis.
     pub charts: Vec<Chart>,
-    /// Why the study failed; None if it did not.
+    /// Why the study failed; None if it succeeded.
     pub failure: Option<String>,
     /// Whether the user interrupted the study.
     pub interrupted: bool,
@@ -89,8 +89,8 @@ impl Session<'_> {
     /// Runs a study with its own plan, or with a user's plan that names the study.
     ///
     /// # Errors
-    /// Interrupted, if nothing was measured by then; database errors. A failed study is reported
-    /// in [`StudyResult::failure`], so that the next one can run.
+    /// Interrupted, if nothing was measured by then; database errors. A failed study is reported in
+    /// [`StudyResult::failure`], so that the next study can run.
     pub fn make(
         &self,
         name: &str,

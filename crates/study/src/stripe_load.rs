@@ -8,7 +8,7 @@
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
-/// Expected number of busy devices if all requests are placed at random at once.
+/// Expected number of busy devices if all requests are placed at random at the same time.
 pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))

@@ -31,7 +31,7 @@ pub struct Watch {
 pub struct TraceSummary {
     /// Time per phase of the requests, for each target.
     pub phases: Vec<Phases>,
-    /// Lost trace events, over all disks.
+    /// Lost trace events of all disks.
     pub lost: u64,
     /// Requests that did not fit the log of the workload and are missing from the analysis.
     pub not_logged: u64,
@@ -133,8 +133,8 @@ fn in_trace(place: &DiskExtents) -> Vec<Extent> {
 }
 
 /// Measures all points of the groups, alternating between traced and untraced trials to show the
-/// overhead of tracing. Points carry `traced` = "yes" or "no". `tell` is called right after a
-/// traced point was added to the evidence. Points that cannot be traced are left out.
+/// overhead of tracing. Points carry `traced` = "yes" or "no". `tell` is called after each traced
+/// point is added to the evidence. Points that cannot be traced are left out.
 ///
 /// # Errors
 /// When a request fails, or tracing does not work.
@@ -215,7 +215,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Runs all trials, round by round, alternating which of the pair comes first.
+/// Runs all trials, round by round, and alternates the order within each pair.
 fn measure(runner: &mut StudyRunner<'_>, pairs: &mut [Pair<'_>]) -> Outcome<()> {
     let rounds = pairs.iter().map(|pair| pair.owner.trials()).max().unwrap_or(0);
     let all = f64::from(rounds) * pairs.len() as f64 * 2.0;

@@ -20,7 +20,7 @@ use crate::session::StudyResult;
 
 /// Number of findings shown for each study in the overview of the page.
 const HEADLINES: usize = 2;
-/// Number of settings named for a rule that applies to many.
+/// Number of settings named for a rule that applies to many settings.
 const SETTINGS: usize = 3;
 /// Number of reasons named for doubtful points.
 const REASONS: usize = 2;
@@ -50,7 +50,7 @@ fn advice(all: &[StudyResult]) -> Vec<Advice> {
     merged(all.iter().flat_map(|study| &study.conclusion.advice))
 }
 
-/// Each rule once, with the settings that gain most by it; largest gain first.
+/// Each rule once, with the settings of the largest gains; largest gain first.
 fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     let mut rules: Vec<Vec<&Advice>> = Vec::new();
     for one in all {
@@ -67,7 +67,7 @@ fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     merged
 }
 
-/// Advice of one rule for several settings as one piece of advice; `None` for no setting.
+/// Joins the advice of one rule for several settings; `None` without settings.
 fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let (most, others) = all.split_first()?;
@@ -218,7 +218,7 @@ fn points(study: &StudyResult) -> Option<Table> {
     })
 }
 
-/// Whether a flag describes the workload rather than how long it was measured.
+/// Whether a flag describes the workload instead of the length of its measurement.
 fn is_telling(flag: &str) -> bool {
     !matches!(flag, "runtime" | "trials" | "direct" | "time-based" | "ramp-time")
 }
@@ -232,7 +232,7 @@ fn doubts(study: &StudyResult) -> Vec<String> {
     if let Some(failure) = study.failure.as_ref().filter(|_| study.evidence.skipped.is_none()) {
         doubts.push(format!("the study failed: {failure}"));
     }
-    let judged = [(State::Invalid, "measured the wrong thing"), (State::Suspect, "are suspect")];
+    let judged = [(State::Invalid, "are invalid"), (State::Suspect, "are suspect")];
     let points = &study.evidence.points;
     doubts.extend(judged.into_iter().filter_map(|(state, what)| doubted(points, state, what)));
     doubts
@@ -292,7 +292,7 @@ fn claims_in_words(results: &[ClaimResult]) -> Vec<String> {
         for one in results.iter().filter(|one| one.verdict == verdict) {
             let of_paper = claim_of(one.id).map(|c| format!("{} ({})", c.text, c.published()));
             let of_paper = of_paper.unwrap_or_default();
-            lines.push(format!("claim {} {word}: {of_paper}; here {}", one.id, one.here));
+            lines.push(format!("claim {} {word}: {of_paper}; here: {}", one.id, one.here));
         }
     }
     let untested = results.iter().filter(|one| one.verdict == Verdict::CannotBeTried);
@@ -324,7 +324,7 @@ mod tests {
         ]);
         assert_eq!(lines.len(), 3);
         let expected = "claim R042 holds: Share of the advertised speed the devices reach (Figure \
-                        3) (30 percent); here reads reach 36%";
+                        3) (30 percent); here: reads reach 36%";
         assert_eq!(lines[0], expected);
         assert!(lines[1].starts_with("claim R051 does not hold: "), "{lines:?}");
         assert!(lines[2].starts_with("1 claim not testable here"), "{lines:?}");

@@ -1,7 +1,7 @@
 //! Ranked advice: the rules of `advice.toml` whose gain was measured here.
 //!
 //! A rule gives advice only if two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. The baseline is what the user's program does today (--app), or the
+//! least [`GAIN_MIN`]. The baseline is the present setting of the user's program (--app), or the
 //! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
 
 use ioengine::Caching;
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::grid;
 use crate::insight::{Insight, as_good};
 
-/// Least gain that is worth a change of code.
+/// Minimum gain that is worth a change of code.
 pub const GAIN_MIN: f64 = 1.1;
 /// Scatter of the CPU time that the kernel accounts to a process (share).
 const CPU_SCATTER: f64 = 0.3;
-/// Gains of at least this share of the greatest count as equal (a factor of 1.5).
+/// Gains of at least this share of the greatest gain count as equal (a factor of 1.5).
 const SAME_GAIN: f64 = 1.0 / 1.5;
 /// The request size at which caching modes are compared (bytes).
 const LARGE: u64 = grid::LARGE_BYTES as u64;
@@ -77,7 +77,7 @@ pub fn rules() -> Vec<Rule> {
     table.rule
 }
 
-/// Rules that a survey does not measure, each with the study that does.
+/// Rules that a survey does not measure, each with the study that measures it.
 pub fn silent() -> Vec<(Rule, String)> {
     let unmeasured = rules().into_iter().filter(|rule| rule.experiment != "survey");
     unmeasured.map(|rule| (rule.clone(), rule.experiment)).collect()
@@ -121,14 +121,14 @@ fn ranked(found: Vec<Advice>) -> Vec<Advice> {
 fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     let mut found = Vec::new();
     while let Some(most) = left.iter().map(|advice| advice.rank_gain).reduce(f64::max) {
-        // At least the one with the greatest gain is found.
+        // The advice with the greatest gain is always found.
         let next = left.iter().position(|advice| advice.rank_gain >= SAME_GAIN * most).unwrap_or(0);
         found.push(left.remove(next));
     }
     found
 }
 
-/// Joins the advice of one rule for reads and for writes; the gain is the greater one.
+/// Joins the advice of one rule for reads and for writes, with the greater gain.
 fn joined(read: Advice, write: &Advice) -> Advice {
     Advice {
         text: format!("{}; {}", read.text, write.setting),
@@ -233,8 +233,8 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// Advice to have more requests of the same size outstanding, which needs direct I/O; only if the
-/// gain is due to the depth and not to bypassing the page cache.
+/// Advice to keep more requests of the same size outstanding, which needs direct I/O. Given only if
+/// the depth causes the gain, not the bypassing of the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -258,7 +258,7 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("deeper-random", &text, from, to)
 }
 
-/// Advice to use large direct requests in place of buffered ones of the same size and depth.
+/// Advice to use large direct requests instead of buffered requests of the same size and depth.
 fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     insight.today(operation).filter(|from| !from.key().is_direct())?;
     let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;
@@ -287,7 +287,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
         text: format!("{}: {setting}", rule.text),
         setting,
         evidence: format!(
-            "CPU per MiB: {}, {}; {}, {}",
+            "CPU per MiB: {}: {}; {}: {}",
             from.setting(),
             units::time(high),
             to.setting(),
@@ -326,7 +326,7 @@ fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
         text: format!("{}: {setting}", rule.text),
         setting,
         evidence: format!(
-            "ordinary pages give {}, huge pages {}",
+            "{} with ordinary pages, {} with huge pages",
             units::rate_mib(small.rate()),
             units::rate_mib(huge.rate())
         ),

@@ -11,7 +11,7 @@ use crate::survey_data::SurveyData;
 
 /// Tolerance for equal figures (share): they are printed with three digits.
 const ROUNDING: f64 = 0.01;
-/// Largest ratio of the cost by the model to the measured cost, or the inverse.
+/// Maximum ratio of the model's cost and the measured cost, or the inverse.
 const MAX_MODEL_RATIO: f64 = 1.6;
 /// Texts that no sentence may contain: signs of wrong arithmetic.
 const NONSENSE: [&str; 7] =

@@ -41,14 +41,14 @@ pub struct SurveyDocument {
     pub ladder: Vec<RungDocument>,
     /// The out-of-box settings: buffered, 64 KiB, one at a time.
     pub out_of_box: SettingsDocument,
-    /// Of the settings as good as the fastest, those with the least data in flight.
+    /// The settings with the least data in flight among those as good as the fastest.
     pub best: SettingsDocument,
     /// The findings as text.
     pub findings: Vec<FindingDocument>,
     /// Advice, never empty: gains in throughput before those in CPU, the greatest of each first
     /// (gains within a factor of 1.5 count as equal).
     pub advice: Vec<Advice>,
-    /// Rules of the papers whose gain a study measures, not a survey.
+    /// Rules of the papers that a study measures instead of a survey.
     pub advice_without_experiment: Vec<SilentDocument>,
     /// Overhead of the instrument.
     pub instrument: InstrumentDocument,
@@ -64,7 +64,7 @@ pub struct SurveyDocument {
     pub wrote: WroteDocument,
 }
 
-/// Which blocks sequential trials accessed: fresh ones, then those accessed longest ago.
+/// The blocks that sequential trials accessed: fresh blocks, then the least recently accessed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CoverageDocument {
     /// Size of the test file or region.
@@ -87,7 +87,7 @@ pub struct HalfPowerDocument {
     pub caching: String,
     /// Requests outstanding.
     pub depth: u32,
-    /// Smallest measured size whose rate exceeds half of the peak; null if none does.
+    /// Smallest measured size with a rate above half of the peak; null if no size exceeds it.
     pub request_bytes_measured: Option<u64>,
     /// Half-power size by the fit T = f + s S; null if the fit never reaches half of the peak.
     pub request_bytes_fitted: Option<f64>,
@@ -159,9 +159,9 @@ pub struct RungDocument {
 /// The settings of reads and of writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingsDocument {
-    /// Setting of reads; null if none was measured.
+    /// Setting of reads; null if no reads were measured.
     pub read: Option<SettingDocument>,
-    /// Setting of writes; null if none was measured.
+    /// Setting of writes; null if no writes were measured.
     pub write: Option<SettingDocument>,
 }
 

@@ -1,6 +1,6 @@
 //! The findings of a survey as sentences, the same for terminal, JSON and page.
 //!
-//! A peak that was measured is called the measured peak; PAP is one that was stated or advertised.
+//! "The measured peak" is a measured rate; "PAP" is a stated or advertised rate.
 
 use analysis::interval::Interval;
 use ioengine::Caching;
@@ -58,7 +58,6 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     ))
 }
 
-/// The name for the peak of an operation.
 fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
     let mine = |pap: &&Pap| pap.operation == operation;
     match insight.pap.iter().find(mine).map(|pap| pap.basis) {
@@ -120,7 +119,7 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &MeasuredPoint) -> Optio
     let (least, most) = (alike.iter().min()?, alike.iter().max()?);
     let fastest = insight.fastest(operation)?;
     let rates = if fastest.rate() > best.rate() {
-        format!("; the fastest: {} ({})", units::rate_mib(fastest.rate()), fastest.setting())
+        format!("; the fastest is {} ({})", units::rate_mib(fastest.rate()), fastest.setting())
     } else {
         String::new()
     };
@@ -130,9 +129,11 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &MeasuredPoint) -> Optio
     };
     match (good.len(), least == most) {
         (0 | 1, _) => None,
-        (several, true) => Some(format!("{several} settings are as fast, within noise{rates}")),
+        (several, true) => {
+            Some(format!("{several} settings are equally fast, within noise{rates}"))
+        }
         (_, false) => Some(format!(
-            "{} {} to {} at depth {}{others} are as fast, within noise{rates}",
+            "{} {} to {} at depth {}{others} are equally fast, within noise{rates}",
             best.key().caching,
             units::size(*least),
             units::size(*most),
@@ -141,7 +142,7 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &MeasuredPoint) -> Optio
     }
 }
 
-/// Largest ratio of measured and fitted half-power size without a remark. The measured size may be
+/// Maximum ratio of measured and fitted half-power size without a remark. The measured size may be
 /// up to one grid step larger.
 const MAX_SIZE_RATIO: f64 = 4.5;
 
@@ -199,7 +200,7 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     });
     let path = one.and_then(|curve| Some(curve.path?.text()));
     let doubt = curves().any(|curve| curve.between.is_some()).then(|| {
-        "two sizes are given where the interval of the rate includes half of the peak".to_owned()
+        "a second size is given if the interval of a rate includes half of the peak".to_owned()
     });
     let detail: Vec<String> = [fit, path, doubt].into_iter().flatten().collect();
     Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
@@ -226,7 +227,7 @@ pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     fixed > 0.0 && per_kib > 0.0 && fits
 }
 
-/// A time between two bounds (ns); one figure if both read the same.
+/// A time between two bounds (ns); one figure if both print alike.
 fn time_between(low: f64, high: f64) -> String {
     let (low, high) = (units::time(low), units::time(high));
     if low == high { low } else { format!("{low} to {high}") }
@@ -383,8 +384,8 @@ fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
-/// The share of the region that was accessed, and whether the device has a cache, which would serve
-/// a second access.
+/// The share of the region that was accessed, and whether the device has a cache for repeated
+/// accesses.
 fn coverage(data: &SurveyData) -> Option<Finding> {
     let facts = &data.facts;
     let visited = facts.visits.all_bytes();
@@ -396,7 +397,10 @@ fn coverage(data: &SurveyData) -> Option<Finding> {
              accessed blocks first"
         ),
         _ => {
-            format!("Sequential trials accessed fresh blocks only: {size} of a region of {region}")
+            format!(
+                "Sequential trials never repeated a block: they covered {size} of a region of \
+                 {region}"
+            )
         }
     };
     let second = facts.second_visit.as_ref();
@@ -457,7 +461,7 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>) -> String {
     if let Some(floor) = data.facts.floor_ns_per_request {
         lines.push(String::new());
         let floor = units::time(floor);
-        lines.push(format!("Overhead of the instrument: {floor} of CPU per request."));
+        lines.push(format!("Overhead of halfpower itself: {floor} of CPU per request."));
     }
     lines.join("\n")
 }

@@ -51,11 +51,11 @@ pub const BUDGET_NS: u64 = 90_000_000_000;
 const QUICK_NS: u64 = 20_000_000_000;
 /// The time of a survey with --thorough (ns).
 const THOROUGH_NS: u64 = 600_000_000_000;
-/// Factor by which trials in virtual time are longer.
+/// Factor that makes trials in virtual time longer.
 const VIRTUAL_LONGER: u64 = 8;
-/// The largest request of a survey (bytes).
+/// Maximum request size of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// Limit on the buffers in flight (bytes): beyond it, memory pressure would be measured.
+/// Maximum size of the buffers in flight (bytes); with more, memory pressure would be measured.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
@@ -77,8 +77,8 @@ impl Budget {
         }
     }
 
-    /// The budget in virtual time, which costs little: it has longer trials, so that slow devices
-    /// of the past complete more than a handful of large requests in each.
+    /// The budget in virtual time, which costs little. Its trials are longer, so that each
+    /// completes many large requests even on slow devices.
     #[must_use]
     pub fn in_virtual_time(self) -> Budget {
         Budget { trial_ns: self.trial_ns * VIRTUAL_LONGER, ..self }

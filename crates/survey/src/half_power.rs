@@ -1,5 +1,5 @@
-//! The half-power point of one curve over request size, by data and by a fit, and the path's share
-//! of it: the CPU time that the host spends on a request on its way to the device and back.
+//! The half-power point of one curve over request size, from data and from a fit, and the path's
+//! share of it: the CPU time that the host spends on a request.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
@@ -20,8 +20,8 @@ pub struct HalfPower {
     pub depth: u32,
     /// Smallest measured size whose rate exceeds half of the peak.
     pub measured: Option<u64>,
-    /// If the intervals of the rates leave two sizes possible: the smallest that may exceed half of
-    /// the peak, and the smallest that certainly does.
+    /// The smallest size that may exceed half of the peak, and the smallest that certainly exceeds
+    /// it, if the intervals of the rates allow both.
     pub between: Option<(u64, u64)>,
     /// Rate at the measured size [bytes per second].
     pub rate: Option<f64>,
@@ -43,18 +43,19 @@ pub struct PathShare {
     pub fixed_ns: f64,
     /// CPU time of the host in the time of a request (ns).
     pub path_ns: f64,
-    /// Whether that is the CPU time of the whole machine (the soaker's upper bound). Otherwise it
-    /// is the CPU time of the process, without servers and kernel threads.
+    /// Whether `path_ns` is the CPU time of the whole machine (the soaker's upper bound). Otherwise
+    /// it is the CPU time of the process, without servers and kernel threads.
     pub whole_machine: bool,
-    /// Half-power size of the device without the path, by the fit (bytes); null if it has none.
+    /// Half-power size of the device without the path, from the fit (bytes); null if there is no
+    /// such size.
     #[serde(rename = "request_bytes_of_device")]
     pub device_bytes: Option<f64>,
 }
 
-/// Repeatability of the papers' measurements (share). A smaller difference does not count, and no
-/// interval is taken to be narrower.
+/// Repeatability of the papers' measurements (share). Smaller differences do not count, and
+/// narrower intervals are widened to it.
 pub const REPEATABLE: f64 = 0.03;
-/// Least number of sizes for a fit.
+/// Minimum number of sizes for a fit.
 const SIZES_MIN: usize = 3;
 
 impl HalfPower {
@@ -100,7 +101,9 @@ impl HalfPower {
     pub fn in_doubt(&self) -> Option<String> {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
-        Some(format!("{perhaps} or {surely}: the interval of the rate includes half of the peak"))
+        Some(format!(
+            "{perhaps} or {surely}, because the interval of the rate includes half of the peak"
+        ))
     }
 }
 
@@ -115,7 +118,7 @@ impl PathShare {
             format!("; without it, the device would reach half of the peak at {size}")
         });
         format!(
-            "of the fixed {fixed} per request, {path} ({share:.0}%) are CPU time of the {whose}{}",
+            "{path} of the fixed {fixed} per request ({share:.0}%) is CPU time of the {whose}{}",
             device.unwrap_or_default()
         )
     }
@@ -130,7 +133,7 @@ pub fn fit(points: &[&MeasuredPoint]) -> Result<HalfPowerFit, String> {
 }
 
 /// The CPU time charged to the process, as a fixed cost of a request and a cost of each KiB; `None`
-/// if too few points have it.
+/// if too few points have CPU times.
 pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     let cost = |point: &&MeasuredPoint| {
         Some(CostPoint {
@@ -217,7 +220,7 @@ mod tests {
         // f / s of the device alone: 400 us times 100 MB/s.
         assert!((path.device_bytes.unwrap() / 40e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((found.fitted.unwrap() / 48e3 - 1.0).abs() < 0.05, "{found:?}");
-        assert!(path.text().contains("80 us (17%) are CPU time of the program"), "{}", path.text());
+        assert!(path.text().contains("(17%) is CPU time of the program"), "{}", path.text());
     }
 
     #[test]

@@ -22,19 +22,19 @@ use crate::visits::SecondVisit;
 
 /// The request size that stands for "out of the box": buffered, one at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
-/// A setting is as good as the fastest if its rate is above a bar in this window (share of the
-/// fastest); [`ties::bar`] puts it into the widest gap.
+/// A setting is as good as the fastest if its rate is above a threshold in this window (share of
+/// the fastest rate); [`ties::bar`] puts the threshold into the widest gap.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// A setting whose median is below this share of the fastest is never as good, even if trials
-/// paired by time suggest it.
+/// Minimum share of the fastest median rate for a setting to be as good, even if trials paired by
+/// time suggest that it is.
 const MIN_SHARE: f64 = 0.8;
-/// A figure shown with its interval is called noisy only beyond this relative half width.
+/// Maximum relative half width of a figure that is shown with its interval and not called noisy.
 const SHOWN_NOISE: f64 = 0.3;
-/// Least ratio of two CPU costs that counts as a difference, since lower bounds scatter.
+/// Minimum ratio of two CPU costs that counts as a difference, because lower bounds scatter.
 const CHEAPER: f64 = 2.0;
 /// The kernel's default read-ahead (bytes; read_ahead_kb of a block device).
 const READ_AHEAD_BYTES: u64 = 128 << 10;
-/// Largest request in a cost model (bytes): the block layer splits larger ones.
+/// Maximum request size in a cost model (bytes): the block layer splits larger requests.
 const COST_BYTES_MAX: u64 = 1 << 20;
 
 /// The verdict on a figure that is shown with its interval.
@@ -57,7 +57,7 @@ fn is_out_of_box(point: &MeasuredPoint) -> bool {
     plain && key.request_bytes() == OUT_OF_BOX_BYTES
 }
 
-/// The peak rate of an operation (PAP), against which half power is judged.
+/// The peak rate of an operation (PAP), the base of half power.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pap {
     /// read or write.
@@ -92,7 +92,7 @@ pub struct HalfPowerDepth {
     pub operation: &'static str,
     /// Request size (bytes).
     pub request_bytes: u64,
-    /// Smallest measured depth whose rate exceeds half of the peak; null if none does.
+    /// Smallest measured depth with a rate above half of the peak; null if no depth exceeds it.
     #[serde(rename = "depth_measured")]
     pub depth: Option<u32>,
 }
@@ -113,7 +113,7 @@ pub struct Cost {
 pub struct Insight<'a> {
     /// Every measured point.
     pub seen: &'a [MeasuredPoint],
-    /// Peaks of reads and of writes, as far as measured.
+    /// Peaks of the measured operations: reads, writes.
     pub pap: Vec<Pap>,
     /// Half-power size of each sequential curve.
     pub half_power: Vec<HalfPower>,
@@ -222,8 +222,8 @@ impl<'a> Insight<'a> {
         good
     }
 
-    /// The best setting: of those as good as the fastest, the one with the least data in flight, or
-    /// one with equally little that costs clearly less CPU.
+    /// The best setting: among settings as good as the fastest, the setting with the least data in
+    /// flight; among equals, one that costs clearly less CPU.
     pub fn best(&self, operation: &str) -> Option<&'a MeasuredPoint> {
         let good = self.as_good(operation);
         let first = *good.first()?;
@@ -261,7 +261,11 @@ impl<'a> Insight<'a> {
             if link >= highest {
                 (link, format!("advertised by the {name}"), PapBasis::Advertised)
             } else {
-                (highest, format!("{highest_source}; the {name} advertises less"), measured)
+                (
+                    highest,
+                    format!("{highest_source}, and above the advertised rate of the {name}"),
+                    measured,
+                )
             }
         } else {
             (highest, highest_source, measured)
@@ -325,7 +329,7 @@ impl<'a> Insight<'a> {
         found
     }
 
-    /// Fits CPU costs at depth 1, where buffered and direct requests differ in the caching only.
+    /// Fits CPU costs at depth 1, where buffered and direct requests differ only in caching.
     fn find_costs(&self) -> Vec<Cost> {
         let mut found = Vec::new();
         for operation in ["read", "write"] {
@@ -389,7 +393,7 @@ impl<'a> Insight<'a> {
         if let Some(binding) = ladder::binding(&others, delivered) {
             return Some(binding);
         }
-        // With only one setting at the top, the rate may rise further.
+        // If only one setting is as good as the fastest, the rate may rise further.
         if self.as_good("read").len() < 2 {
             return None;
         }
@@ -398,8 +402,8 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason: ladder::Reason::NearMeasured { share: delivered / own } })
     }
 
-    /// The component of the ladder that is the limit of a simulated system; none if the ladder does
-    /// not have it.
+    /// The component of the ladder that limits a simulated system; None if the ladder does not
+    /// contain it.
     fn rung_of(&self, limit: &BindingDocument, delivered: f64) -> Option<Binding> {
         let is_limit = |rung: &Rung| match limit.resource.as_str() {
             "media" | "drive controller" => rung.component == "device, reads",
@@ -415,8 +419,8 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason })
     }
 
-    /// The figures that users quote, each with its name: out of the box and best. The out-of-box
-    /// point may be invalid.
+    /// The named figures that users quote, out of the box and best. The out-of-box point may be
+    /// invalid.
     fn quoted(&self) -> Vec<(String, &'a MeasuredPoint)> {
         let mut found: Vec<(String, &'a MeasuredPoint)> = Vec::new();
         for operation in ["read", "write"] {
@@ -434,7 +438,7 @@ impl<'a> Insight<'a> {
         found
     }
 
-    /// Number of suspect points, of invalid points, and of all.
+    /// Number of suspect points, of invalid points, and of all points.
     pub fn doubtful(&self) -> (usize, usize, usize) {
         let of = |state| self.seen.iter().filter(|s| s.summary.verdict.state == state).count();
         (of(State::Suspect), of(State::Invalid), self.seen.len())
@@ -475,8 +479,8 @@ impl<'a> Insight<'a> {
         let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
         if let Some(times) = late {
             let text = format!(
-                "a cache of the device holds the whole region of {}: when it was read again at the \
-                 end, it was {times:.1} times as fast as at first; use a larger --size",
+                "a cache of the device holds the whole region of {}: reading the region again at \
+                 the end was {times:.1} times as fast as at first; use a larger --size",
                 units::size(facts.region_bytes)
             );
             verdict.add(State::Suspect, text);
@@ -513,7 +517,7 @@ fn slowest_link(data: &SurveyData) -> Option<(String, f64)> {
     links.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// An example device and its survey, for all tests that start from evidence.
+/// An example device and its survey, for tests of the analysis.
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -687,8 +691,8 @@ pub(crate) mod tests {
             if (key.operation(), key.depth()) != ("read", 8) {
                 continue;
             }
-            // Most trials of the smallest setting and all of 64 KiB fall into a period of half the
-            // speed; most of the others were before it.
+            // Most trials of the smallest setting and all trials of 64 KiB fall into a period of
+            // half the speed; most other trials precede it.
             let starts = match key.request_bytes() >> 10 {
                 16 => [0, 100, 101],
                 64 => [100, 101, 102],

@@ -2,10 +2,10 @@
 //!
 //! `grid` lists the points of the first grid, `schedule` chooses further points and trials,
 //! `visits` chooses the blocks, and `measure` runs the trials. `evidence` holds the measurements
-//! and `insight` what follows from them: peaks, half-power points, costs, the best settings.
-//! `advice` and `findings` are its sentences, `consistency` checks them for contradictions,
-//! `document` is the JSON and `view` the page. From `insight` on, everything is a pure function of
-//! the evidence, so a stored survey gives the same page again.
+//! and `insight` the conclusions: peaks, half-power points, costs, the best settings. `advice` and
+//! `findings` are its sentences, `consistency` checks them for contradictions, `document` is the
+//! JSON and `view` the page. The modules after `evidence` are pure functions of it, so a stored
+//! survey gives the same page again.
 
 pub mod app;
 pub mod grid;

@@ -1,8 +1,8 @@
 //! Memory copy rate of this machine, the top of the bottleneck ladder.
 //!
 //! One thread copies between two buffers far larger than the caches. Bytes are counted once, as
-//! usual for `memcpy`; the traffic is twice that. The best of a few passes counts, because any
-//! disturbance makes a copy slower. The buffers have the system's default pages.
+//! usual for `memcpy`; the traffic is twice that. The fastest of a few passes counts, because any
+//! disturbance slows a copy. The buffers have the system's default pages.
 
 use ioengine::{Clock, Monotonic};
 use lab::memory_limit;
@@ -11,14 +11,15 @@ use memspeed::{Case, Isa, Kernel, Pages, Plan, World};
 /// Size of both buffers together (bytes).
 const SET_BYTES: usize = 128 << 20;
 const PASSES: usize = 5;
-/// Least size of both buffers where memory is limited (bytes): smaller ones would fit into caches.
-const SET_BYTES_LEAST: usize = 48 << 20;
+/// Minimum size of both buffers where memory is limited (bytes): smaller buffers would fit into
+/// caches.
+const SET_BYTES_MIN: usize = 48 << 20;
 
 /// Bytes copied per second; `None` if there is too little memory.
 pub fn copy_bytes_per_s(clock: Monotonic) -> Option<f64> {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.bytes / 2);
     let set_bytes = SET_BYTES.min(usize::try_from(limit).unwrap_or(usize::MAX)) >> 20 << 20;
-    if set_bytes < SET_BYTES_LEAST {
+    if set_bytes < SET_BYTES_MIN {
         return None;
     }
     let cases = [Case { kernel: Kernel::Copy, set_bytes }];

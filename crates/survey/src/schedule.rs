@@ -10,24 +10,22 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// A point is settled once the interval of its median is within 3%, the repeatability of the
-/// papers.
+/// Maximum interval of a settled point's median: 3%, the repeatability of the papers.
 const TARGET_HALF_WIDTH: f64 = 0.03;
-/// A curve bends where a rate differs from the line through its neighbours by this (both axes
+/// Minimum distance of a rate from the line through its neighbours that counts as a bend (both axes
 /// logarithmic).
 const BEND: f64 = 0.15;
-/// Least width assumed for the interval of a point with too few trials.
+/// Minimum width assumed for the interval of a point with too few trials.
 const FEW_HALF_WIDTH: f64 = 0.2;
 /// A point whose rate is at least this share of the highest may be the best.
 const NEAR_SHARE: f64 = 0.85;
 /// A rate above this share of the highest is near the top.
 const TOP_SHARE: f64 = 0.7;
-/// Number of settings that the last rounds compare with the fastest: those with the least data in
-/// flight.
+/// Number of settings with the least data in flight that the last rounds compare with the fastest.
 const CONTENDERS: usize = 3;
-/// Least rate of a contender, as a share of the rate of the fastest setting.
+/// Minimum rate of a contender, as a share of the rate of the fastest setting.
 const CONTENDER_SHARE: f64 = 0.75;
-/// Most trials of one point; more add little information.
+/// Maximum number of trials of one point; more trials add little information.
 const TRIALS_MAX: usize = 15;
 
 /// A grid point with the rates of its unsoaked trials.
@@ -45,8 +43,8 @@ impl Measured {
     }
 
     /// Priority of a further trial; 0 for a settled point. `peak` is the highest rate of its
-    /// direction. The out-of-box point and those that may be the best have more weight, since users
-    /// quote them.
+    /// direction. The out-of-box point and points that may be the best have more weight, because
+    /// users quote them.
     fn need(&self, peak: f64) -> f64 {
         let is_near = self.rate() >= NEAR_SHARE * peak;
         let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
@@ -78,7 +76,8 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // Near the top, an additional size could be the best by chance, in some surveys only.
+            // Near the highest rate, an additional size could be the best by chance, and only in
+            // some surveys.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;
@@ -126,9 +125,9 @@ fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
-/// Indices of the points on which the conclusions rest: out of the box, the points that advice
-/// compares with it, and the settings that may be the best of reads or writes. The last rounds
-/// measure them in turns, so that they are compared under the same conditions.
+/// Indices of the points that decide the conclusions: out of the box, the points that advice
+/// compares with it, and settings that may be the best. The last rounds alternate between them, so
+/// that they are compared under the same conditions.
 pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     let mut found: Vec<usize> =
         (0..measured.len()).filter(|index| is_compared(&measured[*index].spot)).collect();
@@ -157,7 +156,7 @@ fn is_compared(spot: &GridPoint) -> bool {
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
 }
 
-/// Indices of the at most `count` points that need a trial most, highest priority first. `pap`
+/// Indices of up to `count` points with the highest priority for a trial, highest first. `pap`
 /// holds the highest rates of reads and of writes.
 pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
     let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);

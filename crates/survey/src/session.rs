@@ -36,7 +36,7 @@ use lab::trials::Lab;
 use results::{RunKind, RunState};
 
 /// Minimum memory of a survey for buffers and results (bytes).
-const MEMORY_LEAST_BYTES: u64 = 32 << 20;
+const MEMORY_MIN_BYTES: u64 = 32 << 20;
 /// Assumed write rate before anything was written; limits the first write trials
 /// [bytes per second].
 const SLOW_DISK: f64 = 100e6;
@@ -68,7 +68,6 @@ pub struct SurveyOptions {
     pub run: RunOptions,
 }
 
-/// The target of a survey.
 enum SurveyTarget {
     /// A directory: a test file is created in it.
     Directory(PathBuf),
@@ -203,14 +202,14 @@ fn quota_felt(lab: &Lab, elapsed_ns: u64) -> Option<f64> {
     throttled.felt_share(elapsed_ns).map(|_| throttled.cpus)
 }
 
-/// Fails early if a memory limit is so low that the kernel would kill the survey.
+/// Fails if a memory limit is so low that the kernel would kill the survey.
 fn check_memory() -> Outcome<()> {
     match memory_limit::narrowest() {
-        Some(limit) if limit.bytes < MEMORY_LEAST_BYTES => Err(Failure::failed(format!(
-            "{} leaves {} for buffers and results, but a survey needs {}; raise it",
+        Some(limit) if limit.bytes < MEMORY_MIN_BYTES => Err(Failure::failed(format!(
+            "{} leaves {} for buffers and results, but a survey needs {}; raise that limit",
             limit.what,
             units::size(limit.bytes),
-            units::size(MEMORY_LEAST_BYTES)
+            units::size(MEMORY_MIN_BYTES)
         ))),
         _ => Ok(()),
     }
@@ -367,8 +366,8 @@ fn plan(
         let (each, most) = (units::time(budget.trial_ns as f64), budget.budget_ns as f64);
         let most = units::time(most);
         console::data(&format!(
-            "{trials}, {each} of virtual time per trial; ends when results are stable, at \
-             the latest after {most} of real time"
+            "{trials}, with {each} of virtual time per trial; the survey ends when results are \
+             stable, at most after {most} of real time"
         ));
     } else {
         console::data(&format!("{trials}, in {} in all", units::time(budget.budget_ns as f64)));
@@ -447,7 +446,7 @@ fn write_left(options: &SurveyOptions, subject: &Subject, written: u64) -> u64 {
     if subject.is_simulated() { u64::MAX } else { options.max_write.saturating_sub(written) }
 }
 
-/// Whether writes are measured, if not why, and the permit.
+/// The permit to write, or why writes are not measured.
 fn may_write(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,

@@ -1,5 +1,4 @@
-//! The measurements of a survey: the evidence that it shares with studies, and the facts that only
-//! a survey collects.
+//! The measurements of a survey: evidence as in studies, and facts that only a survey collects.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,22 +1,21 @@
-//! Which blocks the sequential trials of a survey access: fresh ones, as long as there are any.
+//! Chooses the blocks that the sequential trials of a survey access: fresh blocks while there are
+//! any.
 //!
-//! Each trial starts where the previous one ended, so that a cache in the device cannot serve what
-//! an earlier trial has read. At the end of the region they continue at its start, with the blocks
-//! accessed longest ago. A separate test tells whether the device has a cache: it reads the same
-//! blocks twice in a row.
+//! Each trial starts where the previous one ended, so that a cache in the device cannot serve data
+//! of earlier trials. At the end of the region trials continue at its start, with the least
+//! recently accessed blocks. A separate test for a cache in the device reads the same blocks twice
+//! in a row.
 
 use analysis::quantile::median;
 use serde::{Deserialize, Serialize};
 
-/// Skipped after buffered reads, since the kernel may have read ahead so far (bytes).
+/// Distance skipped after buffered reads, because the kernel may have read ahead (bytes).
 const READ_AHEAD_BYTES: u64 = 2 << 20;
 /// Pairs of reads of the same blocks.
 pub const PAIRS: usize = 3;
-/// The device has a cache only if the median second read is at least this many times as fast as the
-/// first.
+/// Minimum ratio of the median rates of second and first reads that shows a cache.
 const FASTER: f64 = 1.3;
-/// The device has a cache only if each single second read is at least this many times as fast as
-/// the first.
+/// Minimum ratio of the rates in every pair of second and first read that shows a cache.
 const EACH_FASTER: f64 = 1.15;
 
 /// Position of the next sequential trial, and the bytes accessed so far.
@@ -58,7 +57,8 @@ pub struct SecondVisit {
     pub first: Vec<f64>,
     /// Rates of reading the same blocks again, immediately afterwards.
     pub second: Vec<f64>,
-    /// Of the blocks accessed longest ago, at the end of a survey that wrapped around the region.
+    /// Rates of the least recently accessed blocks, at the end of a survey that wrapped around the
+    /// region.
     pub late: Vec<f64>,
 }
 
@@ -71,8 +71,9 @@ impl SecondVisit {
         median(&ratios).filter(|times| each && *times >= FASTER)
     }
 
-    /// Ratio of the late rate to the first, if clearly above 1 and the device has a cache: then the
-    /// cache holds the whole region. Without a cache, the device itself became faster.
+    /// Ratio of the late rate to the first, if it is clearly above 1 and the device has a cache,
+    /// which then holds the whole region. Without a cache, such a ratio means that the device
+    /// became faster.
     pub fn times_faster_late(&self) -> Option<f64> {
         self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);

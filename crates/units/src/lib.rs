@@ -1,14 +1,14 @@
 //! Sizes, durations and rates as people write and read them.
 //!
 //! On input a bare k, m, g, t and KiB, MiB ... are powers of 1024, KB, MB ... powers of 1000; a
-//! bare time is seconds. People are shown both MiB/s and MB/s where a rate may be compared with
-//! an advertised one. Functions here are for the terminal; [`page`] is for charts and tables of the
-//! page, which separate thousands.
+//! bare time is seconds. Rates that may be compared with advertised rates are shown in MiB/s and
+//! MB/s. Functions here are for the terminal; [`page`] is for charts and tables of the page, which
+//! separate thousands.
 
 pub mod page;
 
-/// Limit of sizes (bytes) and times (ns). Larger ones are refused, because they fit neither a file
-/// nor the database.
+/// Limit of sizes (bytes) and times (ns). Larger values are refused, because they fit neither a
+/// file nor the database.
 const LIMIT: u128 = 9_000_000_000_000_000_000;
 
 /// Parses a size such as `4k`, `64KiB`, `1.5g`, `512`, `10MB` (bytes).
@@ -46,7 +46,7 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
         "d" => 86_400_000_000_000,
         _ => return Err(format!("'{text}' is not a time; write 10 (seconds), 500ms, 2m or 1h")),
     };
-    let (ns, rest) = number.times(factor).ok_or_else(|| format!("'{text}' is too long"))?;
+    let (ns, rest) = number.times(factor).ok_or_else(|| format!("'{text}' is too long a time"))?;
     Ok(ns + u64::from(rest >= number.parts - rest))
 }
 
@@ -81,8 +81,8 @@ impl Decimal {
         Some(Decimal { count: count.parse().ok()?, parts })
     }
 
-    /// The product with `factor`: the integer below or equal to it, if below [`LIMIT`], and the
-    /// remainder in units of `1 / parts`.
+    /// The product with `factor`: its integer part, if below [`LIMIT`], and the remainder in units
+    /// of `1 / parts`.
     fn times(&self, factor: u64) -> Option<(u64, u128)> {
         let product = self.count.checked_mul(u128::from(factor))?;
         let whole = Some(product / self.parts).filter(|whole| *whole < LIMIT)?;

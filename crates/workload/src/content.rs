@@ -3,8 +3,8 @@
 //! Ordinary writes contain random bytes. They are generated once per slot; the offset and a write
 //! counter are then stamped into every 4 KiB, so that no two blocks are equal and a device gains
 //! nothing from compression or deduplication. Verified blocks describe themselves: magic number,
-//! length, offset, seed, write counter and a CRC-32 of the whole block. So a block that was never
-//! written, was misdirected or changed is detected and located.
+//! length, offset, seed, write counter and a CRC-32 of the whole block. This detects and locates
+//! blocks that were never written, misdirected or changed.
 
 use crate::random::Stream;
 use crate::written::Expected;

@@ -1,4 +1,4 @@
-//! A sequential stream shared by several workers: each takes the next blocks of it, so that
+//! A sequential stream shared by several workers: each takes the next blocks of the stream, so that
 //! together they visit every block once (placement interlocked).
 
 use std::sync::Arc;

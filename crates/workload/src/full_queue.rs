@@ -1,15 +1,16 @@
 //! Finds the part of a closed loop in which its queue is full, and the rate in that part.
 //! [`FullQueue`] explains why the rate is measured there.
 //!
-//! A worker reports to its [`FullQueueMeter`] the completions of each call, and when it stops
-//! submitting. The meter keeps a few marks and allocates nothing after the start.
+//! A worker reports the completions of each call, and the end of submitting, to its
+//! [`FullQueueMeter`]. The meter stores the counts at a few times and allocates nothing after the
+//! start.
 
 use crate::sample::FullQueue;
 
-/// At most one in this many turns is skipped at the start: a device needs some turns until requests
-/// that arrived together are spread in time.
+/// Divisor of the number of turns that gives the maximum of turns skipped at the start: a device
+/// needs some turns to spread requests that arrived together.
 const FIRST_SHARE: u64 = 4;
-/// Capacity for the marks of the first turns, sufficient for trials of any length.
+/// Capacity for the counts after the first turns, sufficient for trials of any length.
 const EARLY_MAX: usize = 128;
 
 /// The counts of completed requests and bytes at a time.
@@ -21,8 +22,9 @@ struct Mark {
     turns: u64,
 }
 
-/// Counts completions and marks each turn of the queue. A turn is as many completions as the queue
-/// has slots. The first turn is always marked, later ones while the queue is full.
+/// Counts completions, and stores the counts after turns of the queue. A turn is as many
+/// completions as the queue has slots. Counts are stored after the first turn, and later while the
+/// queue is full.
 #[derive(Debug)]
 pub(crate) struct FullQueueMeter {
     slots: u64,
@@ -31,12 +33,12 @@ pub(crate) struct FullQueueMeter {
     next: u64,
     /// How many more calls with completions find the queue full.
     calls_left: u64,
-    /// The mark after the first completions.
+    /// Counts after the first completions.
     first: Mark,
-    /// Marks after turns 1, 2, 3, 4, 6, 8, 12, 16, and so on.
+    /// Counts after turns 1, 2, 3, 4, 6, 8, 12, 16, and so on.
     early: Vec<Mark>,
     last: Mark,
-    /// The mark after the last completions that found the queue full.
+    /// Counts after the last completions that found the queue full.
     last_full: Mark,
 }
 
@@ -94,14 +96,14 @@ impl FullQueueMeter {
         }
     }
 
-    /// The measured window: from the end of the first turns (a sixth to a quarter of all) to the
-    /// end of the last. With a single turn: from its end to the last completion, if that is at
-    /// least half a turn. So few requests are usually large ones, which most devices complete
-    /// equally fast while the queue drains.
+    /// The measured window: from the end of the first turns (a sixth to a quarter of all turns) to
+    /// the end of the last turn. With a single turn: from its end to the last completion, if that
+    /// is at least half a turn. So few requests are usually large, and most devices complete large
+    /// requests equally fast while the queue drains.
     ///
-    /// A device may read ahead into a buffer during the first turns and then serve the next ones
-    /// faster than it can sustain. So if this window is faster than the rate from the very first
-    /// completion on, by more than chance, the latter is returned.
+    /// A device may read ahead into a buffer during the first turns and then serve the next turns
+    /// faster than it can sustain. If this window is faster than the window from the first
+    /// completion by more than chance, the latter is returned.
     pub(crate) fn window(&self) -> Option<FullQueue> {
         let skipped = (self.last.turns / FIRST_SHARE).max(1);
         let begin = self.early.iter().rfind(|mark| mark.turns <= skipped)?;

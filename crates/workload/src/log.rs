@@ -1,4 +1,4 @@
-//! The log of single requests; its memory is allocated before the first one.
+//! The log of single requests; its memory is allocated before the first request.
 
 use ioengine::Op;
 

@@ -2,7 +2,7 @@
 //! without repetition; or random with a skewed distribution.
 //!
 //! Offsets are multiples of the smallest request size. A larger request that would cross the end of
-//! the region is moved back to end there.
+//! the region is moved to end at it.
 
 use crate::cursor::Cursor;
 use crate::plan::WorkerPlan;

@@ -15,16 +15,15 @@ use crate::spec::{Arrival, Content, Distribution, Pattern, Placement, Workload, 
 pub const DEPTH_MAX: u32 = 32_768;
 /// Maximum number of threads; with more, a test would measure the scheduler.
 pub const THREADS_MAX: u32 = 4_096;
-/// Maximum request size (bytes): a completion's result has 31 bits; rounded down to a power of two.
+/// Maximum request size (bytes): the largest power of two in the 31 bits of a completion's result.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
 /// Maximum size of the buffers of all threads (bytes): half the memory of a small server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
 /// Maximum number of sizes or zones, as shares are whole percents.
 pub const SHARES_MAX: usize = 100;
-/// Maximum exponent of Zipf's law; there, all blocks but the first share a thousandth of the
-/// accesses.
+/// Maximum exponent of Zipf's law, which gives the first block 99.9% of the accesses.
 pub const THETA_MAX: f64 = 10.0;
-/// Constant that derives the seed of a worker's arrivals from the worker's seed.
+/// Derives the seed of a worker's arrivals from the worker's seed.
 const ARRIVAL_SEED: u64 = 0xA771;
 
 /// The plan of one worker.
@@ -122,8 +121,7 @@ fn check_sizes(workload: &Workload) -> Result<(), Error> {
         let what =
             format!("`request_sizes`: the shares of {} sizes add up to {percent}%", sizes.len());
         let remedy = format!(
-            "use at most {SHARES_MAX} sizes with shares that add up to 100, as in \
-            4k/60:64k/40"
+            "use at most {SHARES_MAX} sizes with shares that add up to 100, as in 4k/60:64k/40"
         );
         return Err(Error::usage(what, remedy));
     }
@@ -134,8 +132,7 @@ fn check_sizes(workload: &Workload) -> Result<(), Error> {
             format!("`request_sizes`: {odd} is not a multiple of the smallest size, {smallest}");
         return Err(Error::usage(
             what,
-            "offsets are aligned to the smallest size: use multiples of \
-            it",
+            "offsets are aligned to the smallest size: use multiples of {smallest}",
         ));
     }
     if workload.content == Content::Verified {
@@ -177,7 +174,10 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
 /// Checks the end of the trial, the arrival rate, think time and interlocked placement.
 fn check_loop(workload: &Workload) -> Result<(), Error> {
     if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
-        return Err(Error::usage("the workload has no end", "give `limit_ns` or `region_bytes`"));
+        return Err(Error::usage(
+            "the workload would never end",
+            "give `limit_ns` or `region_bytes`",
+        ));
     }
     let rate = workload.arrival.requests_per_s();
     if rate.is_some_and(|rate| rate <= 0.0 || !rate.is_finite()) {
@@ -192,7 +192,10 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
     }
     if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
         let what = "`placement` interlocked is one sequential stream of all threads";
-        return Err(Error::usage(what, "use `rw` read or write without `stride_bytes`, or shared"));
+        return Err(Error::usage(
+            what,
+            "use `rw` read or write without `stride_bytes`, or `placement` shared",
+        ));
     }
     Ok(())
 }
@@ -205,14 +208,13 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage(what, format!("drop it, or use `{name}` 1 or more")));
     }
     if !workload.writes() {
-        let what = format!("`{name}` flushes after writes, but {} has none", workload.rw());
+        let what = format!("`{name}` flushes after writes, but {} has no writes", workload.rw());
         return Err(Error::usage(what, format!("use `rw` write, or drop `{name}`")));
     }
     if workload.read_percent == 0 && flush.writes < workload.depth {
         let (writes, depth) = (flush.writes, workload.depth);
         let what = format!(
-            "`{name}` {writes} waits for those writes, so `depth` {depth} is never \
-            reached"
+            "`{name}` {writes} waits for those writes, so `depth` {depth} is never reached"
         );
         let remedy = format!("use `depth` {writes}, or `{name}` {depth} or more");
         return Err(Error::usage(what, remedy));
@@ -236,7 +238,7 @@ fn check_alignment<T: Target>(workload: &Workload, target: &T) -> Result<(), Err
     for (flag, bytes) in wanted {
         if !bytes.is_multiple_of(granule) {
             let what = format!(
-                "{flag} {bytes} is not a multiple of {granule}, as direct I/O on {} demands",
+                "{flag} {bytes} is not a multiple of {granule}, which direct I/O on {} requires",
                 target.name()
             );
             let remedy = format!("use a multiple of {granule}, or `direct=false`");
@@ -257,7 +259,7 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
     let size = target.size_bytes();
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !(workload.may_extend && target.kind() == TargetKind::File) {
-        let what = format!("{} has {size} bytes, fewer than the {end} requested", target.name());
+        let what = format!("{} has {size} bytes, but the region ends at {end}", target.name());
         let remedy = "use a smaller `region_bytes` or `region_offset`, or a larger target";
         return Err(Error::usage(what, remedy));
     }
@@ -275,8 +277,10 @@ fn check_region<T: Target>(workload: &Workload, target: &T) -> Result<(), Error>
         let is_lost =
             |(zone, span): (&Zone, skew::Span)| zone.access_percent > 0 && span.count == 0;
         if zones.iter().zip(skew::spans(zones, blocks)).any(is_lost) {
-            let what =
-                format!("`distribution` {}: a zone is smaller than a block", workload.distribution);
+            let what = format!(
+                "`distribution` {} makes a zone that is smaller than a block",
+                workload.distribution
+            );
             return Err(Error::usage(
                 what,
                 "use a larger `region_bytes`, or zones of a larger share",

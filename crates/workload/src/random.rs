@@ -2,8 +2,7 @@
 //!
 //! A permutation runs a counter over the next power of two through a chain of bijections
 //! (multiplication by odd numbers, xor with a right shift, addition) and skips values beyond the
-//! region. Every block comes exactly once per pass, each pass has its own order, and no memory per
-//! block is needed.
+//! region. Each pass visits every block exactly once in its own order, without memory per block.
 
 /// Mixes two numbers into one whose bits all depend on both (the finaliser of SplitMix64,
 /// Steele, Lea and Flood 2014).

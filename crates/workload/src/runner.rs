@@ -3,8 +3,8 @@
 //! Every worker builds its engine and touches its buffers before the common start. The calling
 //! thread reads CPU time and device counters after that and before the first request (or at the end
 //! of the warm-up), and again after the last worker has finished and before any engine is dropped.
-//! So neither set-up nor teardown is counted. A worker that cannot start, fails or panics ends the
-//! run with an error; the other threads do not wait for it.
+//! Set-up and teardown are therefore not counted. A worker that cannot start, fails or panics ends
+//! the run with an error; the other threads do not wait for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,14 +25,14 @@ use crate::sample::Sample;
 use crate::spec::{Placement, Steady, Workload};
 use crate::worker::{State, Worker};
 
-/// How often the calling thread checks the workers (ns).
+/// Interval at which the calling thread checks the workers (ns).
 const TICK_NS: u64 = 100_000_000;
 /// Interval over which the rates for the steady-state check are taken (ns).
 const STEADY_INTERVAL_NS: u64 = 1_000_000_000;
 /// Stack size of a worker, whose buffers and histograms are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
-/// How far a trial has got.
+/// The progress of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Time since the common start (ns).
@@ -59,14 +59,14 @@ struct WorkerProgress {
     requests: AtomicU64,
 }
 
-/// The stages that all threads of a trial pass together.
+/// The stages of a trial, common to all its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Engines are being built.
     Setup,
     /// Requests are being issued.
     Go,
-    /// The meters have been read: engines may be dropped.
+    /// The meters have been read, and engines may be dropped.
     Read,
 }
 
@@ -267,7 +267,7 @@ pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     sum
 }
 
-/// What one thread needs for its work.
+/// The inputs of a worker thread.
 struct Job<'a, T, C> {
     target: &'a T,
     workload: &'a Workload,
@@ -364,7 +364,7 @@ fn progress_of(progress: &[WorkerProgress], elapsed_ns: u64) -> Progress {
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
-/// Collects a rate per second and decides when the rates are steady or the wait is over.
+/// Collects a rate per second, and decides when the rates are steady or the wait ends.
 pub(crate) struct SteadyWatch {
     rule: Option<Steady>,
     from_ns: u64,

@@ -1,12 +1,12 @@
-//! Skewed random draws: which block comes next, and the size of the next request.
+//! Skewed random draws of blocks and request sizes.
 //!
-//! The mean time of a draw is bounded for any region size, and no memory per block is needed.
-//! Zipf's law is drawn by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): the
-//! continuous distribution is inverted and rounded, and the rare draws that would over-represent a
-//! block are rejected. Pareto here is the self-similar law of Gray, Sundaresan, Englert, Baclawski
-//! and Weinberger (Quickly Generating Billion-Record Synthetic Databases, SIGMOD 1994), as in fio.
-//! Both give the popularity rank of a block; a bijection maps ranks to blocks, so that popular
-//! blocks are scattered and each rank has exactly one block.
+//! A draw takes bounded mean time for any region size, and no memory per block. Zipf's law is drawn
+//! by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): the continuous
+//! distribution is inverted and rounded, and the rare draws that would over-represent a block are
+//! rejected. Pareto here is the self-similar law of Gray, Sundaresan, Englert, Baclawski and
+//! Weinberger (Quickly Generating Billion-Record Synthetic Databases, SIGMOD 1994), as in fio. Both
+//! give the popularity rank of a block; a bijection maps ranks to blocks, so that popular blocks
+//! are scattered and each rank has exactly one block.
 
 use crate::random::{Permutation, Stream};
 use crate::spec::{Distribution, SizeShare, Zone};
@@ -36,8 +36,8 @@ pub struct Span {
 
 impl Skew {
     /// Draws from `0..blocks` (at least 1) by `seed`. The seed `places` decides where popular
-    /// blocks are; workers that share it share the popular blocks. None for an even distribution,
-    /// which is a permutation instead.
+    /// blocks are; workers with the same `places` have the same popular blocks. None for an even
+    /// distribution, which uses a permutation.
     pub fn new(distribution: &Distribution, blocks: u64, seed: u64, places: u64) -> Option<Skew> {
         let kind = match distribution {
             Distribution::Even => return None,

@@ -9,7 +9,7 @@ use ioengine::{BufferPages, EngineKind, EngineOptions, EngineSpec};
 
 use crate::written::Written;
 
-/// In which order the blocks of the region are visited.
+/// Order of visits to the blocks of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// In order of offset; the pattern starts over at the end of the region.
@@ -36,8 +36,9 @@ pub enum Distribution {
         /// The exponent, above 0.
         theta: f64,
     },
-    /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, recursively within
-    /// that fraction (80/20 is `h` = 0.2). Popular blocks are scattered over the region.
+    /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, and the same holds
+    /// recursively within that fraction (80/20 is `h` = 0.2). Popular blocks are scattered over the
+    /// region.
     Pareto {
         /// The fraction of popular blocks, between 0 and 1.
         h: f64,
@@ -64,7 +65,7 @@ pub struct SizeShare {
     pub percent: u8,
 }
 
-/// Think time: a pause between the completion of a request and the next one in the same slot, so
+/// Think time: a pause between the completion of a request and the next request in its slot, so
 /// that each of the `depth` slots behaves like an interactive user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Think {
@@ -80,7 +81,7 @@ pub enum Placement {
     /// Each thread has its own part of the region.
     #[default]
     Own,
-    /// All threads use the whole region; sequential ones start at different offsets.
+    /// All threads use the whole region; sequential threads start at different offsets.
     Shared,
     /// All threads take requests from one sequential stream over the region.
     Interlocked,
@@ -134,9 +135,9 @@ pub struct Steady {
     /// Maximum wait for a steady rate (ns). After that the measurement starts anyway and is marked
     /// as unsteady.
     pub wait_ns: u64,
-    /// Largest difference within the window, as a fraction of its mean.
+    /// Maximum difference within the window, as a fraction of its mean.
     pub excursion: f64,
-    /// Largest change of the fitted line over the window, as a fraction of the mean.
+    /// Maximum change of the fitted line over the window, as a fraction of the mean.
     pub slope: f64,
 }
 
@@ -187,7 +188,7 @@ pub struct Workload {
     pub distribution: Distribution,
     /// Share of reads (percent): 100 reads only, 0 writes only.
     pub read_percent: u8,
-    /// Size of each request, or of the largest one if `request_sizes` is not empty (bytes).
+    /// Size of each request, or of the largest request if `request_sizes` is not empty (bytes).
     pub request_bytes: u32,
     /// Sizes drawn per request; empty: all requests have `request_bytes`.
     pub request_sizes: Vec<SizeShare>,
@@ -219,8 +220,8 @@ pub struct Workload {
     pub warm_up_ns: u64,
     /// Content of the blocks that are written.
     pub content: Content,
-    /// Verified writes record here what they have written. Verified reads check only blocks
-    /// recorded here, and read no others; without it they check everything they read.
+    /// The blocks that verified writes have written. Verified reads read and check only these
+    /// blocks; without this record they check everything they read.
     pub written: Option<Arc<Written>>,
     /// Flush (fsync) after the last write; its duration counts.
     pub flush_at_end: bool,

@@ -1,8 +1,8 @@
 //! Runs a plan in simulated time.
 //!
-//! One thread steps all workers. When all of them wait, time advances until one has completions or
-//! something is due. So a run is exact, needs no threads, and gives identical results every time.
-//! It measures the same quantities in the same way as [`crate::runner`].
+//! One thread steps all workers. When all wait, time advances until a worker has completions or an
+//! event is due. A run is therefore exact, needs no threads, and gives identical results every
+//! time. It measures the same quantities in the same way as [`crate::runner`].
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use crate::worker::{State, Worker};
 
 /// Number of advances of virtual time between two progress reports.
 const PASSES: u64 = 16_384;
-/// Maximum virtual time between two looks at the workers (ns).
+/// Maximum virtual time between two checks of the workers (ns).
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// A worker with its target, and whether it has finished.

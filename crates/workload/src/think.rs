@@ -19,14 +19,14 @@ pub struct Thinking {
 }
 
 impl Thinking {
-    /// Creates the state of an engine with `slots` slots, none of which pauses.
+    /// Creates the state of an engine with `slots` slots that do not pause.
     pub fn new(think: Think, slots: u32) -> Thinking {
         let pausing = VecDeque::with_capacity(slots as usize);
         Thinking { think, since: vec![0; slots as usize], pausing }
     }
 
-    /// Called when a request of a slot completes: returns whether the slot pauses now, and keeps it
-    /// if so.
+    /// Called when a request of a slot completes: stores the slot and returns true if it pauses
+    /// now.
     #[inline]
     pub fn holds(&mut self, slot: u32, now_ns: u64) -> bool {
         let since = &mut self.since[slot as usize];

@@ -1,8 +1,7 @@
-//! Records which blocks verified writes have written, so that reads verify all of these and no
-//! others.
+//! Records the blocks that verified writes have written, so that reads verify exactly these blocks.
 //!
 //! Each trial seals its blocks with its own seed. For every target and seed there is a bitmap with
-//! one bit per block; its memory is allocated only where something was written.
+//! one bit per block; its memory is allocated only for written parts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -77,7 +76,7 @@ impl Written {
         self.maps().clear();
     }
 
-    /// The end of the last block that was written, on any target (bytes); 0 if none was.
+    /// The end of the last written block on any target (bytes); 0 without written blocks.
     pub fn end_of_last_block(&self) -> u64 {
         let last =
             |map: &Map| map.last().map_or(0, |block| self.begin + (block + 1) * self.block_bytes);

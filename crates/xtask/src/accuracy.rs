@@ -27,7 +27,7 @@ pub struct Options {
     /// foreign: repetitions of each situation
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     tries: u32,
-    /// foreign: only one of its two parts
+    /// foreign: only one of the two parts
     #[arg(long)]
     part: Option<foreign::Part>,
     /// foreign, pagecache: only devices, situations or loads whose name contains this; repeatable

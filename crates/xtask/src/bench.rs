@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: compares halfpower with other tools on this machine.
 //!
-//! Absolute figures drift by tens of percent from hour to hour. So the tools of a case run in
-//! turns, in alternating order, and only ratios of neighbouring runs are compared with limits.
+//! Absolute figures drift by tens of percent from hour to hour. The tools of a case therefore run
+//! in turns, in alternating order, and only ratios of neighbouring runs are compared with limits.
 //! `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
 //! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
 //! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
@@ -63,7 +63,7 @@ pub struct Peers {
     /// Only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<Case>,
-    /// fio's t/io_uring, the leanest loop known [default: `fio-t-io_uring` on the PATH]
+    /// fio's t/io_uring, a minimal loop [default: `fio-t-io_uring` on the PATH]
     #[arg(long)]
     t_io_uring: Option<PathBuf>,
 }
@@ -157,7 +157,7 @@ fn in_a_folder(
     let folder = tempfile::Builder::new()
         .prefix("halfpower-bench-")
         .tempdir_in(dir)
-        .with_context(|| format!("cannot make a folder in {}", dir.display()))?;
+        .with_context(|| format!("cannot create a folder in {}", dir.display()))?;
     let path = folder.path().canonicalize().context("the folder for test files vanished")?;
     let outcome = work(&path, Arc::clone(&stop));
     folder.close().context("cannot remove the test files")?;
@@ -175,12 +175,12 @@ fn size_bytes(text: &str) -> Result<u64, String> {
     let shift = match &text[number.len()..] {
         "m" => 20,
         "g" => 30,
-        _ => return Err("a number with m or g, as in 2g".to_string()),
+        _ => return Err("use a number with m or g, as in 2g".to_string()),
     };
-    let number: u64 = number.parse().map_err(|_| format!("{number} is no whole number"))?;
+    let number: u64 = number.parse().map_err(|_| format!("{number} is not a whole number"))?;
     match number.checked_mul(1 << shift) {
         Some(bytes) if bytes >= 64 << 20 && bytes % (32 << 20) == 0 => Ok(bytes),
-        _ => Err("a multiple of 32 MiB, 64m at least".to_string()),
+        _ => Err("use a multiple of 32 MiB, at least 64m".to_string()),
     }
 }
 

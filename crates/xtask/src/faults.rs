@@ -83,7 +83,7 @@ pub fn run(options: &Faults) -> Result<ExitCode> {
     let folder = tempfile::Builder::new()
         .prefix("halfpower-faults-")
         .tempdir_in(&options.dir)
-        .with_context(|| format!("cannot make a folder in {}", options.dir.display()))?;
+        .with_context(|| format!("cannot create a folder in {}", options.dir.display()))?;
     let kills = if options.quick { KILLS_QUICK } else { KILLS };
     let context = Context {
         program: program.canonicalize().context("the program was not found")?,
@@ -168,7 +168,7 @@ fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     Ok(if rows.iter().all(clean) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Today's date (UTC), from date(1), since the clock is read in one place only.
+/// Today's date (UTC), from date(1), because only one file reads the clock.
 fn today() -> Result<String> {
     let output = Command::new("date").args(["--utc", "+%F"]).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_string())

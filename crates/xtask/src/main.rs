@@ -1,6 +1,6 @@
 //! Developer commands of the halfpower workspace, run as `cargo xtask COMMAND`.
 //!
-//! There is one module per command; `repository` has what they share. Nothing here is shipped or
+//! There is one module per command; `repository` has their common code. Nothing here is shipped or
 //! imported by the shipped crates.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands print to the terminal")]
 #![forbid(unsafe_code)]

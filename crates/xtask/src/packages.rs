@@ -66,7 +66,8 @@ fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut packages = Vec::new();
     for member in members {
-        // No entry: publish anywhere. A list: only in these registries. Empty: `publish = false`.
+        // A missing entry means publish anywhere, a list only in these registries, an empty list
+        // `publish = false`.
         if member["publish"].as_array().is_some_and(Vec::is_empty) {
             continue;
         }
@@ -163,7 +164,7 @@ fn profiles(manifest: &str) -> String {
 }
 
 /// Fails if the check used a version that the lock file of the project does not have. Cargo removes
-/// from the copy what only unpublished crates need, so the files need not be equal.
+/// packages that only unpublished crates need from the copy, so the files may differ.
 fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let read = |path: &Path| -> Result<BTreeSet<String>> {
         let text = fs::read_to_string(path);

@@ -1,7 +1,7 @@
 //! `cargo xtask papers`: the scores of both papers, put into README.md and docs/predict.md.
 //!
 //! The release program simulates every figure, table and claim, which takes seconds; a test of the
-//! crate `papers` compares both pages with what it would write.
+//! crate `papers` compares both pages with the current scores.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};

@@ -2,9 +2,9 @@
 //!
 //! The release program surveys five reference devices served over FUSE and a test file on the real
 //! disk (`halfpower survey --quick`), in turns. For each, it counts the runs that agree on the
-//! verdict, the best settings and the first three pieces of advice, and the best rates whose
-//! intervals have a point in common. Of 20 runs, 19 must agree on the reference devices and 16 on
-//! the disk, whose own rate changes; the intervals of 19 must overlap.
+//! verdict, the best settings and the first three pieces of advice, and the best rates with
+//! overlapping intervals. Of 20 runs, 19 must agree on the reference devices and 16 on the disk,
+//! whose own rate changes; the intervals of 19 must overlap.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -40,9 +40,9 @@ const DEVICES: [&str; 5] = [
     "truth:fixed=100us,rate=200MB/s,parallel=32",
     "truth:fixed=500us,rate=1GB/s,parallel=16",
 ];
-/// Least share of runs that must agree: on a reference device and on the disk.
+/// Minimum share of runs that must agree: on a reference device and on the disk.
 const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
-/// Least share of the best rates whose intervals must overlap at a common value.
+/// Minimum share of the best rates whose intervals contain a common value.
 const OVERLAP_MIN: f64 = 0.95;
 /// The operations of a survey.
 const OPERATIONS: [&str; 2] = ["read", "write"];
@@ -158,7 +158,8 @@ fn same(documents: &[Value]) -> [(usize, String); 4] {
     ]
 }
 
-/// How many intervals of the best rate of an operation share a common value, and the number of all.
+/// Number of intervals of the best rate of an operation that contain a common value, and of all
+/// intervals.
 fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     let interval = |document: &Value| {
         let rate = &document["best"][operation]["throughput_bytes_per_s"];

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The supported platform; metadata of others is not fetched.
+/// The supported platform; metadata of other platforms are not fetched.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// The root folder of the checkout, relative to this crate.

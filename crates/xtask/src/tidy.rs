@@ -43,7 +43,7 @@ const SOURCE_RULES: [fn(&Source) -> Vec<Finding>; 9] = [
 
 /// The crate meant for use by other programs.
 const PUBLIC_CRATE: &str = "halfpower-seqio";
-/// Largest number of packages that the public crate may depend on, directly or not.
+/// Maximum number of packages that the public crate may depend on, directly or indirectly.
 const MAX_DEPENDENCIES: usize = 8;
 
 /// Options of the command.

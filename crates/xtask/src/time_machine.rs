@@ -2,8 +2,8 @@
 //!
 //! Mounts `sim:nt4-ultrawide` with the release program, measures the points of Figure 3 of the
 //! first paper (unbuffered, one request at a time) with `halfpower run` and fio, and prints each
-//! rate with the published one. Every point must be within 10%. Takes about ten minutes; needs fio,
-//! FUSE and an idle machine, since other load makes the path to the file slower.
+//! rate next to the published rate. Every point must be within 10%. Takes about ten minutes; needs
+//! fio, FUSE and an idle machine, because other load slows down the path to the file.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -31,7 +31,7 @@ pub struct Options {
 const DRIVE: &str = "Seagate ST34371W (Ultra-Wide)";
 /// The simulated system with this drive.
 const SYSTEM: &str = "sim:nt4-ultrawide";
-/// Largest relative difference from the published rate.
+/// Maximum relative difference from the published rate.
 const DIFFERENCE_MAX: f64 = 0.1;
 /// Bytes of the papers' MB.
 const MB: f64 = 1_048_576.0;

@@ -72,5 +72,5 @@ fn parse_share(text: &str) -> Result<f64, String> {
     let share = percent.map(|percent: f64| percent / 100.0);
     share
         .filter(|share| (0.0..=0.9).contains(share))
-        .ok_or_else(|| "write half, or a percentage such as 25%, at most 90%".to_owned())
+        .ok_or_else(|| "use `half` or a percentage up to 90%, such as 25%".to_owned())
 }

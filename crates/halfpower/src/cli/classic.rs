@@ -54,8 +54,8 @@ pub enum Tool {
   -t1                 threads
   -BN                 caching: Y all, H no file cache, S write-through, N both (default)
   -S0                 first block in the file
-  -LS, -LP            print latencies (there is one timer here)
-  -p0, -aR0x3         pin threads to a CPU, or to those of a mask in turn
+  -LS, -LP            print latencies (both use the same timer)
+  -p0, -aR0x3         pin threads to a CPU, or round-robin to the CPUs of a mask
   -Fparam.txt         lines: FILE THREADS [MASK [MB]]
 Not supported (the error names the alternative): -d, -R, -m, -a without R, -v, -64, -D, and I or
 i after a value.
@@ -155,8 +155,8 @@ pub struct CacheflushArgs {
     /// File or block device (default: print an explanation)
     #[arg(value_name = "TARGET")]
     pub target: Option<PathBuf>,
-    /// Then read the whole file through the page cache, 64 KiB at a time, and print throughput,
-    /// CPU and the trace line, as the papers' cacheflush did
+    /// After the flush, read the whole file through the page cache, 64 KiB at a time, and print
+    /// throughput, CPU and the trace line, as the papers' cacheflush did
     #[arg(long, conflicts_with = "json")]
     pub read: bool,
     /// Comment of the trace line

@@ -157,9 +157,9 @@ impl Args for FilterArgs {
         command
             .arg(pattern(
                 "exclude",
-                "Skip matching entries of trees, as in rsync: a name, or a path below SRC if it \
-                 contains a slash; *, ?, [a-z], **; a slash at the end: directories only. The \
-                 first matching pattern decides",
+                "Skip matching entries of trees, as rsync does. A pattern is a name, or a path \
+                 below SRC if it contains a slash. Wildcards: *, ?, [a-z], **. A slash at the end \
+                 matches only directories. The first matching pattern decides",
             ))
             .arg(pattern("include", "Copy matching entries despite a later --exclude"))
     }

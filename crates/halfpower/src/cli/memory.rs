@@ -37,7 +37,7 @@ pub struct MemoryArgs {
           value_parser = ["huge", "4k", "system"], help_heading = "Workload")]
     pub buffer_pages: String,
     /// Offset of the arrays from the start of a page: a multiple of 8 bytes below 4k. Non-temporal
-    /// accesses start at the cache line before
+    /// accesses start at the preceding cache line
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
           help_heading = "Workload")]
     pub offset: u64,

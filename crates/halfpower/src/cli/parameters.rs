@@ -17,7 +17,7 @@ pub struct ParameterArgs {
     pub given: Settings,
 }
 
-/// Parameters that are declared here and not in `CommonArgs`.
+/// Parameters declared here instead of in `CommonArgs`.
 fn declared() -> impl Iterator<Item = &'static Parameter> {
     PARAMETERS.iter().filter(|parameter| !parameter.is_common)
 }

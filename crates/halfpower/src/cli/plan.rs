@@ -28,7 +28,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NEED", required_unless_present = "show_prices",
           value_parser = capacity::need::Need::parse)]
     pub need: Option<capacity::need::Need>,
-    /// Price list; its systems are considered (default: the list of --show-prices)
+    /// Price list with the systems to consider (default: the list of --show-prices)
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// Print the built-in price list
@@ -41,7 +41,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_devices: u32,
-    /// How much faster than stated the rates must hold (percent)
+    /// Margin required above the stated rates (percent)
     #[arg(long, value_name = "PERCENT", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(0..=400))]
     pub margin: u32,

@@ -63,7 +63,7 @@ fn simulated(arg: Arg) -> Arg {
         // The help text without files and directories of this host.
         "allocation" => arg
             .value_name("preallocated|extend")
-            .help("preallocated: blocks were written before; extend: writes grow a new file"),
+            .help("preallocated: blocks are already written; extend: writes grow a new file"),
         "size" => arg.help(
             "Region of the file to work on (default: all of it); the file is as large as needed",
         ),

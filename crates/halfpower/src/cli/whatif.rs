@@ -85,5 +85,5 @@ pub struct WhatifArgs {
 /// Reads a price: a number above 0.
 pub fn parse_price(text: &str) -> Result<f64, String> {
     let price = text.parse().ok().filter(|price: &f64| *price > 0.0 && price.is_finite());
-    price.ok_or_else(|| "write a number above 0, such as 120".to_owned())
+    price.ok_or_else(|| "use a number above 0, such as 120".to_owned())
 }

@@ -17,7 +17,6 @@ use crate::cli::inputs::CatArgs;
 use crate::command::copy::cannot_write;
 use crate::inputs;
 
-/// Runs the command.
 pub fn execute(args: &CatArgs) -> Outcome {
     let files = inputs::named(&args.files);
     if args.plan {

@@ -70,7 +70,6 @@ impl Wanted {
     }
 }
 
-/// Runs the command.
 pub fn execute(args: &ChecksumArgs) -> Outcome {
     let (wanted, unreadable) = match &args.check {
         Some(sums) => (listed(sums)?, Vec::new()),
@@ -221,7 +220,7 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
         Failure::failed(format!("reading {shown}: {cause}; name a checksum file"))
     })?;
     let sums = checksum_file::parse(&text).map_err(|(line, why)| {
-        Failure::failed(format!("{shown}:{line}: {why}; make it with halfpower checksum"))
+        Failure::failed(format!("{shown}:{line}: {why}; create the file with halfpower checksum"))
     })?;
     if sums.is_empty() {
         return Err(Failure::failed(format!("{shown} contains no checksum; nothing was compared")));

@@ -11,7 +11,6 @@ use lab::settings;
 
 use crate::cli::CleanArgs;
 
-/// Runs the command.
 pub fn execute(args: &CleanArgs) -> Outcome {
     let (mut listed, mut failed) = (0, 0);
     for (file, entry) in journal::entries() {

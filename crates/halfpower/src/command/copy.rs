@@ -72,13 +72,12 @@ enum Work {
     Entry { from: PathBuf, to: Destination },
     /// Standard input, a named pipe or a character device to a file.
     Stream { from: PathBuf, to: Destination },
-    /// Anything to a block device.
+    /// Any source to a block device.
     Device { from: PathBuf, target: Box<HostTarget>, name: PathBuf, permit: Option<Permit> },
-    /// Anything to standard output.
+    /// Any source to standard output.
     Output { from: PathBuf },
 }
 
-/// Runs the command.
 pub fn execute(args: &CopyArgs) -> Outcome {
     let interrupt = Interrupt::install();
     let (sources, to) = sources_and_destination(args)?;
@@ -337,7 +336,7 @@ fn consent(args: &CopyArgs) -> Consent {
     Consent { overwrite: args.overwrite.clone(), destroy_data_on: args.destroy_data_on.clone() }
 }
 
-/// Prints events of the copy, as far as the flags ask for them.
+/// Prints the events of the copy that the flags select.
 fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
     let pair = |from: &Path, to: &Path| format!("{} -> {}", from.display(), to.display());
     match event {
@@ -367,7 +366,7 @@ fn run_with_progress(args: &CopyArgs, settings: Settings, works: &[Work]) -> Out
             let (clock, mut bar) =
                 (Monotonic::uncalibrated(), Console::new(args.quiet).open_progress());
             let start_ns = clock.now_ns();
-            // Dropping the sender ends the wait at once, so a short copy does not wait for a tick.
+            // Dropping the sender ends the wait immediately, so a short copy waits for no tick.
             while is_done.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let counts = progress.counts();
                 let elapsed_ns = (clock.now_ns() - start_ns).max(1);
@@ -486,7 +485,7 @@ fn resolve(args: &CopyArgs, from: &Path, to: &Path, many: bool) -> Outcome<Work>
         return Err(Failure::usage(format!("{to} {what}; name a directory that exists")));
     }
     if many && args.no_target_directory {
-        return Err(Failure::usage("-T takes one source only; drop it to copy into the directory"));
+        return Err(Failure::usage("-T takes only one source; drop -T to copy into the directory"));
     }
     check_not_under_dev(to, "DST")?;
     check_link(to)?;
@@ -646,7 +645,7 @@ fn to_device(
             )));
         }
     }
-    // Opened for writing only after all checks; checked again, since it may have changed since.
+    // Opened for writing only after all checks, and checked again, as it may have changed.
     let target = Box::new(HostTarget::open(to, !args.plan, Caching::Buffered)?);
     let permit = guard::check_writable(&target, to, &consent(args))?;
     let (from, name) = (from.to_path_buf(), to.to_path_buf());

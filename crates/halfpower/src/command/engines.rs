@@ -35,7 +35,6 @@ struct OptionDocument {
     detail: String,
 }
 
-/// Runs the command.
 pub fn execute(args: &EnginesArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();

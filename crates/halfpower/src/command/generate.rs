@@ -14,7 +14,6 @@ use schemars::generate::SchemaSettings;
 use crate::cli::{Cli, GenerateArgs};
 use crate::command::target::TargetDocument;
 
-/// Runs the command.
 pub fn execute(args: &GenerateArgs) -> Outcome {
     if args.plan {
         console::plan_to_print();

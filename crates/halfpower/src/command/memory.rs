@@ -13,14 +13,13 @@ use memspeed::{Kernel, Pages};
 
 use crate::cli::memory::MemoryArgs;
 
-/// Most threads; each needs a stack and waits for all others at barriers.
-const THREADS_MOST: u64 = 4096;
+/// Maximum number of threads; each needs a stack and waits for all others at barriers.
+const THREADS_MAX: u64 = 4096;
 /// A rate is disturbed if its fastest sample exceeds its median by this factor.
 const DISTURBED_TIMES: f64 = 1.25;
 /// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
-const DISTURBED_MOST: f64 = 1.0 / 3.0;
+const DISTURBED_MAX: f64 = 1.0 / 3.0;
 
-/// Runs the command.
 pub fn execute(args: &MemoryArgs) -> Outcome {
     let spec = spec(args)?;
     let plan = memory::plan(&spec)?;
@@ -33,7 +32,7 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
     let readings = memory::measure(&lab, &spec)?;
     readings.skipped.iter().for_each(|skipped| console.say(format!("skipped {skipped}")));
     let disturbed = readings.table.iter().filter(|cell| is_disturbed(cell)).count();
-    if disturbed as f64 > DISTURBED_MOST * readings.table.len() as f64 {
+    if disturbed as f64 > DISTURBED_MAX * readings.table.len() as f64 {
         console.warn(format!(
             "{disturbed} of {} rates vary widely, so something else is running; try again when the \
              machine is idle, or use best_bytes_per_s of --json",
@@ -64,7 +63,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         if let Some(kernel) = kernels.iter().find(|kernel| !isa.has(**kernel)) {
             return Err(Failure::usage(format!(
                 "--kernel {kernel}: this CPU has no vector instructions that bypass the caches; \
-                 leave it out"
+                 drop this kernel"
             )));
         }
         spec.kernels = kernels;
@@ -78,8 +77,8 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
             |text: &str| text.trim().parse().map_err(|_| format!("'{text}' is not a number"));
         let counts = units::parse_list(list, number);
         let counts = counts.map_err(|e| Failure::usage(format!("--threads {list}: {e}")))?;
-        if counts.iter().any(|count| !(1..=THREADS_MOST).contains(count)) {
-            return Err(Failure::usage(format!("--threads {list}: use 1 to {THREADS_MOST}")));
+        if counts.iter().any(|count| !(1..=THREADS_MAX).contains(count)) {
+            return Err(Failure::usage(format!("--threads {list}: use 1 to {THREADS_MAX}")));
         }
         spec.threads = counts.into_iter().map(|count| count as usize).collect();
     }

@@ -134,14 +134,12 @@ fn faults_of(args: &MountArgs) -> Outcome<FaultPlan> {
     let faults = args.inject.clone().unwrap_or_default();
     if faults.rules.iter().any(|rule| matches!(rule.fault, Fault::Twice | Fault::Late(_))) {
         return Err(Failure::usage(
-            "--inject twice and late are not possible for a served file; use them with halfpower \
-             run",
+            "a mounted file cannot have the faults `twice` and `late`; use them with halfpower run",
         ));
     }
     Ok(faults)
 }
 
-/// Runs the command.
 pub fn execute(args: &MountArgs) -> Outcome {
     let model = Model::of(args)?;
     let (faults, size_bytes) = (faults_of(args)?, model.size_bytes(args)?);

@@ -10,7 +10,6 @@ use survey::view;
 
 use crate::cli::ReportArgs;
 
-/// Runs the command.
 pub fn execute(args: &ReportArgs) -> Outcome {
     let data = SurveyData::load(&args.db, &args.run)?;
     let insight = Insight::of(&data);

@@ -9,14 +9,13 @@ use lab::settings::{self, Fate, Standing};
 
 use crate::cli::RestoreArgs;
 
-/// Runs the command.
 pub fn execute(args: &RestoreArgs) -> Outcome {
     let (mut is_empty, mut failed) = (true, false);
     for found in journal::all() {
         is_empty = false;
         let (name, pid) = (found.entry.device.name.clone(), found.entry.pid);
         match found.of_dead_owner() {
-            None => console::data(&format!("in use: settings of {name}, by process {pid}")),
+            None => console::data(&format!("process {pid} uses the settings of {name}")),
             Some((entry, recorded)) => failed |= !restore(&entry, recorded, args.plan),
         }
     }
@@ -59,7 +58,7 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         return true;
     }
     let Some(_claim) = settings::claim_to_undo(&disk) else {
-        console::data(&format!("in use: settings of {name}, by another run"));
+        console::data(&format!("another run uses the settings of {name}"));
         return true;
     };
     let mut is_complete = true;

@@ -283,7 +283,7 @@ fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
     made.iter().map(HostSettingDocument::of).collect()
 }
 
-/// After verified writes, reads back and checks every written block, and no other.
+/// After verified writes, reads back and checks exactly the written blocks.
 fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Outcome<()> {
     let end = written.end_of_last_block();
     let whole = end > 0 && job.targets.does_io() && !lab.interrupt.is_set();

@@ -44,7 +44,6 @@ impl RunDocument {
     }
 }
 
-/// Runs the command.
 pub fn execute(args: &RunsArgs) -> Outcome {
     let RunsVerb::List { db, json, plan } = &args.verb;
     if *plan {

@@ -29,11 +29,10 @@ pub struct SelftestDocument {
     pub device: String,
     /// All quantities.
     pub quantities: Vec<Quantity>,
-    /// Whether all of them passed.
+    /// Whether all quantities passed.
     pub pass: bool,
 }
 
-/// Runs the command.
 pub fn execute(args: &SelftestArgs) -> Outcome {
     let console = Console::new(args.quiet);
     if args.plan {
@@ -76,7 +75,7 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     Ok(Exit::Invalid)
 }
 
-/// The groups whose name contains a word; all of them without one.
+/// The groups whose name contains a word; all groups without a word.
 fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     let contains = |name: &str| word.is_none_or(|word| name.contains(word));
     let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| contains(name)).collect();

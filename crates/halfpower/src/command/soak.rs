@@ -2,8 +2,8 @@
 //! the CPU time of its processes, the upper bound the time that idle-priority spinners lost.
 //!
 //! The command stays in the control group and session of this process; only the spinners are moved
-//! to the lowest priority. The command has standard output and the report goes to stderr, or the
-//! other way round with `--json`.
+//! to the lowest priority. The report goes to stderr and the command keeps stdout; `--json` swaps
+//! the two.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,10 +23,9 @@ use lab::soak::{Readings, Soaked, text};
 
 use crate::cli::SoakArgs;
 
-/// Runs the command.
 pub fn execute(args: &SoakArgs) -> Outcome {
     if args.settle == 0 && !args.unsoaked {
-        return Err(Failure::usage("--settle 0 cannot measure the background; use at least 300ms"));
+        return Err(Failure::usage("--settle 0 measures no background load; use at least 300ms"));
     }
     let command: Vec<String> =
         args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -57,7 +56,7 @@ fn plan(args: &SoakArgs, command: &str) -> Outcome {
     if !args.unsoaked {
         let settle = units::time(args.settle as f64);
         console::data(&format!("start an idle-priority spinner on each of the CPUs {cpus:?}"));
-        console::data(&format!("measure the background for {settle} before and after"));
+        console::data(&format!("measure the background load for {settle} before and after"));
     }
     console::data(&format!("run {command}; nothing was done"));
     Ok(Exit::Ok)
@@ -94,14 +93,14 @@ fn run(args: &SoakArgs, interrupt: &Interrupt) -> Outcome<Readings> {
     let clock = Monotonic::new();
     if !args.unsoaked {
         let settle = units::time(args.settle as f64);
-        Console::new(args.quiet).say(format!("measuring the background for {settle}"));
+        Console::new(args.quiet).say(format!("measuring the background load for {settle}"));
     }
     let mut ready = ready(args, clock);
     if interrupt.is_set() {
         return Err(Failure::interrupted());
     }
     let machine_before = ProcStat::read().ok();
-    // Called after the start of the spinners, which are children too and must not be counted.
+    // Called after the start of the spinners, which are children too but must not count.
     let descendants = Descendants::adopt().ok();
     let start_ns = clock.now_ns();
     let started = match &mut ready {

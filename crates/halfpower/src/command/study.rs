@@ -275,7 +275,7 @@ fn unknown(name: &str) -> Failure {
 fn stated(args: &StudyArgs) -> Outcome<Stated> {
     let is_wrong = |value: &&f64| !value.is_finite() || **value <= 0.0;
     let positive = |flag: &str, values: &[f64]| match values.iter().find(is_wrong) {
-        Some(value) => Err(Failure::usage(format!("{flag} {value}: give a number above 0"))),
+        Some(value) => Err(Failure::usage(format!("{flag} {value}: use a number above 0"))),
         None => Ok(()),
     };
     positive("--price", &args.price)?;

@@ -67,7 +67,6 @@ struct Writing {
     why: String,
 }
 
-/// Runs the command.
 pub fn execute(args: &TargetArgs) -> Outcome {
     bench::check_path(&args.target, &Consent::default())?;
     if args.plan {
@@ -99,7 +98,7 @@ pub fn execute(args: &TargetArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Opens a file or device. Without permission to read it, returns what stays unknown.
+/// Opens a file or device. Without read permission, returns the names of the unknown facts.
 fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
     if path.is_dir() {
         return Ok((None, Vec::new()));
@@ -160,7 +159,6 @@ fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
     }
 }
 
-/// One layer in one line.
 fn line(layer: &Layer) -> String {
     let fact = |(name, value): &(&str, Value)| {
         let name = name.trim_end_matches("_bytes_per_s").trim_end_matches("_bytes");

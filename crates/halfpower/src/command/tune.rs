@@ -102,7 +102,6 @@ impl From<&Tuning> for TuningDocument {
     }
 }
 
-/// Runs the command.
 pub fn execute(args: &TuneArgs) -> Outcome {
     let wish = Wish {
         target: &args.target,
@@ -185,7 +184,7 @@ fn plan(args: &TuneArgs, prospect: &Prospect) {
 fn print(document: &TuneDocument, read: &Tuning, write: Option<&Tuning>, console: Console) {
     console::data(&line("read", read));
     write.iter().for_each(|write| console::data(&line("write", write)));
-    document.not_written.iter().for_each(|why| console.say(format!("write: not measured: {why}")));
+    document.not_written.iter().for_each(|why| console.say(format!("writes not measured: {why}")));
     if let Some(path) = &document.kept_in {
         let identity = &document.storage.identity;
         console.say(format!("stored for {identity} in {path}, for seqio, copy and cat"));

@@ -17,13 +17,13 @@ use workload::{Pattern, Workload};
 
 use crate::cli::whatif::WhatifArgs;
 
-/// Longest simulated time (ns).
+/// Maximum simulated time (ns).
 const LIMIT_NS: u64 = 20_000_000_000;
 /// Simulated requests of all files together.
 const REQUESTS: u64 = 5000;
-/// Fewest simulated requests of one file.
+/// Minimum number of simulated requests of one file.
 const REQUESTS_PER_FILE: u64 = 100;
-/// Least requests per outstanding one, so that ramp-up and drain have little weight.
+/// Minimum requests per outstanding request, so that ramp-up and drain have little weight.
 const REQUESTS_PER_OUTSTANDING: u64 = 50;
 /// Number of parameters printed.
 const PRINTED: usize = 10;
@@ -50,7 +50,6 @@ pub struct WhatifDocument {
     pub sensitivities_after: Vec<SensitivityDocument>,
 }
 
-/// Runs the command.
 pub fn execute(args: &WhatifArgs) -> Outcome {
     let question = question(args)?;
     if args.plan {
@@ -199,7 +198,7 @@ fn print(answer: &Answer) {
     row("... busy", &|side| format!("{:.0}%", side.utilisation * 100.0));
     if before.held.is_some() || after.held.is_some() {
         let held = |side: &SideDocument| side.held.as_ref().map(|held| held.resource.clone());
-        row("... waiting for it", &|side| held(side).unwrap_or_else(|| "-".to_owned()));
+        row("... held up by it", &|side| held(side).unwrap_or_else(|| "-".to_owned()));
     }
     let bound = |side: &SideDocument| side.bound.clone();
     row("bound", &|side| bound(side).map_or("-".into(), |b| units::rate(b.bytes_per_s)));
@@ -262,13 +261,13 @@ fn print_trust(answer: &Answer) {
     let doubts: Vec<&str> = answer.doubts().iter().map(|doubt| doubt.key.as_str()).collect();
     console::data(&match (doubts.is_empty(), answer.before.trust.is_some()) {
         (false, _) => format!(
-            "values that matter but are assumed or not identified by the calibration: {}",
+            "important values that are only assumed or not identified by the calibration: {}",
             doubts.join(", ")
         ),
-        (true, true) => "values: all that matter were identified by the calibration".into(),
+        (true, true) => "all important values were identified by the calibration".into(),
         (true, false) => {
-            "values: all that matter were measured or documented; this system was not compared \
-             with a real device (halfpower calibrate does that)"
+            "all important values were measured or documented; halfpower calibrate compares the \
+             system with a real device"
                 .to_owned()
         }
     });

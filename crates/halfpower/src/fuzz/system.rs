@@ -11,7 +11,7 @@ use simulator::{Description, Driver, System};
 /// Maximum number of disks of a system that is built here.
 const DISKS_BUILT: u32 = 64;
 /// Maximum number of events simulated for one request.
-const EVENTS_MOST: usize = 2000;
+const EVENTS_MAX: usize = 2000;
 
 /// The first line names a built-in system and the others change it; or all lines are a system
 /// file.
@@ -73,7 +73,7 @@ fn work(system: &System, choice: u8) {
     }
     driver.submit(0, 7, op, 0, request_bytes);
     let mut done = Vec::new();
-    for _ in 0..EVENTS_MOST {
+    for _ in 0..EVENTS_MAX {
         let Some(next_ns) = driver.next_ns().filter(|_| done.is_empty()) else { break };
         driver.advance(next_ns, &mut done);
     }

@@ -137,7 +137,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("-frandom -i8 data", "-i8", "drop it"),
         ("data data2", "without -o", "use -o1"),
         ("-Fparams", "differ", "make them alike"),
-        ("-Fnone", "-Fnone", "right behind -F"),
+        ("-Fnone", "-Fnone", "directly after -F"),
         ("-t300 data", "1 to 256", "--help"),
         ("data --note a,b", "commas", "remove them"),
         ("data --csv halfpower.db", "the database", "--csv"),
@@ -150,7 +150,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
     let ended = place.cannot("classic sqlio -BY data --csv diary.csv").with_code(3);
     ended.says("diary.csv", "another --csv");
     for (line, remedy) in [
-        ("cmdgen . --bs 3x", "write a list"),
+        ("cmdgen . --bs 3x", "use a list"),
         ("cmdgen . --bs 512", "KiB"),
         ("cmdgen . --buffering Q", "Y, H, S and N"),
         ("cmdgen . --order back", "sequential"),

@@ -139,7 +139,7 @@ fn a_wrong_destination_is_refused_with_the_remedy() {
     place.cannot("copy folder file").with_code(2).says("is not a directory", "another destination");
     place.cannot("copy -T file folder").with_code(2).says("is a directory", "another destination");
     place.cannot("copy folder folder/inside").with_code(3).says("into itself", "another");
-    place.cannot("copy file /dev/copy").with_code(3).says("nothing is created under /dev", "DST");
+    place.cannot("copy file /dev/copy").with_code(3).says("creates no files under /dev", "DST");
     place.cannot("copy file - --json").with_code(2).says("carries the data", "drop --json");
     place.cannot("copy folder -").with_code(2).says("is a directory", "tar");
     place.halfpower("copy -n -u file there").with_code(2).says("cannot be used with", "");

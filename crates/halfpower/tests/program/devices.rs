@@ -147,7 +147,7 @@ fn somebody_else_who_reads_the_device_is_noticed() {
     let line =
         format!("run {} --rw randread --rate-iops 200 --runtime 1 --trials 1", device.path());
     let alone = place.document(&line);
-    assert!(!reasons(&alone).contains("others used the device"), "{}", reasons(&alone));
+    assert!(!reasons(&alone).contains("other programs used the device"), "{}", reasons(&alone));
     let elsewhere = Place::new();
     let all_the_time = format!("run {} --bs 1m --runtime 60 --trials 1", device.path());
     let mut other = elsewhere.start(&all_the_time);
@@ -155,7 +155,7 @@ fn somebody_else_who_reads_the_device_is_noticed() {
     let beside = place.document(&line);
     drop(other);
     assert_eq!(beside["verdict"]["state"], "suspect", "{}", beside["verdict"]);
-    assert!(reasons(&beside).contains("others used the device"), "{}", beside["verdict"]);
+    assert!(reasons(&beside).contains("other programs used the device"), "{}", beside["verdict"]);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn what_is_on_a_device_is_said_before_it_goes() {
         let plan = place.does(&format!("{line} {consent} --plan"));
         assert!(plan.stdout.contains(what), "{plan}");
     };
-    says("nothing on it is recognised");
+    says("it holds no known format");
     for (make_it, what) in [
         (["mkfs.ext4", "-q", "-F", "-Lroot"].as_slice(), "it holds ext4 'root'"),
         (&["mkfs.ext3", "-q", "-F"], "it holds ext3"),

@@ -22,7 +22,7 @@ fn a_missing_device_is_not_created() {
     let place = Place::new();
     for rw in ["read", "write"] {
         let ended = place.cannot(&format!("run {name} --rw {rw} --size 1m"));
-        ended.with_code(3).says("does not exist", "nothing is created under /dev");
+        ended.with_code(3).says("does not exist", "creates no files under /dev");
         assert!(!fs::exists(name).unwrap());
     }
 }
@@ -38,7 +38,7 @@ fn no_test_file_is_laid_out_under_dev() {
     };
     for folder in ["/dev", "/dev/", "/dev/shm/..", "/dev/../dev"] {
         let ended = place.cannot(&format!("run {folder} --rw write --size 1m"));
-        ended.with_code(3).says("nothing is created under /dev", "name a block device");
+        ended.with_code(3).says("creates no files under /dev", "name a block device");
     }
     assert!(names().is_empty(), "{:?}", names());
 }
@@ -48,7 +48,7 @@ fn no_test_file_is_laid_out_under_dev_through_a_link() {
     let place = Place::new();
     std::os::unix::fs::symlink("/dev", place.path("link")).unwrap();
     let ended = place.cannot("run link --rw write --size 64k");
-    ended.with_code(3).says("nothing is created under /dev", "name a block device");
+    ended.with_code(3).says("creates no files under /dev", "name a block device");
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn a_killed_run_is_named_by_the_next_and_undone_by_restore() {
     let (place, before) = (Place::new(), queue.all());
     let name = device.path().trim_start_matches("/dev/");
     let running = at_work(&place, &device, FLAGS);
-    assert!(place.does("restore").stdout.contains("in use: settings of"));
+    assert!(place.does("restore").stdout.contains("uses the settings of"));
     let held = place.halfpower(&format!("run {} --size 1m --read-ahead 64k", device.path()));
     let pid = running.child.id();
     held.with_code(1).says(&format!("settings of {name} are held by process {pid}"), "wait");

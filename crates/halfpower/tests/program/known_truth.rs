@@ -167,7 +167,10 @@ fn a_wrong_truth_is_answered_with_the_right_words() {
     wrong.says("unknown property 'speed'", "fixed=TIME");
     let wrong = place.halfpower("run . --inject eio").with_code(2);
     wrong.says("'eio' is not a fault", "KIND");
-    place.cannot("run . --truth fixed=1ms").with_code(2).says("--ioengine delay", "add that");
+    place
+        .cannot("run . --truth fixed=1ms")
+        .with_code(2)
+        .says("--ioengine delay", "add --ioengine delay");
     place
         .cannot("mount nt4-narrow .")
         .with_code(2)

@@ -508,7 +508,7 @@ fn verified_mixes_and_odd_blocks_are_refused_before_anything_is_made() {
             "run . --rw write --verify --bs 1000 --size 100000 --direct=0",
             "cannot be divided into verified blocks",
         ),
-        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "all blocks alike"),
+        ("sweep . --rw write --bs 4k,8k --verify --size 1m", "blocks of one size"),
     ] {
         place.cannot(line).with_code(2).says(cause, "");
     }

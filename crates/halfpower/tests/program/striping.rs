@@ -80,7 +80,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
         place.cannot(&format!("run {line} --no-store")).with_code(2).says(cause, remedy);
     };
     refused("a --chunk 64k", "--chunk stripes several targets into one", "name several");
-    refused("a b --chunk 0", "a chunk of 0 bytes", "use a size");
+    refused("a b --chunk 0", "the chunk size is 0 bytes", "use a size");
     refused("a b --chunk 64k --offset 2m", "--offset", "use a smaller --offset");
     refused(
         "a b --chunk 512 --bs 1m --iodepth 64 --direct=0",

@@ -75,7 +75,7 @@ fn where_a_file_lies_and_what_its_device_discards_are_told() {
     let granularity: u64 = told.unwrap().trim().parse().unwrap();
     let study = alignment(volume.folder());
     let words = match granularity {
-        0 => "discard granularity: none".to_owned(),
+        0 => "does not support discard".to_owned(),
         bytes if bytes < 1024 => format!("discard granularity: {bytes} B (reported by {name})"),
         bytes => format!("discard granularity: {} KiB (reported by {name})", bytes / 1024),
     };
@@ -104,5 +104,8 @@ fn what_has_no_file_system_is_left_out_with_what_to_name() {
     let file = Place::within(folder.path()).file("mine", 4 * MIB);
     let study = alignment(&file);
     let reason = left_out(&study, "allocation unit");
-    assert!(reason.contains("is yours") && reason.contains("name a directory"), "{reason}");
+    assert!(
+        reason.contains("needs a test file of its own") && reason.contains("name a directory"),
+        "{reason}"
+    );
 }

@@ -317,7 +317,7 @@ fn without_rights_the_layers_are_left_out_with_the_remedy() {
     let study = study(&place, &format!("copy-cost . {SHORT}"));
     assert!(!points(&study, "local").is_empty());
     assert!(points(&study, "bind mount").is_empty() && points(&study, "loop device").is_empty());
-    assert!(left_out(&study).contains("run it as root"), "{study}");
+    assert!(left_out(&study).contains("run as root"), "{study}");
     place.is_tidy();
 }
 
@@ -327,7 +327,7 @@ fn a_simulated_share_is_held_against_a_simulated_file() {
     let study = study(&Place::new(), &format!("copy-cost {systems} --quick --runtime 5"));
     let finding = list(&study["findings"]).iter().find(|finding| finding["id"] == "layer");
     let text = finding.unwrap()["text"].as_str().unwrap();
-    assert!(text.starts_with("sim:w2k-cifs-gigabit against the file itself"), "{text}");
+    assert!(text.starts_with("sim:w2k-cifs-gigabit compared with the file itself"), "{text}");
     assert!(text.contains("ms for 1 MiB") && text.contains("CPU +"), "{text}");
     assert!(left_out(&study).contains("one path to its bytes"), "{study}");
 }

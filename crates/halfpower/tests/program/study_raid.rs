@@ -98,7 +98,7 @@ fn a_simulated_volume_is_held_against_its_disks() {
     let findings = list(&study["findings"]).iter();
     let efficiency = findings.clone().find(|finding| finding["id"] == "efficiency").unwrap();
     let share: f64 = text(&efficiency["text"])
-        .split("that depth: ")
+        .split("at depth 8 each: ")
         .nth(1)
         .unwrap()
         .split('%')

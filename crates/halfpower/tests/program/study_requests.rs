@@ -55,7 +55,10 @@ fn a_simulated_disk_sees_large_requests_in_pieces_of_64_kib() {
     let place = Place::new();
     let document = place.document(&format!("study request-size {ULTRA} --quick --no-store"));
     let split = finding(only(&document), "split");
-    assert!(split.contains("split from 128 KiB on: the device sees requests of 64 KiB"), "{split}");
+    assert!(
+        split.contains("of 128 KiB and more are split: the device sees requests of 64 KiB"),
+        "{split}"
+    );
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn reads_that_begin_again_at_the_start_of_their_region_are_not_the_devices() {
         let verdict = &document["verdict"];
         assert_eq!(verdict["state"], "invalid", "{verdict}");
         let reasons = verdict["reasons"].to_string();
-        assert!(reasons.contains("read again comes from the page cache"), "{verdict}");
+        assert!(reasons.contains("repeated reads come from the page cache"), "{verdict}");
         assert!(!reasons.contains("--ramp-time"), "{verdict}");
     }
 }

@@ -85,10 +85,10 @@ fn a_device_is_only_read_unless_it_is_given_up() {
     let path = device.path();
     let ended = place.does(&format!("tune {path} --no-store"));
     assert!(device.content().iter().all(|byte| *byte == 0), "it was written");
-    let ended = ended.says("write: not measured", "--destroy-data-on");
+    let ended = ended.says("writes not measured", "--destroy-data-on");
     assert!(!ended.stdout.contains("write: "), "{ended}");
     let ended = place.does(&format!("tune {path} --no-store --destroy-data-on={path}"));
-    let ended = ended.says("destroying all data", "nothing on it is recognised");
+    let ended = ended.says("destroying all data", "it holds no known format");
     assert!(ended.stdout.contains("\nwrite: "), "{ended}");
     assert!(device.content().iter().any(|byte| *byte != 0), "it was not written");
 }

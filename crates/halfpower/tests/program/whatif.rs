@@ -31,7 +31,7 @@ fn the_plan_names_both_sides_and_refuses_what_could_not_be_simulated() {
     assert!(place.listing().is_empty());
     for (wrong, cause, remedy) in [
         ("--set caching=direct --bs-to 1000", "not a multiple of 512", "use a multiple"),
-        ("--size 1t --iodepth-to 2", "fewer than the", "use a smaller --size"),
+        ("--size 1t --iodepth-to 2", "but the region ends at", "use a smaller --size"),
         ("--bs-to 1g --size 4m", "too small for a request", "a larger --size"),
     ] {
         place.cannot(&format!("{load} {wrong}")).with_code(2).says(cause, remedy);

@@ -35,8 +35,8 @@ impl DelayDevice {
         DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
-    /// Adds an assistant process, which works on behalf of the device as interrupts and kernel
-    /// threads do for a real one. It reads from this pipe and gets one byte per request.
+    /// Adds an assistant process, which works for the device as interrupts and kernel threads do
+    /// for a real device. It reads from this pipe and gets one byte per request.
     #[must_use]
     pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
         self.assistant = Some(Arc::new(pipe));
@@ -125,7 +125,7 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        // Fails only if the assistant has exited, which does no harm here.
+        // Fails only if the assistant has exited, and is harmless then.
         let _ = self.notify_assistant(self.unreported);
     }
 }

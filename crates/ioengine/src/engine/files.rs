@@ -1,6 +1,5 @@
-//! The files of one engine: a single file, several files among which a request chooses, or the
-//! members
-//! of a stripe, whose requests are cut into pieces that share a slot's memory.
+//! The files of one engine: a single file, several files selected by each request, or the members
+//! of a stripe. Requests to a stripe are cut into pieces that share a slot's memory.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,8 +10,8 @@ use crate::engine::EngineSpec;
 use crate::error::{Error, ErrorKind};
 use crate::request::Request;
 
-/// The files of one engine: a single file, several files among which a request chooses, or the
-/// files of a stripe, whose requests are cut into pieces that share a slot's memory.
+/// The files of one engine: a single file, several files selected by each request, or the files of
+/// a stripe.
 #[derive(Clone, Debug)]
 pub struct Files {
     files: Arc<[Arc<File>]>,
@@ -73,8 +72,8 @@ impl Files {
 
     /// Allocates the buffers of an engine on these files.
     pub(crate) fn buffers(&self, spec: &EngineSpec) -> Result<SlotBuffers, Error> {
-        // Only libraries set `any_thread`, and they make an engine per file: reuse memory for
-        // those. A measured engine gets fresh memory.
+        // Only libraries set `any_thread`, and they make an engine per file, so these engines reuse
+        // memory. A measured engine gets fresh memory.
         let (slot_bytes, pooled) = (spec.slot_bytes as usize, spec.options.any_thread);
         SlotBuffers::shared(spec.depth, self.pieces_bits, slot_bytes, spec.pages, pooled)
     }

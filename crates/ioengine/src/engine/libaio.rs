@@ -95,7 +95,7 @@ impl Libaio {
         self.waiting.push(iocb);
     }
 
-    /// Submits the waiting requests; those that the kernel does not accept now keep waiting.
+    /// Submits the waiting requests; requests that the kernel does not accept now keep waiting.
     fn submit(&mut self) {
         while !self.waiting.is_empty() {
             // SAFETY: each pointer names an iocb of ours whose slot is lent until its event has
@@ -111,7 +111,7 @@ impl Libaio {
         }
     }
 
-    /// Completes the first waiting request with the error for which io_submit rejected it.
+    /// Completes the first waiting request with the error of io_submit.
     fn fail_first(&mut self, error: i32) {
         let first = self.waiting.remove(0);
         // SAFETY: the pointer names an iocb of ours that the kernel did not take.
@@ -179,7 +179,7 @@ impl Engine for Libaio {
         loop {
             self.submit();
             // Requests that the kernel has not accepted cannot complete: wait only for the accepted
-            // ones.
+            // requests.
             let missing = wanted.saturating_sub(done.len() + self.refused.len());
             let taken = self.buffers.in_flight() as usize - self.waiting.len() - self.refused.len();
             self.reap(missing.min(taken) as u32, until_ns, done)?;

@@ -51,7 +51,7 @@ impl Mmap {
             Hint::Random => mapped.advise(libc::MADV_RANDOM),
             Hint::WillNeed => mapped.advise(libc::MADV_WILLNEED),
             // A new mapping has no pages to drop, and madvise(2) has no equivalent of NOREUSE; the
-            // file itself was already advised of both.
+            // file has both hints already.
             Hint::Normal | Hint::NoReuse | Hint::DontNeed => Ok(()),
         };
         advised.map_err(|e| Error::io("advising the mapping of the target", e))?;

@@ -1,14 +1,14 @@
-//! The `null` I/O engine: no I/O, no system call; every request completes whole at once.
+//! The `null` I/O engine: no I/O, no system call; every request completes whole and immediately.
 //!
-//! It touches no target and creates no file. What is measured on it is halfpower's own overhead per
-//! request, which every report prints.
+//! It touches no target and creates no file. It measures halfpower's own overhead per request,
+//! which every report prints.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
 use crate::request::{Completion, Request};
 
-/// The `null` I/O engine: no I/O, no system call; every request completes whole at once.
+/// The `null` I/O engine: no I/O, no system call; every request completes whole and immediately.
 #[derive(Debug)]
 pub struct Null {
     buffers: SlotBuffers,

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mode::Caching;
 use crate::sys;
 
-/// Which options are requested; none by default.
+/// The requested options; no options by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Whether [`EngineOption::SqPoll`] is requested.
@@ -33,8 +33,8 @@ pub enum EngineOption {
     IoPoll,
     /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
     Uncached,
-    /// Each write is durable before it completes (RWF_DSYNC). The kernel uses Forced Unit Access on
-    /// a device with a volatile cache that supports it, and a cache flush on others.
+    /// Each write is durable before it completes (RWF_DSYNC). On a device with a volatile cache,
+    /// the kernel uses Forced Unit Access if the device supports it, else a cache flush.
     Fua,
 }
 
@@ -119,7 +119,7 @@ fn polled_devices(folder: &Path) -> String {
 
 /// How to give a device poll queues.
 pub(crate) const POLL_REMEDY: &str =
-    "load its driver with some (nvme.poll_queues=2 or virtio_blk.poll_queues=2)";
+    "load its driver with poll queues (nvme.poll_queues=2 or virtio_blk.poll_queues=2)";
 
 /// Tests uncached reads on the file system of our own executable, by a read past its end, which
 /// transfers nothing.

@@ -116,8 +116,8 @@ impl<E: Engine> Striped<E> {
         self.arrived.clear();
     }
 
-    /// The combined result of the pieces: the bytes up to the first piece that fell short, or its
-    /// error if no bytes precede it.
+    /// The combined result of the pieces: the bytes up to the first short piece, or the error of
+    /// this piece if no bytes precede it.
     fn outcome(&self, request: &Request) -> i32 {
         let first = (request.slot << self.pieces_bits) as usize;
         let mut moved = 0;
@@ -191,7 +191,7 @@ mod tests {
     use crate::request::Op;
     use crate::truth::Truth;
 
-    /// An engine that completes requests at once with scripted results, the last piece first.
+    /// An engine that completes requests immediately with scripted results, the last piece first.
     struct ScriptedEngine {
         slots: u32,
         answers: Vec<i32>,

@@ -3,8 +3,8 @@
 //! Requests the fastest set of setup flags (single issuer, deferred task work, no submission array)
 //! and falls back step by step where the kernel refuses. Registers the ring, the files and the one
 //! contiguous buffer where allowed. Each call enters the kernel once: it submits the batch and
-//! waits in the same system call, then reaps all completions that are ready. A ring that any thread
-//! may use has none of the flags that tie it to one thread; its task work runs whenever the kernel
+//! waits in the same system call, then reaps all completions that are ready. A ring for any thread
+//! does not use the flags that tie a ring to one thread; its task work runs whenever the kernel
 //! asks for it.
 //!
 //! With a submission thread in the kernel (SQPOLL), a call enters the kernel only to wake that
@@ -100,8 +100,8 @@ pub struct Uring {
 }
 
 /// The sets of setup flags to try, best first. Requested options are in every set. With SQPOLL the
-/// kernel thread runs the task work, and with `any_thread` the submitting thread may never come
-/// back to run it, so neither can defer task work.
+/// kernel thread runs the task work, and with `any_thread` the submitting thread may never return
+/// to run it. In both cases task work cannot be deferred.
 fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     let flag_set = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,
@@ -167,7 +167,7 @@ fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     build()
 }
 
-/// The error for a ring that could not be set up, or not with the requested options.
+/// The error for a ring that could not be set up with the requested options.
 fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
     let requested = match (options.sq_poll, options.io_poll) {
         (false, false) => return setup_error(source),
@@ -250,7 +250,7 @@ impl Uring {
         let buffers = files.buffers(spec)?;
         let (ring, mut features) = build(files.slots(spec), spec.options)?;
         if !ring.params().is_feature_ext_arg() {
-            let what = "this kernel's io_uring cannot wait with a deadline (5.11 and later can)";
+            let what = "this kernel's io_uring cannot wait with a deadline (needs Linux 5.11)";
             return Err(Error::new(ErrorKind::Unsupported, what)
                 .with_remedy("use `engine` libaio or threads"));
         }
@@ -312,7 +312,8 @@ impl Uring {
     }
 
     /// Enters the kernel in SQPOLL mode: waits for completions, wakes the kernel thread if it
-    /// sleeps, or both. An interrupted wait needs no retry for the wake-up, which comes first.
+    /// sleeps, or both. An interrupted wait needs no second wake-up, because the wake-up comes
+    /// first.
     fn enter_with_sqpoll(
         &mut self,
         wanted: u32,
@@ -335,7 +336,7 @@ impl Uring {
     }
 
     /// Whether the SQPOLL thread sleeps although entries are waiting. Checked after the entries
-    /// were published, so that the thread cannot fall asleep without having seen them.
+    /// were published, so that the thread cannot fall asleep before it sees them.
     #[inline]
     fn must_wake_sqpoll_thread(&mut self) -> bool {
         let queue = self.ring.submission();
@@ -577,7 +578,7 @@ mod tests {
         }
         let mut engine = Uring::new(Arc::clone(&file), &spec).unwrap();
         for _ in 0..20 {
-            // Each thread ends with requests in flight that the next one reaps.
+            // Each thread ends with requests in flight, and the next thread reaps them.
             let handed_on = thread::spawn(move || {
                 let batch: Vec<Request> = (0..depth).map(read).collect();
                 engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).unwrap();

@@ -1,6 +1,6 @@
-//! The block device that stores a file: that of its file system, or of the lower one where file
-//! systems are stacked (overlay, a FUSE mirror). If there are several devices, none is returned,
-//! because the counters of one would show only a part of the I/O.
+//! Finds the block device that stores a file: the device of its file system, or of the lower file
+//! system where file systems are stacked (overlay, a FUSE mirror). Returns None for several
+//! devices, because the counters of one device would show only a part of the I/O.
 
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;

@@ -1,4 +1,4 @@
-//! A stripe of several targets of this host, with a fixed number of bytes on each in turn.
+//! A stripe of several targets of this host, in round-robin chunks of a fixed size.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) struct Stripe {
 }
 
 impl HostTarget {
-    /// Combines several targets into a stripe with chunks of `chunk_bytes`. The size of the stripe
-    /// follows from the smallest target, its alignment from the strictest.
+    /// Combines several targets into a stripe with chunks of `chunk_bytes`. The smallest target
+    /// sets the size of the stripe, the strictest alignment its alignment.
     ///
     /// # Errors Usage: no or too many targets, targets of different kinds or caching modes, or a
     /// chunk that is not a multiple of their alignment.
@@ -51,10 +51,10 @@ impl HostTarget {
         if !chunk_bytes.is_multiple_of(granule) {
             return usage(
                 format!(
-                    "`chunk_bytes` {chunk_bytes} is not a multiple of {granule}, the alignment \
-                    of the members"
+                    "`chunk_bytes` {chunk_bytes} is not a multiple of {granule}, the alignment of \
+                     the members"
                 ),
-                "use such a multiple, or `direct=false`",
+                "use a multiple of {granule}, or `direct=false`",
             );
         }
         let names: Vec<&str> = members.iter().map(|member| &*member.name).collect();
@@ -110,7 +110,9 @@ impl Stripe {
                 HostEngine::on_files(Files::of(files, bits), spec, Hint::Normal)?
             }
             (engine_kind, ..) => {
-                let what = format!("`engine` {engine_kind} does nothing to a stripe of these");
+                let what = format!(
+                    "`engine` {engine_kind} does not use files, so it cannot use a stripe of them"
+                );
                 return Err(Error::new(ErrorKind::Usage, what)
                     .with_remedy("stripe files or devices, or drop `chunk_bytes`"));
             }

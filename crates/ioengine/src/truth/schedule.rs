@@ -161,8 +161,7 @@ impl Member {
         cache.or(prefetch.map(|prefetch| prefetch.hit_ns))
     }
 
-    /// When server, write buffer and bus are done with a request that a server starts at `begin`
-    /// (ns).
+    /// Time when server, write buffer and bus have finished a request that starts at `begin` (ns).
     fn serve(&mut self, truth: &Truth, now_ns: u64, begin: u64, op: Op, range: Range) -> u64 {
         let Range { offset, length } = range;
         let held_ns = truth.fixed_ns.saturating_add(truth.alignment_ns(op, offset, length));
@@ -173,7 +172,7 @@ impl Member {
         self.bus.carry(now_ns, ready, truth.transfer_at_ns(offset, length))
     }
 
-    /// When the write buffer has room for `length` bytes, which are then added.
+    /// Time when the write buffer has room for `length` bytes; adds the bytes.
     fn buffer(&mut self, ready: u64, buffer: BufferTruth, length: u32) -> u64 {
         let BufferTruth { bytes, drain_bytes_per_s } = buffer;
         let level = &mut self.buffered;
@@ -187,7 +186,7 @@ impl Member {
         room_at
     }
 
-    /// When the token bucket has the tokens for a request, which are then spent.
+    /// Time when the token bucket has the tokens for a request; spends the tokens.
     fn spend(&mut self, truth: &Truth, begin: u64, served: u64, length: u32) -> u64 {
         let Some(credit) = truth.credit else { return served };
         let rate = credit.sustained_bytes_per_s;
@@ -199,7 +198,7 @@ impl Member {
 }
 
 /// A bus or link that carries one transfer at a time. Each transfer is put into the first gap
-/// between those already scheduled that is late enough and long enough.
+/// between scheduled transfers that is late enough and long enough.
 #[derive(Clone, Debug, Default)]
 struct SerialResource {
     /// Busy intervals (start, end), in order and not adjacent (ns).
@@ -287,8 +286,7 @@ struct FillLevel {
 }
 
 impl FillLevel {
-    /// Advances to a time, never back. The amount stays at most `most`; draining does not take it
-    /// below 0.
+    /// Advances to a later time. The amount stays between 0 and `most`.
     fn advance(&mut self, to_ns: u64, per_s: f64, most: f64) {
         let passed = to_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.amount = (self.amount + passed * per_s).clamp(self.amount.min(0.0), most);
@@ -498,7 +496,7 @@ mod tests {
             Truth { fixed_ns: 5_000_000, bytes_per_s: Some(100e6), prefetch, ..Truth::default() };
         let mut schedule = Schedule::new(truth);
         let mut hits = |begin: u64, number: u64| {
-            // Far enough apart that no two overlap.
+            // Requests far enough apart not to overlap.
             let now = begin + number * 20_000_000;
             schedule.admit(now, Op::Read, number * 65536, 65536) - now == 10
         };
@@ -703,7 +701,7 @@ mod tests {
                 ..Truth::default()
             };
             let took = reader(&truth, length, think_ns, 200);
-            // Hits cost less than the fixed time of every miss; the first read continues none.
+            // Hits cost less than the fixed time of a miss; the first read continues no other read.
             let misses: Vec<usize> = (1..took.len()).filter(|i| took[*i] >= 1000).collect();
             prop_assert_eq!(misses[0], 1);
             let hits = truth.hits_per_miss(length, think_ns);

@@ -33,7 +33,7 @@ pub struct Parameter {
     pub choices: &'static [&'static str],
     /// Whether the parameter is a switch, which needs no value.
     pub is_switch: bool,
-    /// Whether the parameter is an axis of a sweep, which takes a list.
+    /// Whether the parameter is an axis of a sweep and takes a list.
     pub is_axis: bool,
     /// Whether all measuring commands have the parameter, so that `CommonArgs` declares it.
     pub is_common: bool,
@@ -260,8 +260,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "allocation",
         "preallocated|extend|truncate|fallocate|last-block",
         WORKLOAD,
-        "preallocated: blocks were written before; extend: writes grow a new file; truncate: a \
-        written file is truncated to zero before each trial; fallocate: blocks of a new file are \
+        "preallocated: blocks are already written; extend: writes grow a new file; truncate: a \
+         written file is truncated to zero before each trial; fallocate: blocks of a new file are \
          reserved; last-block: the last block of a new file is written first",
         |experiment, text| {
             let allocation = Allocation::ALL.into_iter().find(|known| known.name() == text);
@@ -409,8 +409,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "thinktime",
         "TIME",
         WORKLOAD,
-        "Pause after each completion before the next request in its place (closed loop), with a \
-         unit: 100us; each of --iodepth pauses by itself",
+        "Pause between a completion and the next request in its slot (closed loop), with a unit: \
+         100us; each of the --iodepth slots pauses by itself",
         |experiment, text| put(&mut experiment.think_ns, skew::parse_pause(text)),
     ),
     Parameter::new(
@@ -430,8 +430,8 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "sqthread-poll",
         ENGINE,
-        "io_uring: a kernel thread polls for submissions (SQPOLL); each thread has one, which \
-         keeps a CPU busy",
+        "io_uring: a kernel thread polls for the submissions of each thread (SQPOLL) and keeps a \
+         CPU busy",
         |experiment, text| store(&mut experiment.engine.sqthread_poll, boolean(text)),
     ),
     Parameter::switch(
@@ -461,9 +461,13 @@ pub const PARAMETERS: &[Parameter] = &[
         "After every N writes of a thread wait for them and flush the target (fsync)",
         |experiment, text| put(&mut experiment.engine.fsync, number(text)),
     ),
-    Parameter::new("fdatasync", "N", ENGINE, "The same with fdatasync", |experiment, text| {
-        put(&mut experiment.engine.fdatasync, number(text))
-    }),
+    Parameter::new(
+        "fdatasync",
+        "N",
+        ENGINE,
+        "After every N writes of a thread wait for them and flush the target's data (fdatasync)",
+        |experiment, text| put(&mut experiment.engine.fdatasync, number(text)),
+    ),
     Parameter::new(
         "scheduler",
         "NAME",
@@ -491,8 +495,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "kernel-write-cache",
         "back|through",
         HOST,
-        "Write cache mode that the kernel assumes: with through it sends no flushes. The drive's \
-         own setting stays unchanged, so a power failure may lose data (root)",
+        "Write cache mode that the kernel assumes. In mode through, the kernel sends no flushes. \
+         The drive's own setting stays unchanged, so a power failure may lose data (root)",
         |experiment, text| {
             let state = match text {
                 "back" => Ok(KernelWriteCache::Back),
@@ -625,10 +629,9 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let within = |p: &f64| *p > 0.0 && *p < 100.0;
     let mut percentiles = Vec::new();
     for part in text.split([',', ':']) {
-        let percentile =
-            part.trim().parse::<f64>().ok().filter(within).ok_or_else(|| {
-                format!("'{part}' is not between 0 and 100; write them as 50,99.9")
-            })?;
+        let percentile = part.trim().parse::<f64>().ok().filter(within).ok_or_else(|| {
+            format!("'{part}' is not between 0 and 100; write percentiles as 50,99.9")
+        })?;
         percentiles.push(percentile);
     }
     percentiles.sort_by(f64::total_cmp);

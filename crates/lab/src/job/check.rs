@@ -27,14 +27,15 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
     if experiment.verify && mixed {
         return Err(Failure::usage(
-            "--verify checks what was written before, so it goes with reads or with writes, not \
-             with a mix; run --rw write --verify first, then --rw read --verify",
+            "--verify works with reads or with writes, not with a mix; run --rw write --verify \
+             first, then --rw read --verify",
         ));
     }
     let shape = |a: &Axes| (a.request_bytes, a.threads);
     if experiment.verify && axes.iter().any(|a| shape(a) != shape(&axes[0])) {
         return Err(Failure::usage(
-            "--verify needs all blocks alike to read them back; give one --bs and one --numjobs",
+            "--verify can read back only blocks of one size from one number of threads; give one \
+             --bs and one --numjobs",
         ));
     }
     if experiment.verify && experiment.zero_buffers {
@@ -64,8 +65,7 @@ pub fn without_effect(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
         ),
         (
             experiment.stride_bytes.is_some() && only_random,
-            "--stride is for sequential requests, \
-            but --rw is random",
+            "--stride is for sequential requests, but --rw is random",
         ),
     ];
     refuse_vain(&found)
@@ -93,8 +93,8 @@ pub fn skew(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     }
     if experiment.think_requests.is_some() && experiment.think_ns.is_none() {
         return Err(Failure::usage(
-            "--thinktime-blocks sets how often to pause; also set how long, such as --thinktime \
-             100us",
+            "--thinktime-blocks sets how often to pause; also set the length of the pause, such \
+             as --thinktime 100us",
         ));
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Journal entries of host settings: what one run changed on one block device.
 //!
 //! An entry is durable before the first change and removed after the last change is undone. The
-//! process that made the changes locks the entry's file while it lives, so that its death is
-//! visible in every PID namespace. There is one entry per device.
+//! process that made the changes locks the entry's file while it lives, so that its end is visible
+//! in every PID namespace. There is one entry per device.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -25,8 +25,8 @@ pub struct Entry {
     pub changes: Vec<Change>,
     /// Id of the process that made the changes.
     pub pid: u32,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it tells
-    /// whether the process id may have been reused.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when that process ran; it shows
+    /// whether the process id may be reused.
     pub boot_id: String,
 }
 

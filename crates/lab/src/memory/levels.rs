@@ -1,7 +1,7 @@
 //! Working sets: one per cache and one in memory.
 //! Also finds the cache level or memory that holds a given working set.
 
-use memspeed::LEAST_SET_BYTES;
+use memspeed::SET_BYTES_MIN;
 use memspeed::caches::Cache;
 
 use super::SIZES_TO_THE_OCTAVE;
@@ -9,9 +9,9 @@ use super::SIZES_TO_THE_OCTAVE;
 /// The working set for memory is this multiple of a thread's share of the largest cache.
 const FAR_TIMES: u64 = 4;
 /// Smallest working set for memory (bytes); it allows for a cache that the kernel does not report.
-const FAR_LEAST_BYTES: u64 = 32 << 20;
+const FAR_MIN_BYTES: u64 = 32 << 20;
 /// Largest working set for memory (bytes); it limits the time of the measurement.
-const FAR_MOST_BYTES: u64 = 1 << 30;
+const FAR_MAX_BYTES: u64 = 1 << 30;
 /// The working set for memory if the kernel reports no cache (bytes).
 const FAR_UNKNOWN_BYTES: u64 = 256 << 20;
 /// Curves use multiples of this (bytes).
@@ -34,21 +34,20 @@ fn share(cache: &Cache, threads: usize) -> u64 {
 }
 
 /// One working set for each cache, of half a thread's share of the cache, and one for memory of at
-/// most `most_bytes`. A cache is left out if a thread's share of it is no larger than that of the
-/// previous level.
+/// most `most_bytes`. Omits a cache if a thread's share is not larger than in the previous level.
 pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut before = 0;
     for cache in caches {
         let set_bytes = share(cache, threads) / 2;
-        if set_bytes > before && set_bytes >= LEAST_SET_BYTES as u64 {
+        if set_bytes > before && set_bytes >= SET_BYTES_MIN as u64 {
             levels.push(Level { name: format!("L{}", cache.level), set_bytes });
             before = 2 * set_bytes;
         }
     }
     let last = caches.iter().map(|cache| share(cache, threads)).max();
     let far = last.map_or(FAR_UNKNOWN_BYTES, |last| last.saturating_mul(FAR_TIMES));
-    let set_bytes = far.clamp(FAR_LEAST_BYTES, FAR_MOST_BYTES).min(most_bytes);
+    let set_bytes = far.clamp(FAR_MIN_BYTES, FAR_MAX_BYTES).min(most_bytes);
     levels.push(Level { name: "DRAM".to_owned(), set_bytes });
     levels
 }

@@ -24,7 +24,7 @@ use crate::trials::Lab;
 /// Bytes of a request, as in the papers.
 pub const REQUEST_BYTES: usize = 64 << 10;
 /// Maximum size of a file (bytes); one pass over the file takes tens of milliseconds.
-const FILE_MOST_BYTES: u64 = 128 << 20;
+const FILE_MAX_BYTES: u64 = 128 << 20;
 
 /// The measured paths, in this order.
 pub const PATHS: [&str; 5] = [
@@ -50,7 +50,7 @@ pub struct PathReading {
 
 /// The size of the files and arrays (bytes), given the size of the working set for memory.
 pub fn file_bytes(far_bytes: u64) -> u64 {
-    let requests = far_bytes.min(FILE_MOST_BYTES) / REQUEST_BYTES as u64;
+    let requests = far_bytes.min(FILE_MAX_BYTES) / REQUEST_BYTES as u64;
     requests.max(1) * REQUEST_BYTES as u64
 }
 
@@ -205,6 +205,6 @@ mod tests {
     fn a_file_has_a_whole_number_of_requests() {
         assert_eq!(file_bytes(1), REQUEST_BYTES as u64);
         assert_eq!(file_bytes((1 << 20) + 5), 1 << 20);
-        assert_eq!(file_bytes(u64::MAX), FILE_MOST_BYTES);
+        assert_eq!(file_bytes(u64::MAX), FILE_MAX_BYTES);
     }
 }

@@ -19,14 +19,14 @@ const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// A device with zero delay, which measures the overhead of the path.
 const ZERO: &str = "";
-/// Largest relative error of a saturated rate.
+/// Maximum relative error of a saturated rate.
 const RATE_TOLERANCE: f64 = 0.01;
-/// Largest relative error of all other quantities.
+/// Maximum relative error of all other quantities.
 const TOLERANCE: f64 = 0.05;
-/// Largest relative error of a rate that the kernel enforces in slices of 0.1 s, measured over some
+/// Maximum relative error of a rate that the kernel enforces in slices of 0.1 s, measured over some
 /// seconds.
 const SLICE_TOLERANCE: f64 = 0.02;
-/// Largest distance between the bounds of the CPU cost, as a share of the lower one.
+/// Maximum distance between the bounds of the CPU cost, as a share of the lower bound.
 const BOUNDS_TOLERANCE: f64 = 0.15;
 
 /// Measures the quantities that need the same device.

@@ -25,7 +25,7 @@ impl Throttled {
     ///
     /// # Errors
     ///
-    /// Why there can be none on this host, with the remedy.
+    /// The reason why this host cannot provide the device, with the remedy.
     pub fn new(bytes: u64, bytes_per_s: u64) -> Result<Throttled, String> {
         let device = Loop::new(bytes)?;
         let group = Group::new(&device, bytes_per_s)?;
@@ -37,8 +37,8 @@ impl Throttled {
         &self.device.path
     }
 
-    /// Marks the device to be removed with its last user, so that it disappears however this
-    /// process ends.
+    /// Marks the device for removal after its last user, so that it also disappears if this process
+    /// is killed.
     pub fn is_open(&self) {
         self.device.let_go();
     }
@@ -139,7 +139,7 @@ impl Group {
     }
 }
 
-/// Removes the empty groups that killed processes left.
+/// Removes the empty groups of killed processes.
 fn remove_leftovers(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -11,12 +11,12 @@ const REQUEST_KIB: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
 /// Depths that are tried.
 const DEPTHS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Maximum memory of a setting: request size times depth (bytes).
-const MEMORY_MOST: u64 = 64 << 20;
+const MEMORY_MAX: u64 = 64 << 20;
 /// Maximum loss of rate against the best setting, accepted for a lower cost.
-const LOSS_MOST: f64 = 0.03;
-/// Settings below this share of the best rate are not measured again.
+const LOSS_MAX: f64 = 0.03;
+/// Minimum share of the best rate for a setting to be measured again.
 const IN_PLAY: f64 = 0.90;
-/// Settings with fewer probes are neither chosen nor taken as the best, if others have as many.
+/// Minimum number of probes of the chosen and the best setting, if any setting has that many.
 const PROBES_ENOUGH: usize = 3;
 /// Number of the fastest settings that are measured again in every round, because they determine
 /// the best rate.
@@ -53,8 +53,8 @@ pub fn memory(setting: Setting) -> u64 {
 /// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The cheapest setting that loses at most 3% of the best rate: the least memory, then the
-    /// least CPU time.
+    /// The cheapest setting that loses at most 3% of the best rate: the setting with the least
+    /// memory, then with the least CPU time.
     pub cheapest: Measured,
     /// The fastest setting.
     pub best: Measured,
@@ -66,7 +66,7 @@ pub fn choose(measured: &[Measured]) -> Option<Choice> {
     let most = measured.iter().map(|one| one.rates.len()).max()?;
     let known = || measured.iter().filter(|one| one.rates.len() >= most.min(PROBES_ENOUGH));
     let best = known().max_by(by_rate)?;
-    let least = best.bytes_per_s() * (1.0 - LOSS_MOST);
+    let least = best.bytes_per_s() * (1.0 - LOSS_MAX);
     let near = known().filter(|one| one.bytes_per_s() >= least);
     let cheapest = near.min_by(|a, b| {
         let memory = memory(a.setting).cmp(&memory(b.setting));
@@ -78,7 +78,7 @@ pub fn choose(measured: &[Measured]) -> Option<Choice> {
 /// All settings whose requests in flight fit in an eighth of the region and in the memory for
 /// buffers (both in bytes).
 pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
-    let most = MEMORY_MOST.min(region_bytes / 8).min(memory_bytes);
+    let most = MEMORY_MAX.min(region_bytes / 8).min(memory_bytes);
     let with = |kib: &u32| DEPTHS.map(|depth| Setting { request_bytes: kib << 10, depth });
     REQUEST_KIB.iter().flat_map(with).filter(|setting| memory(*setting) <= most).collect()
 }

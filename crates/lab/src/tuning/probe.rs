@@ -33,7 +33,7 @@ pub struct Sample {
 pub struct Probe<'a> {
     file: &'a File,
     region_bytes: u64,
-    /// Start of the next probe, and bytes moved by the longest one (bytes).
+    /// Start of the next probe, and bytes moved by the longest probe (bytes).
     next: u64,
     longest: u64,
     /// Bytes that the probe may still write.

@@ -11,7 +11,7 @@ use lab::failure::{Failure, Outcome};
 use crate::classic::flags::{Flags, Order, buffering};
 use crate::classic::sqlio::{has_own_way, quoted, translate};
 
-/// The most tests in a set.
+/// Maximum number of tests in a set.
 const TESTS_MAX: usize = 10_000;
 /// The file to which the SQLIO commands add their trace lines.
 const TRACE: &str = "trace.csv";
@@ -149,8 +149,8 @@ impl TestSet {
         Ok(lines.join("\n"))
     }
 
-    /// The section of the plan file with the tests of a caching mode and order that are
-    /// synchronous, or that are not; empty if there are none.
+    /// The section of the plan file with the synchronous, or the asynchronous, tests of a caching
+    /// mode and order; empty without such tests.
     fn part(&self, caching: Caching, order: Order, sync: bool) -> Vec<String> {
         let depths = self.depths.iter().filter(|depth| (**depth == 0) == sync);
         let depths: Vec<String> = depths.map(|depth| (*depth).max(1).to_string()).collect();

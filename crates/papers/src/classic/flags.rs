@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use ioengine::Caching;
 use lab::failure::{Failure, Outcome};
 
-/// The most threads, as in SQLIO.
+/// Maximum number of threads, as in SQLIO.
 pub const THREADS_MAX: u64 = 256;
-/// Largest block (KiB): 1 GiB, more than any real test uses.
+/// Maximum block size (KiB): 1 GiB, more than any real test uses.
 const BLOCK_KIB_MAX: u64 = 1 << 20;
-/// The largest file size and offset that is accepted (bytes).
+/// Maximum file size and offset (bytes).
 pub const BYTES_MAX: u64 = 1 << 62;
 /// Default number of rows of a strip, without -i, as in SQLIO.
 pub const ROWS: u64 = 64;
@@ -35,12 +35,12 @@ pub enum Order {
     },
 }
 
-/// The parsed flags, with SQLIO's defaults for missing ones.
+/// The parsed flags, with SQLIO's defaults for missing flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flags {
     /// The flag -kW: write instead of read.
     pub writes: bool,
-    /// Number of threads: the flag -t. `None` means 1, or what the parameter file says.
+    /// Number of threads: the flag -t. `None` means 1, or the number in the parameter file.
     pub threads: Option<u32>,
     /// -s, as typed (s).
     pub seconds: String,
@@ -58,7 +58,7 @@ pub struct Flags {
     pub latencies: bool,
     /// The flag -U: print the CPU utilisation.
     pub utilisation: bool,
-    /// -p or -aR: CPUs to which the threads are pinned in turn; empty if not pinned.
+    /// -p or -aR: CPUs that the threads are pinned to, round-robin; empty if not pinned.
     pub cpus: Vec<usize>,
     /// The parameter file: the flag -F.
     pub param_file: Option<PathBuf>,
@@ -66,13 +66,13 @@ pub struct Flags {
 
 /// Flags without a meaning here: the letter, the reason, and the alternative.
 const REFUSED: [(&str, &str, &str); 7] = [
-    ("d", "there are no drive letters here", "name each file with its path instead"),
+    ("d", "Linux has no drive letters", "name each file with its path instead"),
     ("R", "raw drives are ordinary targets here", "name the device itself, as in /dev/sdb"),
     ("m", "each request has one buffer here", "drop it"),
     ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop it"),
     ("6", "memory is always copied with the fastest instructions of this CPU", "drop it"),
     ("D", "halfpower has no debugging levels", "drop it"),
-    ("?", "help has another flag", "use halfpower classic sqlio --help"),
+    ("?", "help is another command here", "use halfpower classic sqlio --help"),
 ];
 
 /// Flags whose meaning depends on other flags, as collected before all are known.
@@ -167,7 +167,7 @@ fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
         let most = if most == u64::MAX { "more".to_owned() } else { most.to_string() };
-        wrong(letter, value, &format!("write -{letter} with a number from {least} to {most}"))
+        wrong(letter, value, &format!("use -{letter} with a number from {least} to {most}"))
     })
 }
 
@@ -242,7 +242,8 @@ impl RawFlags {
             (Some(OrderFlag::Plain(order)), None) => order,
             (Some(OrderFlag::Plain(order)), Some(rows)) => {
                 let order = if order == Order::Random { "-frandom" } else { "-fsequential" };
-                let message = format!("-i{rows} counts the rows of -fN, which do not exist with");
+                let message =
+                    format!("-i{rows} counts the rows of -fN, and there are no rows with");
                 return Err(Failure::usage(format!("{message} {order}; drop it")));
             }
             (Some(OrderFlag::Columns(columns)), rows) => {
@@ -252,7 +253,7 @@ impl RawFlags {
         };
         if flags.param_file.is_some() && (flags.threads.is_some() || !flags.cpus.is_empty()) {
             return Err(Failure::usage(
-                "the file of -F states threads and CPUs; drop -t, -p and -a",
+                "the parameter file of -F sets threads and CPUs; drop -t, -p and -a",
             ));
         }
         Ok(flags)
@@ -284,7 +285,7 @@ fn latencies(word: &str, value: &str) -> Outcome<bool> {
 fn cpu(word: &str, value: &str) -> Outcome<usize> {
     match value.strip_prefix('I') {
         Some(cpu) => Err(Failure::usage(format!(
-            "{word}: there is no ideal CPU on Linux, only pinning; use -p{cpu}"
+            "{word} sets an ideal CPU, but Linux only pins threads; use -p{cpu}"
         ))),
         None => Ok(number("p", value, 0, 65_535)? as usize),
     }
@@ -293,7 +294,7 @@ fn cpu(word: &str, value: &str) -> Outcome<usize> {
 fn round_robin(word: &str, value: &str) -> Outcome<Vec<usize>> {
     match value.strip_prefix('R') {
         Some(rest) if rest.starts_with('I') => Err(Failure::usage(format!(
-            "{word}: there is no ideal CPU on Linux, only pinning; use -aR{}",
+            "{word} sets an ideal CPU, but Linux only pins threads; use -aR{}",
             &rest[1..]
         ))),
         Some(rest) => match mask(rest) {
@@ -301,8 +302,8 @@ fn round_robin(word: &str, value: &str) -> Outcome<Vec<usize>> {
             _ => Err(wrong("a", value, "write a mask of CPUs, as in -aR0x3")),
         },
         None => Err(Failure::usage(format!(
-            "{word}: threads are pinned to one CPU each here; use -aR{value}, or run the command \
-             under taskset {value}"
+            "{word} allows several CPUs, but each thread is pinned to one; use -aR{value}, or run \
+             the command under taskset {value}"
         ))),
     }
 }

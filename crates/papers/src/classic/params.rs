@@ -18,7 +18,7 @@ pub struct ParamLine {
     pub threads: u32,
     /// CPUs of the line's mask; empty if threads are not pinned.
     pub cpus: Vec<usize>,
-    /// How much of the file is used (MB of 2^20 bytes), if stated.
+    /// The used part of the file (MB of 2^20 bytes), if stated.
     pub size_mb: Option<u64>,
 }
 

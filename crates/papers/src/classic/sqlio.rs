@@ -22,7 +22,7 @@ pub struct Translation {
     pub targets: Vec<PathBuf>,
     /// Flags of `run`.
     pub words: Vec<String>,
-    /// Differences from what SQLIO did.
+    /// Differences from SQLIO.
     pub notes: Vec<String>,
 }
 
@@ -74,8 +74,8 @@ pub fn translate(
     };
     if assignment.targets.len() > 1 && flags.outstanding == 0 {
         return Err(Failure::usage(
-            "without -o a thread of SQLIO visits the files in turn, but here each file has threads \
-             of its own; use -o1 or more, or name one file",
+            "without -o, each thread of SQLIO uses all files in turn, but here each file has its \
+             own threads; use -o1 or more, or name one file",
         ));
     }
     let mut words = Vec::new();
@@ -123,7 +123,7 @@ pub fn has_own_way(target: &Path) -> bool {
     OWN_WAY.iter().any(|prefix| target.to_string_lossy().starts_with(prefix))
 }
 
-/// How much of each file is used (bytes); `None` means all of it.
+/// The used part of each file (bytes); `None` means all of it.
 fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     let Order::Stripe { columns, rows } = flags.order else { return Ok(asked) };
     let blocks = columns.checked_mul(rows);
@@ -141,10 +141,12 @@ fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
 /// threads, CPUs and size for each file.
 fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Assignment> {
     if !files.is_empty() {
-        return Err(Failure::usage("the file of -F names the files; drop the others"));
+        return Err(Failure::usage(
+            "the parameter file of -F names the files; drop the other files",
+        ));
     }
     let Some(first) = lines.first() else {
-        return Err(Failure::usage("the parameter file names no file; add one"));
+        return Err(Failure::usage("the parameter file names no file; add a line with a file"));
     };
     let alike = |line: &ParamLine| ParamLine { file: first.file.clone(), ..line.clone() } == *first;
     if let Some(other) = lines.iter().find(|line| !alike(line)) {
@@ -157,8 +159,8 @@ fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcom
     }
     if first.cpus.len() > 1 {
         return Err(Failure::usage(
-            "a mask of several CPUs in the parameter file: threads are pinned to one CPU each; \
-             write 0x0, and run the command under taskset",
+            "the parameter file has a mask of several CPUs, but each thread is pinned to one; set \
+             the mask to 0x0 and use taskset",
         ));
     }
     if first.size_mb.is_some() && matches!(order, Order::Stripe { .. }) {
@@ -183,11 +185,11 @@ fn notes(order: Order, threads: u32) -> Vec<String> {
     let note = match order {
         Order::Random => return Vec::new(),
         Order::Sequential => {
-            "threads of SQLIO take turns at the next block of a file; here each reads or writes a \
-             part of its own from start to end"
+            "threads of SQLIO together read or write the blocks of a file in order; here each \
+             thread has its own part of the file"
         }
         Order::Stripe { .. } => {
-            "threads of SQLIO share the columns of the strip; here each has rows of its own"
+            "threads of SQLIO share the columns of the stripe; here each thread has its own rows"
         }
     };
     vec![note.to_owned()]
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn several_threads_in_sequence_have_a_note() {
         assert!(line("-t2 f").unwrap().notes[0].contains("rows"));
-        assert!(line("-t2 -fsequential f").unwrap().notes[0].contains("a part of its own"));
+        assert!(line("-t2 -fsequential f").unwrap().notes[0].contains("its own part of the file"));
     }
 
     #[test]

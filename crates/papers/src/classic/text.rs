@@ -1,4 +1,4 @@
-//! What SQLIO printed for a test: its interpretation of the flags, then the metrics under SQLIO's
+//! SQLIO's output for a test: its interpretation of the flags, then the metrics under SQLIO's
 //! names, so that scripts that parse SQLIO's output still work.
 //!
 //! The histogram counts whole milliseconds, as SQLIO's did.
@@ -8,7 +8,7 @@ use lab::point::Trial;
 
 use crate::classic::flags::{Flags, Order};
 
-/// Columns of SQLIO's histogram: one for each millisecond, the last for all beyond.
+/// Columns of SQLIO's histogram: one for each millisecond, the last for all longer latencies.
 const COLUMNS: usize = 25;
 /// A millisecond (ns).
 const MS: f64 = 1e6;
@@ -65,7 +65,7 @@ pub fn utilisation(trial: &Trial) -> Vec<String> {
     vec![
         "utilization metrics:".to_owned(),
         format!("Machine(%): {machine}"),
-        format!("Process(%): {} (a lower bound of what the test costs)", percent(cpu.process_ns)),
+        format!("Process(%): {} (a lower bound of the CPU cost)", percent(cpu.process_ns)),
     ]
 }
 

@@ -1,5 +1,5 @@
 //! The line that the papers' SQLIO wrote for each test into its trace file: fourteen fields
-//! separated by commas, made of any trial.
+//! separated by commas, made from any trial.
 //!
 //! Fields and units are those of Table 8 of the second paper: MB are 2^20 bytes, KB 1024 bytes, CPU
 //! times milliseconds.

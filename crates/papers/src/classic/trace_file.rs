@@ -1,4 +1,5 @@
-//! The file of trace lines: new, or one that begins with their names; nothing else is added to.
+//! The file of trace lines. It must be new or begin with the names of the fields; other files are
+//! refused.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -8,7 +9,7 @@ use lab::failure::{Failure, Outcome, check_not_under_dev};
 
 use crate::classic::trace::{TraceLine, header};
 
-/// Refuses a place where no trace can be kept, leaving nothing behind.
+/// Refuses a path that cannot hold a trace, and leaves no file there.
 pub fn check(path: &Path) -> Outcome<()> {
     if is_missing(path) {
         check_not_under_dev(path, "--csv")?;
@@ -44,15 +45,15 @@ fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// A trace that is there already, to be added to, and whether it is still empty.
+/// An existing trace, opened for appending, and whether it is empty.
 fn opened(path: &Path) -> Outcome<(File, bool)> {
     let foreign = || {
         Failure::refused(format!(
-            "{} exists and is no trace of halfpower; give another --csv",
+            "{} exists and is not a trace of halfpower; give another --csv",
             path.display()
         ))
     };
-    // A pipe or terminal would wait for somebody.
+    // Opening a pipe or terminal might block.
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) {
         return Err(foreign());
     }

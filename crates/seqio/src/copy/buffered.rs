@@ -12,7 +12,7 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
     copying.empty_target().map_err(on_target(None))?;
     let mut holes = copying.holes();
     let left = copying.size.saturating_sub(copying.begin);
-    // One byte more than the file has, so that the first read also detects the end.
+    // One byte more than the file size, so that the first read also detects the end.
     let most = u64::from(plan.request_bytes).min(left.saturating_add(1)) as usize;
     let mut buffer = Vec::new();
     // Files in /proc report a size of 0. Small files are not worth copy_file_range.
@@ -37,8 +37,8 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
                     watch.written(at).map_err(by_watcher)?;
                     continue;
                 }
-                // If the kernel cannot, or claims the end of the file, reading and writing finds
-                // out.
+                // If the kernel cannot copy, or reports the end of the file, read and write to find
+                // the cause.
                 _ => use_copy_range = false,
             }
         }

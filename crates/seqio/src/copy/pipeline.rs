@@ -1,8 +1,8 @@
 //! Concurrent reading and writing through the same buffers. A slot is filled from the source, shown
 //! to the watcher in order, written to the destination, and reused.
 //!
-//! If others may read the destination, a write that extends it is the only write in flight, so the
-//! file size never covers unwritten data. Such writes are larger to compensate.
+//! If other programs may read the destination, a write that extends it is the only write in flight,
+//! so the file size never covers unwritten data. Such writes are larger to compensate.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ struct Pipeline {
     next: u64,
     written: u64,
     moved_bytes: u64,
-    /// Writes beyond this offset extend the file and wait for those in flight (bytes).
+    /// Writes beyond this offset extend the file and wait for writes in flight (bytes).
     seen_end: u64,
 }
 
@@ -204,7 +204,7 @@ impl Pipeline {
         Ok(false)
     }
 
-    /// Issues queued writes as far as the order allows.
+    /// Issues the queued writes that the order allows.
     fn start_writes(&mut self) {
         while let Some(part) = self.waiting.front().copied() {
             let extends = part.offset + part.length > self.seen_end;

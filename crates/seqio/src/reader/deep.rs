@@ -1,4 +1,4 @@
-//! Reading with several requests in flight, from one file or from several in turn.
+//! Reading with several requests in flight, from one file or round-robin from several.
 //!
 //! The stream is divided at multiples of the request size, so all blocks after the first are whole
 //! and aligned. Blocks that were read ahead wait in a queue in file order. One slot is lent to the
@@ -73,7 +73,7 @@ impl Deep {
         Deep::of(options, vec![opened.clone()], None, opened.size()?, plan.clone())
     }
 
-    /// A reader of several files in turn.
+    /// A reader of several files, round-robin.
     pub fn striped(options: &Options, members: &[Opened], chunk_bytes: u64) -> io::Result<Deep> {
         let layout = Layout::new(members.len(), chunk_bytes).map_err(crate::error::of_engine)?;
         let size = striped_size(members, &layout)?;
@@ -91,7 +91,7 @@ impl Deep {
         size: u64,
         mut plan: Plan,
     ) -> io::Result<Option<Deep>> {
-        // No more slots than the file needs, plus one for the program.
+        // At most the slots that the file needs, plus one for the program.
         let blocks = size.div_ceil(plan.request_bytes.into()).max(1);
         let slots = u64::from(plan.depth_most).min(blocks) as u32 + 1;
         let memory = if options.asks_for_memory() || layout.is_some() {
@@ -165,7 +165,7 @@ impl Deep {
         (self.offset, self.next) = (offset, offset);
     }
 
-    /// Skips to an offset that was already requested; returns false if it was not.
+    /// Skips to an offset that was already requested; returns false for other offsets.
     pub fn skip_to(&mut self, offset: u64) -> bool {
         if offset < self.offset || offset >= self.next {
             return false;
@@ -240,7 +240,7 @@ impl Deep {
                         return Ok(true);
                     }
                 }
-                // The file may have grown since its size was checked, but not if a read just got
+                // The file may have grown since its size was checked, unless a read just returned
                 // nothing.
                 None => {
                     let nothing_there = std::mem::take(&mut self.nothing_at) == Some(self.next);
@@ -338,7 +338,7 @@ impl Deep {
 
 /// Size of a stream striped over several files (bytes).
 ///
-/// # Errors When the sizes do not form a stripe. Of devices, only complete stripe rows are read.
+/// # Errors When the sizes do not form a stripe. On devices, only complete stripe rows are read.
 fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
     if !members.iter().all(|member| member.is_regular) {
@@ -353,8 +353,8 @@ fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
             let chunk = layout.chunk_bytes();
             let what = format!(
                 "file {number} has {size} bytes, but a stripe of {total} bytes with chunks of \
-                 {chunk} puts {wanted} there; name all files in the order in which they were \
-                 written, and the chunk size of the stripe"
+                 {chunk} needs {wanted} there; name all files in the order of the stripe, and its \
+                 chunk size"
             );
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }

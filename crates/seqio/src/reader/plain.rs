@@ -52,7 +52,7 @@ impl Plain {
         leaves: bool,
     ) -> Plain {
         let request_bytes = plan.request_bytes.min(1 << 20) as usize;
-        // One byte more than the file has, so that the first read also detects the end. Files in
+        // One byte more than the file size, so that the first read also detects the end. Files in
         // /proc report a size of 0.
         let whole = left.filter(|left| *left > 0 && *left < request_bytes as u64);
         let next_bytes = whole.map_or(request_bytes, |left| left as usize + 1);
@@ -162,13 +162,13 @@ impl Plain {
         Ok(())
     }
 
-    /// Drops what was read since the last time from the page cache, if it is enough.
+    /// Drops the bytes read since the last call from the page cache, if they are enough.
     fn drop_cached_pages(&mut self) {
         let (Some(from), Some(file)) = (self.dropped_to, &self.file) else { return };
         if let Some(length) =
             self.offset.checked_sub(from).filter(|bytes| *bytes >= DROP_CACHE_BYTES)
         {
-            // A failure does no harm.
+            // A failure is harmless.
             let _ = fadvise(&**file, from, NonZeroU64::new(length), Advice::DontNeed);
             self.dropped_to = Some(self.offset);
         }

@@ -84,7 +84,7 @@ impl Seek for Reader {
             SeekFrom::End(by) => self.size()?.checked_add_signed(by),
         };
         let offset = offset.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "seeking to before the beginning")
+            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek before the start")
         })?;
         self.move_to(offset)?;
         Ok(offset)

@@ -33,7 +33,7 @@ impl Numbers {
         match (self.request_bytes, self.depth) {
             (Some(request_bytes), Some(depth)) => Ok(Some(Setting { request_bytes, depth })),
             (None, None) => Ok(None),
-            _ => Err("it has only one of request_bytes and depth"),
+            _ => Err("the section has only one of request_bytes and depth"),
         }
     }
 }
@@ -80,7 +80,7 @@ fn set(
 ) -> Result<(), String> {
     let entry = section.get(1).and_then(|name| entries.get_mut(name));
     let (Some(entry), part) = (entry, section.get(2).map(String::as_str)) else {
-        return Err(format!("'{key}' stands outside of a section [storage.\"NAME\"]"));
+        return Err(format!("'{key}' is outside of a section [storage.\"NAME\"]"));
     };
     let number = || value.parse::<u32>().map_err(|_| format!("'{value}' is not a whole number"));
     let numbers = match part {
@@ -89,7 +89,7 @@ fn set(
         None if key == "measured" => {
             let (text, rest) = string(value)?;
             if !rest.is_empty() {
-                return Err(format!("'{rest}' after the text"));
+                return Err(format!("unexpected '{rest}' after the text"));
             }
             entry.measured = Some(text);
             return Ok(());
@@ -108,9 +108,9 @@ fn whole(name: String, entry: &Entry) -> Result<(String, Tuned), String> {
     let of = |why: &str| format!("[storage.\"{name}\"]: {why}");
     let read = entry.read.setting().map_err(of)?;
     let tuned = Tuned {
-        read: read.ok_or_else(|| of("it has no section read"))?,
+        read: read.ok_or_else(|| of("the section 'read' is missing"))?,
         write: entry.write.setting().map_err(of)?,
-        measured: entry.measured.clone().ok_or_else(|| of("it has no date in 'measured'"))?,
+        measured: entry.measured.clone().ok_or_else(|| of("the date 'measured' is missing"))?,
     };
     Ok((name, tuned))
 }
@@ -146,7 +146,7 @@ fn string(text: &str) -> Result<(String, &str), String> {
         let (inside, rest) = body.split_once('\'').ok_or("a quote is not closed")?;
         return Ok((inside.to_owned(), rest));
     }
-    let body = text.strip_prefix('"').ok_or_else(|| format!("'{text}' is not a quoted text"))?;
+    let body = text.strip_prefix('"').ok_or_else(|| format!("'{text}' must be in quotes"))?;
     let (mut found, mut characters) = (String::new(), body.char_indices());
     while let Some((at, character)) = characters.next() {
         match character {
@@ -230,7 +230,7 @@ mod tests {
             ("[storage.\"x]", "line 1: a quote is not closed"),
             ("[storage.x.read]\ndepth = many", "line 2: 'many' is not a whole number"),
             ("[storage.x.read]\ndepth = 1", "has only one of request_bytes and depth"),
-            ("[storage.x]\nmeasured = \"y\"", "has no section read"),
+            ("[storage.x]\nmeasured = \"y\"", "section 'read' is missing"),
             ("hello", "line 1: expected KEY = VALUE"),
         ] {
             let error = super::read(text).unwrap_err();

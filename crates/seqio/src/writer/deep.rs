@@ -1,14 +1,14 @@
-//! Writing with requests in flight, to one file or to several in turn.
+//! Writing with requests in flight, to one file or round-robin to several.
 //!
 //! A block is written when it is filled to the next multiple of the request size, so all blocks but
 //! the first and the last are whole and aligned. Unaligned parts go through the page cache, in
 //! pages that no direct write touches at the same time.
 //!
-//! A write that extends a file is the only one in flight, so the file is never larger than what was
-//! written, in whatever order requests complete. It is a large one, with as many bytes as several
-//! requests would have. Blocks are reserved beyond the end of the file in growing steps, and unused
-//! ones are released. Writes within a file, and to one that nobody reads ([`Options::unseen`]), are
-//! in flight together.
+//! A write that extends a file is the only write in flight, so the file size never exceeds the
+//! written bytes, whatever the order of completion. Such a write is as large as several requests.
+//! Blocks are reserved beyond the end of the file in growing steps, and unused blocks are released.
+//! Writes within a file, and to a file that nobody reads ([`Options::unseen`]), are in flight
+//! together.
 
 use std::collections::VecDeque;
 use std::io;
@@ -54,14 +54,14 @@ pub(super) struct Deep {
     next: u64,
     /// End of the stream (bytes).
     end: u64,
-    /// File size visible to others, without writes in flight (bytes).
+    /// File size visible to other programs, without writes in flight (bytes).
     seen_end: u64,
     /// End of the reserved blocks (bytes), and whether to reserve more.
     reserved: u64,
     reserves: bool,
-    /// Whether nobody reads the file meanwhile, so that its size may exceed what is written.
+    /// Whether nobody reads the file meanwhile, so that its size may exceed the written bytes.
     unseen: bool,
-    /// Whether the file may have blocks, or a size, beyond what was written.
+    /// Whether the file's blocks or size may exceed the written bytes.
     has_reserve: bool,
 }
 
@@ -104,8 +104,8 @@ impl Deep {
         Ok(Some(deep))
     }
 
-    /// A writer to several new files in turn. Their sizes may exceed what is written, because a
-    /// stripe is read only after it is finished.
+    /// A writer to several new files, round-robin. Their sizes may exceed the written bytes,
+    /// because a stripe is read only after it is finished.
     pub fn striped(
         options: &Options,
         members: &[Opened],
@@ -156,7 +156,7 @@ impl Deep {
         })
     }
 
-    /// Starts with data that were buffered before.
+    /// Starts with data that are already buffered.
     pub fn begin_with(&mut self, data: &[u8]) -> io::Result<()> {
         let mut data = data;
         while !data.is_empty() {
@@ -186,7 +186,7 @@ impl Deep {
 
     pub fn advance(&mut self, bytes: usize) {
         let space = self.filling.map_or(0, |filling| filling.room - filling.filled);
-        assert!(bytes <= space as usize, "more than there was space for");
+        assert!(bytes <= space as usize, "the buffer is too small for these bytes");
         if let Some(filling) = &mut self.filling {
             filling.filled += bytes as u32;
         }
@@ -257,7 +257,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Whether a write increases the file size visible to others.
+    /// Whether a write increases the file size visible to other programs.
     fn extends(&self, begin: u64, bytes: u32) -> bool {
         !self.unseen && begin + u64::from(bytes) > self.seen_end
     }
@@ -305,12 +305,12 @@ impl Deep {
         Ok(())
     }
 
-    /// Reserves space before a write that extends the file: ahead if possible, or else for this
-    /// write.
+    /// Reserves space before a write that extends the file: beyond this write if possible, else
+    /// only for it.
     fn reserve_for(&mut self, end: u64) {
         if self.reserves && end > self.reserved {
             let step = (self.reserved / 2).clamp(*STEPS.start(), *STEPS.end());
-            // Without space for a step, the writes themselves find out how much there is.
+            // Without space for a step, the writes themselves find the end of the space.
             self.reserves &= self.reserve_to((self.reserved + step).max(end)).is_ok();
         }
     }
@@ -325,7 +325,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Releases space reserved beyond what was written, after a flush.
+    /// Releases space reserved beyond the written bytes, after a flush.
     pub fn give_back(&mut self) -> io::Result<u64> {
         let has_reserve = std::mem::take(&mut self.has_reserve);
         for (member, number) in self.members.iter().zip(0_u64..) {

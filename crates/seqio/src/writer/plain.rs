@@ -88,7 +88,10 @@ impl Plain {
     }
 
     pub fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.buffer.len() - self.filled, "more than there was space for");
+        assert!(
+            bytes <= self.buffer.len() - self.filled,
+            "the buffer is too small for these bytes"
+        );
         self.filled += bytes;
     }
 
@@ -126,7 +129,7 @@ impl Plain {
         self.end
     }
 
-    /// Releases space reserved beyond what was written, after a flush.
+    /// Releases space reserved beyond the written bytes, after a flush.
     pub fn give_back(&mut self) -> io::Result<u64> {
         if std::mem::take(&mut self.has_reserve) {
             self.file.set_len(self.end)?;

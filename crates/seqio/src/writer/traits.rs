@@ -34,7 +34,7 @@ impl Seek for Writer {
             SeekFrom::End(by) => self.end()?.checked_add_signed(by),
         };
         let offset = offset.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "seeking to before the beginning")
+            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek before the start")
         })?;
         self.attempt(|writer| match &mut writer.mode {
             Mode::Plain(plain) => plain.move_to(offset),

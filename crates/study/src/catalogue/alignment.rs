@@ -1,13 +1,13 @@
 //! Study `alignment`: what a misaligned request costs, relative to sector, page, stripe chunk, or
 //! any granule inside the storage.
 //!
-//! Large requests are shifted by powers of two. The granule is the smallest shift from which on
-//! requests cost no more than unshifted ones, while all smaller shifts cost more. Small requests
-//! and the papers' own case (64 KiB, 12 KiB off the chunk) are measured as well.
+//! Large requests are shifted by powers of two. The granule is the smallest shift at which requests
+//! cost no more than unshifted requests, while all smaller shifts cost more. Small requests and the
+//! papers' own case (64 KiB, 12 KiB off the chunk) are measured as well.
 //!
 //! Partitions and file placement can shift requests too; the system reports both. The units in
-//! which the file system allocates and frees space are measured on a scratch file. The study
-//! discards nothing on any device.
+//! which the file system allocates and frees space are measured on a test file. The study discards
+//! nothing on any device.
 
 use std::path::Path;
 
@@ -24,7 +24,6 @@ use crate::curve::{self, Comparison};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `alignment`.
 pub const STUDY: Study = Study {
     name: "alignment",
     papers: "Riedel 1997, section 5.5 and Figure 13: 64 KB requests that lie 12 KB off a stripe \
@@ -38,7 +37,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A smaller cost does not count (share of the time of an unshifted request).
+/// Minimum cost that counts (share of the time of an unshifted request).
 const COST_MIN: f64 = 0.03;
 
 /// The allocation unit that the papers recommend (bytes): as large as the chunk of a stripe.
@@ -68,10 +67,11 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 fn no_file_of_its_own(study_target: &StudyTarget, name: &str) -> String {
     let folder = study_target.path().parent().filter(|_| study_target.path().is_file());
     let folder = folder.map_or_else(|| "on a file system".into(), |one| one.display().to_string());
-    format!("the study needs a scratch file, and {name} is yours; name a directory ({folder})")
+    format!("the study needs a test file of its own, not {name}; name a directory ({folder})")
 }
 
-/// Notes where a target lies, and the discard and alignment properties of its device.
+/// Records the position of a target on its disk, and the discard and alignment properties of its
+/// device.
 fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
     let beneath = || ioengine::host::device_of(target.path());
     let Some(device) = target.block_device().cloned().or_else(beneath) else {
@@ -131,8 +131,8 @@ fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
             None => runner.leave_out(
                 &quantity.replace('-', " "),
                 &format!(
-                    "the space used by a file in {name} does not show it; name a directory on \
-                     ext4, xfs, btrfs or tmpfs"
+                    "the space used by a file in {name} does not show the allocation unit; name a \
+                     directory on ext4, xfs, btrfs or tmpfs"
                 ),
             ),
         }
@@ -183,7 +183,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The points of a part of the plan and a direction, by shift; the unshifted one is first.
+/// The points of a part of the plan and a direction, by shift; the unshifted point is first.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
@@ -247,11 +247,11 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
             found.find(
                 "granule",
                 format!(
-                    "{requests} have a granule of {size}: misaligned ones take up to {cost_words} \
-                     longer; align them to {size}"
+                    "{requests} have a granule of {size}: misaligned requests take up to \
+                     {cost_words} longer; align them to {size}"
                 ),
             );
-            let evidence = format!("misaligned they take up to {cost_words} longer");
+            let evidence = format!("misaligned requests take up to {cost_words} longer");
             found.advise("align", 1.0 + cost, &format!("{requests} to {size}"), evidence);
         }
         Granule::Beyond { bytes, cost } => found.find(
@@ -328,8 +328,9 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "partition-off",
             format!(
-                "{name} starts {} off the physical blocks of its disk, so requests aligned in it \
-                 are misaligned on the disk; recreate it at a multiple of 1 MiB",
+                "{name} starts {} past a physical block boundary of its disk, so requests aligned \
+                 in the partition are misaligned on the disk; recreate the partition at a multiple \
+                 of 1 MiB",
                 units::size(off)
             ),
         );
@@ -339,7 +340,9 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
         let (start, block) = (units::size(start), units::size(block));
         found.find(
             "partition",
-            format!("{name} begins at {start} of its disk, a multiple of its blocks ({block})"),
+            format!(
+                "{name} begins at {start} on its disk, a multiple of the disk's blocks ({block})"
+            ),
         );
     }
 }
@@ -354,11 +357,13 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
     };
     let size = units::size(granule.min(1 << 30));
     let text = if granule >= PAPERS_UNIT {
-        format!("{lies}: requests aligned to {size} or less in it are aligned on the disk as well")
+        format!(
+            "{lies}: requests aligned to {size} or less in the file are aligned on the disk too"
+        )
     } else {
         format!(
-            "{lies}, aligned to {size} only: an aligned 64 KiB request may span two chunks or \
-             blocks of that size on the disk; to avoid it, use an allocation unit of 64 KiB \
+            "{lies}, aligned only to {size}: an aligned 64 KiB request may span two chunks or \
+             blocks of 64 KiB on the disk; to avoid this, use an allocation unit of 64 KiB \
              (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
         )
     };
@@ -371,9 +376,9 @@ fn space(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(unit) = size("allocation-unit") {
         let reported = size("file-system-block").map_or_else(String::new, |reported| {
             if reported == unit {
-                ", as it reports".to_owned()
+                ", as the file system reports".to_owned()
             } else {
-                format!(", though its block is {}", units::size(reported))
+                format!(", though its block size is {}", units::size(reported))
             }
         });
         let words = units::size(unit);
@@ -397,7 +402,7 @@ fn space(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "hole-unit",
             format!(
-                "punched holes free space in units of {words} (measured); align them to that, \
+                "punched holes free space in units of {words} (measured); align holes to {words}, \
                  because a partly punched unit stays allocated"
             ),
         );
@@ -409,10 +414,8 @@ fn discard(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granularity, device)) = size_of(evidence, "discard-granularity") else { return };
     let most = size_of(evidence, "discard-max").map_or(granularity, |(bytes, _)| bytes);
     if granularity == 0 || most == 0 {
-        let text = format!(
-            "discard granularity: none, {device} reports no discard, so it never learns what was \
-             freed"
-        );
+        let text =
+            format!("{device} does not support discard, so it never learns which space was freed");
         found.find("discard", text);
         return;
     }
@@ -450,8 +453,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
 }
 
-/// Whether a misaligned request becomes two at the device: 1.5 device requests or more for each
-/// one.
+/// Whether a misaligned request becomes two device requests: 1.5 or more on average.
 fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(bool, String)> {
     let (off, on) = (off?.device_request_bytes()?, on?.device_request_bytes()?);
     let times = on / off;
@@ -550,9 +552,9 @@ mod tests {
     #[test]
     fn a_partition_off_the_physical_blocks_should_be_recreated() {
         let off = text_of(&sizes(&[("partition-start", 63 * 512)]), "partition-off");
-        assert!(off.contains("3.5 KiB off") && off.contains("recreate it"), "{off}");
+        assert!(off.contains("3.5 KiB past") && off.contains("recreate the partition"), "{off}");
         let said = sizes(&[("partition-start", 1 << 20), ("alignment-offset", 512)]);
-        assert!(text_of(&said, "partition-off").contains("512 B off"));
+        assert!(text_of(&said, "partition-off").contains("512 B past"));
         let well = text_of(&sizes(&[("partition-start", 1 << 20)]), "partition");
         assert!(well.contains("1 MiB") && well.contains("4 KiB"), "{well}");
     }
@@ -561,16 +563,19 @@ mod tests {
     fn a_file_is_aligned_as_far_as_its_pieces_are() {
         let placed =
             |granule| text_of(&sizes(&[("pieces", 3), ("placement", granule)]), "placement");
-        assert!(placed(4096).contains("in 3 pieces, aligned to 4 KiB only"));
-        assert!(placed(1 << 20).contains("aligned to 1 MiB or less in it"));
+        assert!(placed(4096).contains("in 3 pieces, aligned only to 4 KiB"));
+        assert!(placed(1 << 20).contains("aligned to 1 MiB or less in the file"));
     }
 
     #[test]
     fn the_allocation_unit_is_compared_with_the_reported_block_size() {
         let unit = |unit, block| sizes(&[("allocation-unit", unit), ("file-system-block", block)]);
-        assert!(text_of(&unit(4096, 4096), "allocation-unit").contains("4 KiB, as it reports"));
+        assert!(
+            text_of(&unit(4096, 4096), "allocation-unit")
+                .contains("4 KiB, as the file system reports")
+        );
         let large = text_of(&unit(65536, 4096), "allocation-unit");
-        assert!(large.contains("64 KiB, though its block is 4 KiB"), "{large}");
+        assert!(large.contains("64 KiB, though its block size is 4 KiB"), "{large}");
         let verdict = |evidence: &Evidence| analyse(evidence).claims[0].verdict;
         assert_eq!(verdict(&unit(4096, 4096)), Verdict::Holds);
         assert_eq!(verdict(&unit(65536, 4096)), Verdict::DoesNotHold);
@@ -582,7 +587,9 @@ mod tests {
         assert!(text_of(&sizes(&large), "discard").contains("fstrim"));
         let small = text_of(&sizes(&[("discard-granularity", 4096)]), "discard");
         assert_eq!(small, "discard granularity: 4 KiB (reported by sda1)");
-        assert!(text_of(&sizes(&[("discard-granularity", 0)]), "discard").contains("none"));
+        assert!(
+            text_of(&sizes(&[("discard-granularity", 0)]), "discard").contains("does not support")
+        );
     }
 
     #[test]

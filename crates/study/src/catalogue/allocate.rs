@@ -1,6 +1,7 @@
-//! Study `allocate`: what writes lose while a file grows, and which method of preallocating helps.
+//! Study `allocate`: the cost of writing to a growing file, and the effect of each method of
+//! preallocation.
 //!
-//! Blocks are written before, reserved with `fallocate`, or allocated while the file grows.
+//! Blocks are already written, reserved with `fallocate`, or allocated while the file grows.
 
 use lab::evidence::{Evidence, MeasuredPoint};
 
@@ -8,7 +9,6 @@ use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
 
-/// The study `allocate`.
 pub const STUDY: Study = Study {
     name: "allocate",
     papers: "Riedel 1997, section 5.4, Figure 12: a growing file takes one write at a time; \
@@ -21,9 +21,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Allocation methods that are compared with blocks written before.
+/// Allocation methods that are compared with written blocks.
 const METHODS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
-/// A depth that gains less than this factor does not make writes concurrent.
+/// Minimum gain of depth that shows concurrent writes.
 const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -69,7 +69,7 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{} writes of {size}, depth {}", point.word("caching"), point.depth())
 }
 
-/// Compares each allocation method with blocks written before.
+/// Compares each allocation method with written blocks.
 fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let depth = base.depth().to_string();
     let points: Vec<&MeasuredPoint> =
@@ -80,13 +80,13 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     let word = |point: &&MeasuredPoint| {
         let method = point.word("allocation");
         match curve::compare(point, base) {
-            Comparison::Times(times) => format!("{method}: {:.0}% of that", 100.0 * times),
+            Comparison::Times(times) => format!("{method}: {:.0}% of this rate", 100.0 * times),
             other => format!("{method}: {}", other.words()),
         }
     };
     let words: Vec<String> = points.iter().map(word).collect();
     let text = format!(
-        "{}: {} run at {} on blocks written before; {}",
+        "{}: {} reach {} on preallocated blocks; {}",
         place(evidence),
         name(base),
         units::rate(base.rate()),
@@ -98,7 +98,7 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     };
     if base.rate() > grown.rate() && curve::differ(base, grown) {
         let text = format!(
-            "{}: writes reach {} on blocks written before, {} in a growing file",
+            "{}: writes reach {} on preallocated blocks, {} in a growing file",
             place(evidence),
             units::rate(base.rate()),
             units::rate(grown.rate())
@@ -107,7 +107,7 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     }
 }
 
-/// The gain of depth 8 against depth 1: in a growing file, and on blocks written before.
+/// The gain of depth 8 over depth 1, in a growing file and on written blocks.
 fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
     let gain = |method: &str| {
         let (deep, one) = (like(evidence, base, method, "8")?, like(evidence, base, method, "1")?);
@@ -122,8 +122,8 @@ fn serial(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     found.find(
         "serial",
         format!(
-            "{}: {caching} writes of {size} gain {grown:.2} times from depth 8 in a growing file, \
-             {written:.2} times on blocks written before",
+            "{}: {caching} writes of {size} at depth 8 reach {grown:.2} times the rate of depth 1 \
+             in a growing file, {written:.2} times on preallocated blocks",
             place(evidence)
         ),
     );
@@ -151,14 +151,14 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let gains_of_depth = evidence.find(&direct).and_then(|base| gains(evidence, base));
     let Some((grown, written)) = gains_of_depth else { return };
     if written < SERIAL {
-        let why = "depth gains nothing here even on blocks written before, so a growing file \
-                   cannot lose that gain";
+        let why = "depth gains nothing here even on preallocated blocks, so a growing file cannot \
+                   lose that gain";
         found.cannot(&["R154"], why);
         return;
     }
     let text = format!(
-        "direct 64 KiB writes: depth 8 gains {grown:.2} times in a growing file, {written:.2} \
-         times on blocks written before"
+        "direct 64 KiB writes: depth 8 reaches {grown:.2} times the rate of depth 1 in a growing \
+         file, {written:.2} times on preallocated blocks"
     );
     found.claim("R154", grown < SERIAL, text);
 }
@@ -193,7 +193,10 @@ mod tests {
         let found = analyse(&serial_file_system());
         let text = &found.findings[1].headline;
         assert!(text.starts_with("ext9: direct writes of 64 KiB, depth 8"), "{text}");
-        assert!(text.ends_with("extend: 24% of that; fallocate: the same within 10%"), "{text}");
+        assert!(
+            text.ends_with("extend: 24% of this rate; fallocate: the same within 10%"),
+            "{text}"
+        );
         assert_eq!(found.advice[0].id, "preallocate");
         let verdict = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(verdict("R154"), Verdict::Holds);

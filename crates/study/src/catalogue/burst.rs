@@ -1,9 +1,9 @@
 //! Study `burst`: storage that is fast until a credit is spent, and then slower for good.
 //!
-//! One long trial runs at full speed. If its rate falls, the credit is what was moved above the
-//! sustained rate before the fall, as in a token bucket. Assuming that the bucket refills at the
-//! sustained rate, it is full after credit / sustained rate. A second trial after a rest shows the
-//! real refill rate. Cloud volumes, throttled containers, and drives with a fast cache on slow
+//! One long trial runs at full speed. If its rate falls, the credit is the number of bytes above
+//! the sustained rate before the fall, as in a token bucket. Assuming that the bucket refills at
+//! the sustained rate, it is full after credit / sustained rate. A second trial after a rest shows
+//! the real refill rate. Cloud volumes, throttled containers, and drives with a fast cache on slow
 //! media behave like this.
 
 use std::time::Duration;
@@ -17,7 +17,6 @@ use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::runner::StudyRunner;
 
-/// The study `burst`.
 pub const STUDY: Study = Study {
     name: "burst",
     papers: "not studied: the disks of 1997 and 2000 had no burst credit; the closest is the \
@@ -32,7 +31,7 @@ pub const STUDY: Study = Study {
 
 /// The longest rest (ns): in the quick form, and otherwise.
 const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
-/// Suffix of the parts of the plan that were measured again when the device had rested.
+/// Suffix of the parts of the plan that are measured again after a rest.
 const RESTED: &str = " after a rest";
 
 /// Measures each part of the plan alone, because one part would spend the burst credit of another.
@@ -56,7 +55,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             let part = one.part().to_owned();
             runner.run(std::slice::from_ref(one))?;
             runner.evidence.note("rest", "ns", &[("part", part)], rest_ns as f64);
-            // The next part must not start with a bucket that this one emptied.
+            // The next part must start with a full bucket.
             if study_target.is_real() {
                 rest(runner, (2 * half_ns).min(REST_NS[usize::from(!runner.quick)]));
             }
@@ -91,7 +90,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         let per_s = throttle.credit / rest_ns * 1e9;
         let (credit, rest) = (units::decimal_size(throttle.credit as u64), units::time(rest_ns));
         let rate = units::rate(per_s);
-        let text = format!("{}: a rest of {rest} restored {credit}, at {rate}", point.part);
+        let text =
+            format!("{}: a pause of {rest} restored {credit} of credit, at {rate}", point.part);
         found.find("refill", text);
     }
     found
@@ -113,8 +113,8 @@ fn moved(point: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
 fn words(point: &MeasuredPoint, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
     format!(
-        "{}: {} for {}, then {}: a burst credit of {}, full again after {} idle if it refills at \
-         the lower rate; plan sustained loads for that rate",
+        "{}: {} for {}, then {}: the burst credit is {}, and refills in {} without I/O if it \
+         refills at the lower rate; plan sustained loads for that lower rate",
         point.part,
         units::rate(before_per_s),
         units::time(at_ns as f64),
@@ -170,7 +170,7 @@ mod tests {
         let throttle = spent(&point).unwrap();
         assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
         let found = analyse(&evidence(vec![point]));
-        assert!(found.findings[0].headline.contains("full again after 6"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("refills in 6"), "{:?}", found.findings);
     }
 
     #[test]

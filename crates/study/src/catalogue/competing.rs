@@ -1,12 +1,12 @@
-//! Study `competing`: several streams on one device. What each keeps of its rate alone, how latency
-//! grows, and whether I/O priorities help.
+//! Study `competing`: several streams on one device. It measures the share of its rate that each
+//! stream keeps, the growth of latency, and the effect of I/O priorities.
 //!
 //! Each part of the plan is a stream, with the first value of each list. Every stream is measured
-//! alone. Then every pair, and all of them, run at the same time, each on threads and engines of
-//! its own; only the time that they have in common counts. Runs alone and together alternate, in
-//! reverse order every other round, so that a drift of the machine does not look like interference.
-//! In a simulated system all streams share one simulation. Fairness is Jain's index of the shares
-//! that the streams keep of their rates alone: 1 if all lose the same share, 1/n if one keeps
+//! alone. Then every pair, and all of them, run at the same time, each with its own threads and
+//! engines; only the time when all run counts. Runs alone and together alternate, in reverse order
+//! every other round, so that a drift of the machine does not look like interference. In a
+//! simulated system all streams share one simulation. Fairness is Jain's index of the shares that
+//! the streams keep of their rates alone: 1 if all lose the same share, 1/n if one keeps
 //! everything.
 
 use std::slice;
@@ -33,7 +33,6 @@ use crate::conclusion::Conclusion;
 use crate::runner::{Ready, StudyRunner};
 use crate::target::{Kind, StudyTarget};
 
-/// The study `competing`.
 pub const STUDY: Study = Study {
     name: "competing",
     papers: "named as future work: several applications on one device",
@@ -45,9 +44,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Tolerance: a stream that is faster beside others than alone by up to this factor shows noise.
+/// Tolerance for noise: a stream may seem faster beside others than alone by up to this factor.
 const NOISE: f64 = 1.1;
-/// Streams that all keep at least this share of their rate alone are unaffected.
+/// Minimum share of its rate alone that an unaffected stream keeps.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that respect I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
@@ -120,7 +119,7 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         if why.is_none() { &[NO_PRIORITY, SMALL_FIRST] } else { &[NO_PRIORITY] };
     let is_known = matches!(study_target.kind, Kind::Reference { .. });
     if is_known {
-        let reason = "each stream would open a reference device of its own; serve one as a file \
+        let reason = "each stream would open its own reference device; mount one device as a file \
                       (halfpower mount) and name that file";
         runner.leave_out("together", reason);
     }
@@ -136,7 +135,7 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Why priorities have no effect with this scheduler; `None` if they have one.
+/// Why priorities have no effect with this scheduler; `None` if they have an effect.
 fn no_priorities(scheduler: Option<&str>) -> Option<String> {
     match scheduler {
         Some(name) if HONOURING.contains(&name) => None,
@@ -503,11 +502,11 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
     let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
     let change = if noisy {
-        "; shares above 110% are noise or a change of the device: measure for longer (--runtime, \
+        "; a share above 110% is noise or a change of the device: measure for longer (--runtime, \
          --trials)"
             .to_owned()
     } else if untouched {
-        "; the device sustains all of them".to_owned()
+        "; the device sustains all streams".to_owned()
     } else {
         let share = |one: &&StreamInMix<'_>| one.keeps();
         let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
@@ -537,22 +536,22 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let lost = 100.0 * (1.0 - rest(first) / rest(plain).max(1.0));
     let change = match times {
         gain if gain > 1.2 && lost > NEARLY_ALL => {
-            "the idle class (ionice -c 3) nearly stops the others: use it only for work that may \
-             wait"
+            "the idle class (ionice -c 3) nearly stops the other streams: use it only for work \
+             that may wait"
         }
-        gain if gain > 1.2 => "give the others the idle class (ionice -c 3)",
-        loss if loss < 1.0 / 1.2 => "do not use priorities here, they do harm",
-        _ => "priorities change little here; limit the others' depth or rate instead",
+        gain if gain > 1.2 => "run the other streams in the idle class (ionice -c 3)",
+        loss if loss < 1.0 / 1.2 => "do not use priorities here, because they do harm",
+        _ => "priorities change little here; limit the depth or rate of the other streams instead",
     };
     let others = match lost {
-        gain if gain < 0.0 => "the others lose nothing".to_owned(),
-        lost => format!("the others lose {lost:.0}%"),
+        gain if gain < 0.0 => "the other streams lose nothing".to_owned(),
+        lost => format!("the other streams lose {lost:.0}%"),
     };
     found.find(
         "priority",
         format!(
-            "{}: with the others in the idle class, {} gets {times:.2} times the rate{}, and \
-             {others}; {change}",
+            "{}: with the other streams in the idle class, {} gets {times:.2} times the rate{}, \
+             and {others}; {change}",
             plain.name,
             before.stream,
             waits(after),
@@ -583,7 +582,7 @@ fn table(mixes: &[Mix<'_>]) -> Option<Table> {
     let column = |(label, unit): (&str, Option<Unit>)| Column { label: label.to_owned(), unit };
     (!rows.is_empty()).then(|| Table {
         id: "competing-streams".to_owned(),
-        caption: "Each stream alone and beside others".to_owned(),
+        caption: "Each stream alone and beside the others".to_owned(),
         columns: [
             ("Together", None),
             ("Priority", None),
@@ -655,13 +654,13 @@ mod tests {
         assert!(text.contains("99th percentile 5 ms"), "{text}");
         assert!(text.ends_with("random suffers most"), "{text}");
         let text = words(&analyse(&streams(990.0, 2990.0, None)), "together");
-        assert!(text.ends_with("the device sustains all of them"), "{text}");
+        assert!(text.ends_with("the device sustains all streams"), "{text}");
     }
 
     #[test]
     fn a_stream_faster_beside_others_than_alone_is_noise() {
         let text = words(&analyse(&streams(1500.0, 2400.0, None)), "together");
-        assert!(text.contains("above 110% are noise"), "{text}");
+        assert!(text.contains("above 110% is noise"), "{text}");
         assert!(!text.contains("suffers most"), "{text}");
     }
 

@@ -1,11 +1,11 @@
-//! Study `copy-cost`: the same bytes by different paths. The file itself, a bind mount of its
-//! folder, a loop device over it, FUSE, and further targets such as a network mount; also the copy
-//! out of the page cache and a memory copy.
+//! Study `copy-cost`: the same bytes by different paths. The paths are the file itself, a bind
+//! mount of its folder, a loop device over it, FUSE, and further targets such as a network mount;
+//! also the page cache and a memory copy.
 //!
 //! All paths are only read. Bind mount and loop device disappear with the process
 //! (`ioengine::layer`); a second process serves the FUSE file and ends with this one
-//! (`lab::fuse_server`). It serves from memory without delay, so its whole latency is what FUSE
-//! adds to the storage below.
+//! (`lab::fuse_server`). It serves from memory without delay, so its whole latency is the overhead
+//! of FUSE.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -26,7 +26,6 @@ use crate::curve::{self, Comparison};
 use crate::runner::StudyRunner;
 use crate::target::{Kind, StudyTarget};
 
-/// The study `copy-cost`.
 pub const STUDY: Study = Study {
     name: "copy-cost",
     papers: "Chung 2000, section 9: a file behind a share costs up to ten times the CPU of a local \
@@ -53,8 +52,8 @@ const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];
 /// Size of the file that is served over FUSE (bytes).
 const FUSE_BYTES: u64 = 64 << 20;
 /// Why claims about network shares are not testable.
-const NO_SHARE: &str = "it compares a network share with a local file: name a local directory and \
-                        a mounted share (NFS, SMB) as two targets";
+const NO_SHARE: &str = "the claim compares a network share with a local file; name a local \
+                        directory and a mounted share (NFS, SMB) as two targets";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (study_targets, groups) = (runner.study_targets, runner.groups()?);
@@ -102,9 +101,9 @@ struct Layer {
 }
 
 enum Held {
-    Bind(#[expect(dead_code, reason = "its life is the mount's")] BindMount),
-    Loop(#[expect(dead_code, reason = "its life is the device's")] LoopDevice),
-    Fuse(#[expect(dead_code, reason = "its life is the mount's")] Box<Served>),
+    Bind(#[expect(dead_code, reason = "exists while the mount does")] BindMount),
+    Loop(#[expect(dead_code, reason = "exists while the device does")] LoopDevice),
+    Fuse(#[expect(dead_code, reason = "exists while the mount does")] Box<Served>),
 }
 
 impl Layer {
@@ -140,20 +139,20 @@ fn bind(file: &Path) -> Result<Layer, String> {
     let folder = real.parent().ok_or_else(not_a_file)?;
     let name = real.file_name().and_then(|name| name.to_str()).ok_or_else(not_a_file)?;
     let mount = BindMount::of(folder)
-        .map_err(|error| format!("no bind mount: {}; run it as root", cause(&error)))?;
+        .map_err(|error| format!("no bind mount: {}; run as root", cause(&error)))?;
     Ok(Layer { path: mount.path(name), held: Held::Bind(mount) })
 }
 
 fn over(file: &Path) -> Result<Layer, String> {
     let device = File::open(file).and_then(|file| LoopDevice::over(&file)).map_err(|error| {
-        format!("no loop device: {}; run it as root, with the module loop loaded", cause(&error))
+        format!("no loop device: {}; run as root, with the module loop loaded", cause(&error))
     })?;
     Ok(Layer { path: device.path().to_path_buf(), held: Held::Loop(device) })
 }
 
 /// A file served over FUSE from the memory of another process.
 fn fuse(runner: &StudyRunner<'_>) -> Result<Layer, String> {
-    let failed = |cause: String| format!("no FUSE: {cause}; run it as root, or install fuse3");
+    let failed = |cause: String| format!("no FUSE: {cause}; run as root, or install fuse3");
     runner.lab.console.say("mounting an in-memory file over FUSE; it is unmounted afterwards");
     let served = Served::start("", FUSE_BYTES).map_err(|failure| failed(failure.message))?;
     let path = served.path().to_path_buf();
@@ -254,12 +253,12 @@ fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) 
     let lead = if path.name == FUSE {
         "FUSE overhead per request, measured on a file in memory".to_owned()
     } else {
-        format!("{} against the file itself", path.name)
+        format!("{} compared with the file itself", path.name)
     };
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }
 
-/// Advice against the path whose small reads lose most against the file itself.
+/// Advice against the path with the slowest small reads.
 fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
     let loss = |path: &AccessPath<'_>| {
         let plain = local.points.iter().min_by_key(|point| point.bytes())?;
@@ -271,7 +270,7 @@ fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'
     let Some((gain, bytes, name)) = losses.max_by(|a, b| a.0.total_cmp(&b.0)) else { return };
     let times = words_of_times(gain);
     let size = units::size(bytes);
-    let evidence = format!("{size} reads: {times} the requests per second of the {name}");
+    let evidence = format!("{size} reads reach {times} the requests per second of the {name}");
     found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
 }
 
@@ -379,7 +378,7 @@ mod tests {
         ]));
         let layers = layers(&found);
         assert!(layers[0].contains("bind mount") && layers[0].contains("the same within 10%"));
-        assert!(layers[1].contains("loop device against the file itself: +100 us for 4 KiB"));
+        assert!(layers[1].contains("loop device compared with the file itself: +100 us for 4 KiB"));
         assert_eq!(found.advice[0].id, "mapped-share");
         assert!(found.advice[0].text.ends_with("the file itself, not the loop device"));
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::CannotBeTried));

@@ -18,7 +18,6 @@ use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve;
 use crate::runner::StudyRunner;
 
-/// The study `cpu-cost`.
 pub const STUDY: Study = Study {
     name: "cpu-cost",
     papers: "Riedel 1997, section 3 and Figure 4; Chung 2000, sections 3.5, 5, 6, 7.2 and 7.3, \
@@ -53,20 +52,19 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// A direct path whose cost of each KiB is at least this share of that through the page cache
-/// copies the data by CPU.
+/// A direct path copies data by CPU if its cost per KiB is at least this share of the cost through
+/// the page cache.
 const COPY_SHARE: f64 = 0.5;
-/// Requests whose costs differ by at most this factor cost "about the same".
+/// Costs that differ by at most this factor are "about the same".
 const ABOUT: f64 = 1.25;
 /// CPU times within this factor cannot be ranked.
 const CPU_ALIKE: f64 = 1.1;
-/// A request size at which the cost of the bytes outweighs the fixed cost, but which is still
-/// common.
+/// A common request size with a cost per byte that outweighs the fixed cost.
 const LARGE: u64 = 64 << 10;
-/// Least relative error that is assumed for a CPU time.
-const ERROR_LEAST: f64 = 0.03;
-/// Largest relative error that is assumed for a CPU time.
-const ERROR_MOST: f64 = 0.5;
+/// Minimum relative error that is assumed for a CPU time.
+const ERROR_MIN: f64 = 0.03;
+/// Maximum relative error that is assumed for a CPU time.
+const ERROR_MAX: f64 = 0.5;
 
 /// The points of one path (direct or buffered) in one direction.
 struct Path<'a> {
@@ -89,7 +87,7 @@ impl<'a> Path<'a> {
             Some(CostPoint {
                 request_bytes: point.bytes(),
                 cpu_ns: of(point)?,
-                relative_error: error.clamp(ERROR_LEAST, ERROR_MOST),
+                relative_error: error.clamp(ERROR_MIN, ERROR_MAX),
             })
         };
         let points: Vec<CostPoint> = self.points.iter().filter_map(cost_point).collect();
@@ -242,7 +240,8 @@ fn times_at(of: &Path<'_>, over: &Path<'_>, bytes: u64) -> Option<f64> {
     Some(of.at(bytes)?.cpu_ns()? / over.at(bytes)?.cpu_ns().filter(|ns| *ns > 0.0)?)
 }
 
-/// From which size on direct requests cost less CPU than buffered ones, and advice to use them.
+/// The size above which direct requests cost less CPU than buffered requests, and advice to use
+/// them.
 fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let rw = &direct.rw;
     if let Some(bytes) = break_even(direct, buffered) {
@@ -259,7 +258,7 @@ fn bypass(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         times,
         &format!("{rw}s of {} and larger", units::size(LARGE)),
         format!(
-            "a {} {rw} costs {} buffered, {} direct",
+            "CPU of a {} {rw}: {} buffered, {} direct",
             units::size(LARGE),
             cost(buffered).unwrap_or_default(),
             cost(direct).unwrap_or_default()
@@ -278,7 +277,7 @@ fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     cheaper
 }
 
-/// Advice if the direct path has a cost per byte like the page cache, which means that it copies.
+/// Advice if the direct path copies: its cost per byte is similar to the page cache.
 fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffered: &Path<'_>) {
     let has_device = evidence.targets.first().is_some_and(|target| target.device.is_some());
     let (Some(past), Some(through)) = (direct.lower(), buffered.lower()) else { return };
@@ -295,7 +294,7 @@ fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffe
         at(&past) / past.fixed_ns.value.max(1.0),
         "",
         format!(
-            "a KiB costs {} direct and {} buffered",
+            "CPU per KiB: {} direct, {} buffered",
             units::time(past.marginal_ns_per_kib.value),
             units::time(through.marginal_ns_per_kib.value)
         ),
@@ -317,7 +316,7 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
     let small = direct.at(2 << 10).zip(direct.at(16 << 10));
     let times = small.and_then(|(small, large)| Some(per_byte(small)? / per_byte(large)?));
-    found.gain("R055", times, "CPU per MiB of direct 2 KiB reads over 16 KiB reads");
+    found.gain("R055", times, "ratio of CPU per MiB, direct 2 KiB reads over 16 KiB reads");
     let times = small.and_then(|(small, large)| Some(large.cpu_ns()? / small.cpu_ns()?));
     found.claim_if(
         "R056",
@@ -351,7 +350,7 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         }
     }
     let load = |point: &MeasuredPoint| Some(point.cpu_ns()? * point.requests_per_s() / 1e9);
-    // The claim names the size; here the question is whether 64 KiB suffice.
+    // The claim names the size; this checks whether 64 KiB is large enough.
     found.claim_if(
         "R074",
         direct.at(LARGE).and_then(load).map(|load| {
@@ -381,7 +380,7 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// Claim R040: at which sizes a byte costs least. It is decided only if the other sizes cost
+/// Claim R040 names the sizes with the lowest cost per byte. It is judged only if other sizes cost
 /// clearly more.
 fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
     let lean = buffered.points.iter().filter_map(|point| Some((per_byte(point)?, point.bytes())));
@@ -390,11 +389,14 @@ fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
     let least = |of: &[(f64, u64)]| of.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0));
     let Some((within, beyond)) = least(&inside).zip(least(&outside)) else { return };
     let best = if within.0 < beyond.0 { within } else { beyond };
-    let seen = format!("a MiB of buffered reads costs least CPU at {}", units::size(best.1));
+    let seen = format!("buffered reads of {} need the least CPU per MiB", units::size(best.1));
     if alike(within.0, beyond.0) {
         let other = if best == within { beyond } else { within };
         let size = units::size(other.1);
-        found.cannot(&["R040"], &format!("noise: {seen}, and {size} is within 10% of that"));
+        found.cannot(
+            &["R040"],
+            &format!("noise: {seen}, and reads of {size} are within 10% of that"),
+        );
     } else {
         found.claim("R040", best == within, seen);
     }

@@ -10,7 +10,6 @@ use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::differ;
 
-/// The study `depth`.
 pub const STUDY: Study = Study {
     name: "depth",
     papers: "Riedel 1997, section 4 and Figure 6: reads reach half power at 4 KB at any depth, \
@@ -23,10 +22,11 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A step of depth that gains less than this factor is beyond the knee.
+/// Minimum gain of a depth step below the knee of the curve.
 const STEP_MIN: f64 = 1.1;
-/// Differences up to this factor may be noise; a larger one counts, however wide the intervals.
-const NOISE_MOST: f64 = 1.3;
+/// Differences up to this factor may be noise; larger differences count, however wide the
+/// intervals.
+const NOISE_MAX: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
@@ -69,10 +69,10 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let latency =
         |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let beyond = if last.depth() == knee.depth() {
-        format!("the median latency is {} there", latency(knee))
+        format!("their median latency is {}", latency(knee))
     } else {
         format!(
-            "the median latency is {} there and {} at depth {}",
+            "their median latency is {} there, and {} at depth {}",
             latency(knee),
             latency(last),
             last.depth()
@@ -83,11 +83,11 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     found.find(
         "knee",
         if depth == least {
-            format!("{rw}s of {size} gain nothing beyond depth {least}: {shallow}; {beyond}")
+            format!("{rw}s of {size} are no faster beyond depth {least} ({shallow}); {beyond}")
         } else {
             format!(
-                "{rw}s of {size}: {shallow} at depth {least}, {rate} from depth {depth} on; \
-                 {beyond}"
+                "{rw}s of {size} rise from {shallow} at depth {least} to {rate} at depth {depth}, \
+                 and no further; {beyond}"
             )
         },
     );
@@ -105,7 +105,7 @@ fn knee_of<'a>(points: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
     let top = points.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
     let is_there = |point: &&MeasuredPoint| {
         let near = point.rate() * STEP_MIN >= top.rate();
-        near || (!differ(point, top) && point.rate() * NOISE_MOST >= top.rate())
+        near || (!differ(point, top) && point.rate() * NOISE_MAX >= top.rate())
     };
     points.iter().copied().find(is_there)
 }
@@ -199,7 +199,7 @@ mod tests {
             evidence(vec![at("1", 100), at("3", 300), at("8", 790), at("32", 800), large]);
         let found = analyse(&evidence);
         let knee = found.findings.iter().find(|finding| finding.id == "knee").unwrap();
-        assert!(knee.headline.contains("from depth 8 on"), "{}", knee.headline);
+        assert!(knee.headline.contains("at depth 8, and no further"), "{}", knee.headline);
         let claim = |id: &str| found.claims.iter().find(|claim| claim.id == id).unwrap().verdict;
         assert_eq!(claim("R080"), Verdict::Holds);
         assert_eq!(claim("R078"), Verdict::DoesNotHold);

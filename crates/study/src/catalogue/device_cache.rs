@@ -23,7 +23,6 @@ use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `device-cache`.
 pub const STUDY: Study = Study {
     name: "device-cache",
     papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential reads show \

@@ -1,10 +1,10 @@
 //! Study `engines`: every I/O engine of this host by depth and size, and which to use.
 //!
-//! Each engine is a part of its own, so that a missing one leaves the others in place. io_uring is
-//! three parts: interrupt-driven, with a kernel thread that takes submissions (SQPOLL), and with
-//! polled completions (IOPOLL), which needs a device with poll queues. The SQPOLL thread belongs to
-//! the process, so its CPU is charged to it. The reads are random, so that read-ahead issues no
-//! requests of its own.
+//! Each engine is its own part of the plan, so that a missing engine does not affect the others.
+//! io_uring is three parts: interrupt-driven, with a kernel thread that takes submissions (SQPOLL),
+//! and with polled completions (IOPOLL), which needs a device with poll queues. The SQPOLL thread
+//! belongs to the process, so its CPU is charged to it. The reads are random, so that read-ahead
+//! issues no requests of its own.
 
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
@@ -20,7 +20,6 @@ use crate::curve::{self, Comparison};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `engines`.
 pub const STUDY: Study = Study {
     name: "engines",
     papers: "named as future work: compare completion routines, events, completion ports and \
@@ -97,7 +96,7 @@ impl By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
-    /// The least and the largest value over the trials.
+    /// The minimum and maximum over the trials.
     fn range(self, point: &MeasuredPoint) -> Option<(f64, f64)> {
         let rate = point.summary.requests_per_s;
         let of = |trial: &Trial| match self {
@@ -121,8 +120,8 @@ impl By {
         high < low && self.ns(one) < (1.0 - REPEATABLE) * self.ns(other)
     }
 
-    /// The best point: among those that no other beats, the one that wins by the second criterion.
-    /// Also returns whether this point beats all others.
+    /// The best point; among points that no other point beats, the second criterion decides. Also
+    /// returns whether this point beats all others.
     fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
         let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
         let first =
@@ -150,7 +149,7 @@ fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u
     let others: Vec<String> = others.map(|point| brief(point)).collect();
     let deepest = values(evidence, rw, |point| u64::from(point.depth())).last().copied();
     let id = if deepest == Some(u64::from(depth)) { "use" } else { "race" };
-    let why = if alone { "fastest" } else { "as fast as any, and the least CPU among those" };
+    let why = if alone { "the fastest" } else { "which needs the least CPU among the fastest" };
     let also = |by: By, what: &str| {
         let chosen = by.choose(&points).filter(|(point, _)| by.is_better(point, fast));
         chosen.map_or_else(String::new, |(point, _)| format!("; {} {what}", name(point)))
@@ -158,7 +157,7 @@ fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u
     found.find(
         id,
         format!(
-            "{rw} of {} at depth {depth}: use {}, {why}{}{}; the others: {}",
+            "{rw} of {} at depth {depth}: use {}, {why}{}{}; other engines: {}",
             units::size(bs),
             brief(fast),
             also(By::Cpu, "for the least CPU"),
@@ -168,7 +167,7 @@ fn race(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64, depth: u
     );
 }
 
-/// Whether blocking calls or a queue is faster with one request outstanding.
+/// Whether blocking calls or asynchronous I/O is faster with one request outstanding.
 fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let at_one = |part: &str| {
         let points = evidence.all(&[("part", part), ("rw", rw), ("iodepth", "1")]);
@@ -180,11 +179,13 @@ fn blocking(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
         return;
     };
     let text = match (By::Rate.is_better(sync, best), By::Rate.is_better(best, sync)) {
-        (true, _) => "blocking calls are faster than any queue",
-        (_, true) => "a queue is faster even with one request in it",
+        (true, _) => "blocking calls are faster than io_uring and libaio",
+        (_, true) => "asynchronous I/O is faster even with one request",
         _ => match curve::compare(sync, best) {
-            Comparison::Unclear(_) => "no measurable difference between blocking calls and a queue",
-            _ => "blocking calls are as fast as a queue, within 10%",
+            Comparison::Unclear(_) => {
+                "no measurable difference between blocking and asynchronous calls"
+            }
+            _ => "blocking and asynchronous calls are equally fast, within 10%",
         },
     };
     found.find(
@@ -208,8 +209,8 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         let Some(call) = calls.iter().find(same) else { continue };
         if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
             let text = format!(
-                "mmap found its pages of {} in memory (median fault {}), because the kernel had \
-                 read around earlier faults; use a larger file (--size) to compare",
+                "mmap found its {} pages in memory (median fault {}), because the kernel had read \
+                 them around earlier faults; use a larger file (--size) to compare",
                 units::size(map.bytes()),
                 units::time(map.latency_ns(0.5).unwrap_or_default())
             );
@@ -220,7 +221,8 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "mapped",
             format!(
-                "cold {} of {} through the page cache, mmap against calls: {times} ({} against {})",
+                "cold {} of {} through the page cache, rate of mmap compared with system calls: \
+                 {times} ({} and {})",
                 map.word("rw"),
                 units::size(map.bytes()),
                 brief(map),
@@ -289,7 +291,7 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// The polling mode of a point; `None` if it uses none or both.
+/// The polling mode of a point; `None` without polling or with both modes.
 fn polls(point: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
     let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
@@ -337,7 +339,7 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is_queue = |point: &MeasuredPoint| plain(point) || is("libaio")(point);
     let of = |polled: Polled| pairs(evidence, move |point| polls(point) == Some(polled), plain);
     let rules = [
-        // At depth 1 the alternative to a queue is a plain call, not a pool of threads.
+        // At depth 1 the alternative to asynchronous I/O is a plain call, not a pool of threads.
         (
             "queue-of-the-kernel",
             pairs(evidence, move |point| point.depth() > 1 && is_queue(point), is("threads")),
@@ -470,7 +472,7 @@ mod tests {
             point("libaio", "16", 90_000, 4_000),
         ]));
         let text = words(&found, "use");
-        let wanted = "use io_uring (100k/s, 3 us of CPU each, median 160 us), fastest; the others";
+        let wanted = "use io_uring (100k/s, 3 us of CPU each, median 160 us), the fastest; other";
         assert!(text.contains(wanted), "{text}");
         assert!(text.contains("libaio (90k/s, 4 us of CPU each, median"), "{text}");
         assert!(text.contains("threads (40k/s, 20 us of CPU each, median"), "{text}");
@@ -493,9 +495,9 @@ mod tests {
                 vec![point("sync", "1", 9_000, 5_000), point("io_uring", "1", queued, 6_000)];
             words(&analyse(&evidence(points)), "one-at-a-time")
         };
-        assert!(at_one(9_000).contains("are as fast as a queue"), "{}", at_one(9_000));
+        assert!(at_one(9_000).contains("are equally fast"), "{}", at_one(9_000));
         assert!(at_one(8_000).contains("blocking calls are faster"), "{}", at_one(8_000));
-        assert!(at_one(12_000).contains("a queue is faster"), "{}", at_one(12_000));
+        assert!(at_one(12_000).contains("asynchronous I/O is faster"), "{}", at_one(12_000));
     }
 
     #[test]
@@ -506,7 +508,7 @@ mod tests {
             point("sync", "1", 20_000, 9_000),
         ]));
         let text = words(&found, "mapped");
-        assert!(text.contains("mmap against calls: 0.50 times ("), "{text}");
+        assert!(text.contains("mmap compared with system calls: 0.50 times ("), "{text}");
         assert_eq!(words(&found, "race"), "", "one direct I/O engine is no race");
     }
 
@@ -519,7 +521,7 @@ mod tests {
         ]));
         let text = words(&found, "use");
         assert!(text.contains("use io_uring with SQPOLL (130k/s, 15 us"), "{text}");
-        assert!(text.contains("fastest; io_uring for the least CPU; the others: io_uring ("));
+        assert!(text.contains("fastest; io_uring for the least CPU; other engines: io_uring ("));
         assert!(!text.contains("for the lowest"), "the fastest has it: {text}");
     }
 

@@ -9,7 +9,6 @@ use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve::{self, Comparison};
 
-/// The study `hints`.
 pub const STUDY: Study = Study {
     name: "hints",
     papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes and makes the \
@@ -47,7 +46,7 @@ fn device_request(point: &MeasuredPoint) -> String {
     })
 }
 
-/// Compares each hint with none.
+/// Compares each hint with no hint.
 fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     let (part, rw, bs) = (usual.word("part"), usual.word("rw"), usual.bytes().to_string());
     let mut words = Vec::new();

@@ -1,8 +1,8 @@
 //! Study `memory`: rates of memory, caches, and files in memory, the upper bound of every storage
 //! rate.
 //!
-//! `lab::memory` measures (also behind `halfpower memory`). Here its numbers become readings, so
-//! that findings and claims appear with those of storage.
+//! `lab::memory` measures, as for `halfpower memory`. This module turns its results into findings
+//! and claims.
 
 use lab::evidence::Evidence;
 use lab::failure::Outcome;
@@ -14,7 +14,6 @@ use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::runner::StudyRunner;
 
-/// The study `memory`.
 pub const STUDY: Study = Study {
     name: "memory",
     papers: "Riedel 1997, section 5.1 and Table 2; Chung 2000, sections 3.1 and 4.1: eight tests \
@@ -102,7 +101,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     if let (Some(lines), Some(words)) = (rate("touch-read", "1"), rate("load", "1")) {
         let times = lines / words;
         let here =
-            format!("one word of each cache line against all words: {}", words_of_times(times));
+            format!("one word per cache line, compared with all words: {}", words_of_times(times));
         found.value("R134", Some(times), here);
     }
     if !evidence.read("memory", &[]).is_empty() {
@@ -114,7 +113,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The cache levels that show in the curve of loads.
+/// The cache levels found in the curve of loads.
 fn caches(found: &mut Conclusion, evidence: &Evidence) {
     let plateaus = evidence.read("plateau", &[("kernel", "load")]);
     let words = |reading: &&lab::evidence::Reading| {
@@ -123,7 +122,7 @@ fn caches(found: &mut Conclusion, evidence: &Evidence) {
     };
     let words: Vec<String> = plateaus.iter().map(words).collect();
     if words.len() > 1 {
-        found.find("caches", format!("loads by working set: {}", words.join(", ")));
+        found.find("caches", format!("load rate by size of the working set: {}", words.join(", ")));
     }
 }
 
@@ -150,7 +149,7 @@ fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: O
         );
     }
     if let (Some(read), Some(load)) = (read, load) {
-        let here = format!("a file in memory is read at {:.2} of the rate of loads", read / load);
+        let here = format!("file reads in memory: {:.2} times the rate of loads", read / load);
         found.value("R136", Some(read / load), here);
     }
 }

@@ -23,7 +23,6 @@ use crate::curve::{self, Comparison};
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `out-of-box`.
 pub const STUDY: Study = Study {
     name: "out-of-box",
     papers: "Riedel 1997, section 2 and Figures 2 and 5; Chung 2000, section 7.2: the defaults do \
@@ -288,8 +287,9 @@ fn truncation(found: &mut Conclusion, evidence: &Evidence) {
         let (Some(cut), Some(kept)) = (at("truncated"), at("overwritten")) else { continue };
         let (comparison, size) = (curve::compare(cut, kept), units::size(cut.bytes()));
         let words = comparison.words();
-        let text =
-            format!("{size} writes after truncating against overwriting cold pages: {words}");
+        let text = format!(
+            "{size} writes after truncating, compared with overwriting cold pages: {words}"
+        );
         found.find("truncate", text.clone());
         if let (true, Comparison::Times(times)) = (bs == "2k", comparison) {
             found.advise("truncate-before-small-writes", times, "writes of 2 KiB", text);
@@ -431,7 +431,7 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         }),
     );
     let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} of the rate at 64 KiB");
-    // A fall to half: the share that is lost is judged, not the one that is left.
+    // A fall to half: the claim is judged by the lost share, not by the remaining share.
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
     compared(found, "C007", pair, |comparison| {

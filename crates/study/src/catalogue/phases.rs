@@ -2,14 +2,14 @@
 //!
 //! On this host each point is measured with and without the kernel's tracepoints, in turn, so that
 //! the cost of tracing shows. If too few requests are found in the trace, or too much of their time
-//! belongs to no phase, only that is reported. In a simulated system the model itself accounts how
-//! busy each part was, and what the bus did.
+//! belongs to no phase, the study reports only this problem. A simulated system reports itself how
+//! busy each part was, and how the bus was used.
 //!
 //! Readings of a point: `phase-mean`, `phase-median` and `phase-p99` are the time of a request in a
-//! phase. `phase-share` is the share of all requests' time, in a model of the bus time.
-//! `phase-utilisation` is the share of the run in which any request was in the phase, in a model in
-//! which the part was busy. A claim about a share holds within ten percentage points of the
-//! published value.
+//! phase. `phase-share` is a phase's share of the time of all requests; in a model, of the bus
+//! time. `phase-utilisation` is the share of the run with any request in the phase; in a model,
+//! with the part busy. A claim about a share holds within ten percentage points of the published
+//! value.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,6 @@ use crate::runner::{Ready, StudyRunner};
 use crate::target::StudyTarget;
 use crate::traced::{self, TraceSummary, Watch};
 
-/// The study `phases`.
 pub const STUDY: Study = Study {
     name: "phases",
     papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is busy, data takes \
@@ -270,8 +269,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
         growth(&mut found, &trusted);
         trace(&mut found, &all);
         cost(&mut found, evidence, &all);
-        let why = "the phases of a bus need a hardware analyser today; the phase device is the \
-                   time of link and medium together";
+        let why = "the phases of a bus show only in a hardware analyser; here the phase device is \
+                   the time of link and medium together";
         found.cannot(&OF_THE_BUS, why);
     } else {
         bus_claims(&mut found, &trusted);
@@ -335,8 +334,8 @@ fn remedy(phase: &str) -> &'static str {
         "scheduler" => "lower the depth, or use the scheduler none, to shorten the longest phase",
         "device" => "only a faster device or a lower depth would shorten the longest phase",
         "completion" => {
-            "the longest phase is completion in the kernel; I/O to the device itself avoids the \
-             file system's completion thread"
+            "the longest phase is completion in the kernel; I/O to the device instead of a file \
+             avoids the file system's completion thread"
         }
         _ => "poll for completions (--hipri, if the device supports it) to avoid the longest phase",
     }
@@ -361,7 +360,7 @@ fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
             let mut others = phased.ranked("phase-share");
             others.retain(|(phase, _)| *phase != "data");
             format!(
-                "{}: the bus is {} busy, {} of that with data, the rest with {}; busiest parts: \
+                "{}: the bus is {} busy, {} of it with data and the rest with {}; busiest parts: \
                  {busy}",
                 phased.name(),
                 percent(phased.whole("bus-utilisation")),
@@ -393,8 +392,8 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
         };
         let size = |phased: &PhasedPoint<'_>| units::size(phased.point.bytes());
         let text = format!(
-            "from {} to {} at the smallest depth, the time of a {part} in the device changes from \
-             {} to {}, and its time elsewhere from {} to {}",
+            "as requests grow from {} to {} at the smallest depth, the time of a {part} in the \
+             device changes from {} to {}, and its time elsewhere from {} to {}",
             size(small),
             size(large),
             units::time(device_ns(small)),
@@ -406,7 +405,7 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     }
 }
 
-/// How many requests were found in the trace, and which points are not trusted.
+/// The share of requests found in the trace, and the points with unreliable phases.
 fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     let sum = |quantity: &str| all.iter().map(|phased| phased.whole(quantity)).sum::<f64>();
     let (requests, lost) = (sum("requests"), sum("lost-events"));
@@ -415,8 +414,8 @@ fn trace(found: &mut Conclusion, all: &[PhasedPoint<'_>]) {
     found.find(
         "trace",
         format!(
-            "{:.2}% of {} requests were found in the trace (at worst {:.2}% of a point), {lost} \
-             events were lost, {:.2}% of the time belongs to no phase (at worst {:.2}%)",
+            "the trace contains {:.2}% of {} requests (worst point: {:.2}%), {lost} events were \
+             lost, and {:.2}% of the time belongs to no phase (worst point: {:.2}%)",
             100.0 * sum("matched") / requests.max(1.0),
             units::count(requests),
             100.0 * least,
@@ -720,7 +719,7 @@ mod tests {
         let found = analyse(&traced(&[("8k", 1 << 30, 1 << 29, trace_summary(1000, 1000, 0))]));
         let way = texts(&found, "way")[0];
         assert!(way.contains("take 100 us: device 90%, queue 10%"), "{way}");
-        assert!(texts(&found, "trace")[0].starts_with("100.00% of 1000 requests"));
+        assert!(texts(&found, "trace")[0].contains("contains 100.00% of 1000 requests"));
         assert!(
             texts(&found, "cost")[0].contains("changes the rate by -50.0% at one point"),
             "{:?}",
@@ -744,14 +743,14 @@ mod tests {
         let ways = texts(&found, "way");
         assert!(ways.len() == 1 && ways[0].starts_with("reads of 64 KiB"), "{ways:?}");
         let trace = texts(&found, "trace")[0];
-        assert!(trace.contains("at worst 98.00%") && trace.contains("at worst 5.66%"), "{trace}");
+        assert!(trace.contains("point: 98.00%") && trace.contains("point: 5.66%"), "{trace}");
     }
 
     #[test]
     fn requests_beyond_the_capacity_of_the_log_count_as_not_found() {
         let short = TraceSummary { not_logged: 1000, ..trace_summary(1000, 1000, 0) };
         let found = analyse(&traced(&[("4k", 1 << 30, 1 << 30, short)]));
-        assert!(texts(&found, "trace")[0].starts_with("50.00% of 2000 requests"));
+        assert!(texts(&found, "trace")[0].contains("contains 50.00% of 2000 requests"));
         assert_eq!(texts(&found, "not-trusted").len(), 1);
     }
 

@@ -15,7 +15,6 @@ use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::runner::StudyRunner;
 
-/// The study `price`.
 pub const STUDY: Study = Study {
     name: "price",
     papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive wins on \
@@ -31,8 +30,9 @@ pub const STUDY: Study = Study {
 };
 
 /// Why claims about two drives are not testable.
-const NEEDS_TWO_PRICES: &str = "it compares two drives: name two targets and state their prices, \
-                                as in halfpower study price /dev/sda /dev/sdb --price 209,534";
+const NEEDS_TWO_PRICES: &str = "the claim compares two drives; name two targets and give their \
+                                prices, as in halfpower study price /dev/sda /dev/sdb --price \
+                                209,534";
 /// Service life of a drive (years). The price is spread evenly over this time.
 const LIFE_YEARS: f64 = 5.0;
 /// Service life of a drive (seconds).
@@ -52,14 +52,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     ] {
         if count != 0 && count != targets {
             return Err(Failure::usage(format!(
-                "{flag} states {count} and there are {targets} targets; state one for each, in \
-                 their order, separated by commas"
+                "{flag} has {count} values for {targets} targets; give one value per target, in \
+                 the same order, separated by commas"
             )));
         }
     }
     if stated.prices.is_empty() {
-        runner
-            .leave_out("money", "the price is unknown; state it with --price, one for each target");
+        runner.leave_out("money", "the price is unknown; give --price one value per target");
     }
     runner.measure()?;
     for figures in all_figures(&runner.evidence) {
@@ -69,7 +68,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
         if figures.capacity.is_none() {
             let reason = format!(
-                "the capacity of {} is unknown; state it with --capacity, one for each target",
+                "the capacity of {} is unknown; give --capacity one value per target",
                 figures.name
             );
             runner.leave_out("capacity", &reason);
@@ -121,7 +120,7 @@ impl Figures {
         Some(self.capacity? / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?)
     }
 
-    /// The share of the price for the time in which the drive reads a terabyte.
+    /// The share of the drive's price that reading a terabyte uses up.
     fn money_per_tb_scanned(&self) -> Option<f64> {
         let seconds = TB / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?;
         Some(self.price? * seconds / LIFE_S)
@@ -325,7 +324,7 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     }
 }
 
-/// What the same money buys of the cheapest and of the most expensive target.
+/// Compares what the same money buys: the cheapest or the most expensive target.
 fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let times = |of: f64, over: f64| (of / less) / (over / more);
@@ -351,7 +350,7 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         gain,
         &setting,
         format!(
-            "price {} per KAPS of {}, {} of {}",
+            "a KAPS costs {} with {}, {} with {}",
             money(cheap).unwrap_or_default(),
             cheap.name,
             money(dear).unwrap_or_default(),

@@ -2,8 +2,8 @@
 //! CPU that serves the device's interrupts.
 //!
 //! The plan states the workloads; threads and CPUs depend on the machine, so each part is expanded
-//! here. `free` and `cached` run with 1, 2, 4 ... threads, `pinned` with threads on as many CPUs,
-//! `near` and `far` on a CPU that serves the device's interrupts and on one that does not.
+//! here. `free` and `cached` run with 1, 2, 4 ... threads; `pinned` pins as many threads to one CPU
+//! each; `near` runs on a CPU that serves the device's interrupts, `far` on another CPU.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,6 @@ use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `processors`.
 pub const STUDY: Study = Study {
     name: "processors",
     papers: "Chung 2000, sections 3.4, 7.2 and 8: two processors double the cached rate at which \
@@ -32,12 +31,12 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Threads on a simulated system, whose CPUs are not those of this host.
+/// Thread counts on a simulated system, because it does not have the CPUs of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
 /// Rates whose ratio is below this factor count as equal, even if they differ beyond noise.
 const WORTH: f64 = 1.05;
 /// Why nothing can be pinned to different CPUs.
-const ONE_CPU: &str = "this process may use one CPU; give it more (taskset, cpuset)";
+const ONE_CPU: &str = "this process may use only one CPU; allow it more CPUs (taskset, cpuset)";
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let cpus = allowed_cpus();
@@ -93,8 +92,8 @@ fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
     group
 }
 
-/// A CPU that serves interrupts of the first target's device, and one that does not, or why there
-/// is no such pair. Notes how many CPUs serve them.
+/// A CPU that serves interrupts of the first target's device and a CPU that does not, or why there
+/// is no such pair. Also records the number of CPUs that serve the device.
 fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
     let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
     let Some(device) = device.map(|device| device.name.clone()) else {
@@ -116,7 +115,7 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
              use a device with fewer queues than CPUs"
         )),
         (None, _) => Err(format!(
-            "no CPU of this process serves interrupts of {device}; allow it others (taskset)"
+            "no CPU of this process serves interrupts of {device}; allow it other CPUs (taskset)"
         )),
     }
 }
@@ -269,8 +268,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, part: &str, what: &str) 
     found.find(
         "scaling",
         format!(
-            "{} of {}, {what}: {} threads against one: {} ({}/s and {}/s), CPU per request {} \
-             instead of {}{peak}",
+            "{} of {}, {what}: {} threads compared with one: {} ({}/s and {}/s), CPU per request \
+             {} instead of {}{peak}",
             last.word("rw"),
             units::size(last.bytes()),
             threads(last),
@@ -295,7 +294,7 @@ fn pinning(found: &mut Conclusion, evidence: &Evidence) {
     found.find(
         "pinning",
         format!(
-            "{} threads, each pinned to a CPU, against unpinned ones: {}; {change}",
+            "{} threads, each pinned to a CPU, compared with unpinned threads: {}; {change}",
             pinned.point.key.threads(),
             words_of(step(free, pinned))
         ),
@@ -309,7 +308,7 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
         |point: &MeasuredPoint| point.latency_ns(0.5).map_or_else(|| "-".to_owned(), units::time);
     let change = match step(far, near) {
         Comparison::Unclear(_) => "measure for longer (--runtime, --trials)",
-        Comparison::Same => "the CPU of the thread does not matter",
+        Comparison::Same => "run the thread on any CPU",
         Comparison::Times(times) if times > 1.0 => {
             "keep the thread on a CPU that serves the interrupts"
         }
@@ -319,8 +318,8 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
         "interrupt",
         format!(
             "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
-             against CPU {}, which does not (median latency {} and {}, CPU per request {} and {}); \
-             {change}",
+             compared with CPU {}, which does not (median latency {} and {}, CPU per request {} \
+             and {}); {change}",
             near.word("cpus-allowed"),
             words_of(step(far, near)),
             far.word("cpus-allowed"),
@@ -405,7 +404,10 @@ NMI:      25267      17825   Non-maskable interrupts";
             found("pinned", "2", "0,1", 95_100),
         ]));
         let text = words(&scaled, "scaling");
-        assert!(text.contains("2 threads against one: 1.90 times the requests (95k/s"), "{text}");
+        assert!(
+            text.contains("2 threads compared with one: 1.90 times the requests (95k/s"),
+            "{text}"
+        );
         let text = words(&scaled, "pinning");
         assert!(text.contains("the same within 10%") && text.contains("leave"), "{text}");
     }

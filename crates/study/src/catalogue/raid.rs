@@ -1,10 +1,10 @@
-//! Study `raid`: a volume compared with its members. Its rate against theirs, the requests that a
-//! small write causes on them, whether reads use both copies of a mirror, its CPU cost, and its
-//! state.
+//! Study `raid`: a volume compared with its members. It reports the rates of both, the requests
+//! that a small write causes on members, whether reads use both copies of a mirror, the CPU cost,
+//! and the state of the volume.
 //!
 //! Members are named after the volume, or found below it if the kernel reports them (md, device
-//! mapper, btrfs). They are only read, because a write to a member would destroy the volume. What a
-//! write to the volume does to them is read from their counters.
+//! mapper, btrfs). They are only read, because a write to a member would destroy the volume. The
+//! effect of a write to the volume is read from their counters.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::{Kind, StudyTarget};
 
-/// The study `raid`.
 pub const STUDY: Study = Study {
     name: "raid",
     papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
@@ -347,8 +346,8 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
         let text = match missing.value as u64 {
             0 => format!("{kind} {level}, whole"),
             count => format!(
-                "{kind} {level} is DEGRADED: {count} of its members missing; all results are of \
-                 this state. Replace the member and let it rebuild"
+                "{kind} {level} is DEGRADED: {count} of its members missing, which affects all \
+                 results. Replace the member and let it rebuild"
             ),
         };
         found.find("state", text);
@@ -364,7 +363,7 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
     if let Some(errors) = evidence.value("member-errors", &[]) {
         let text = format!(
             "the volume has counted {errors:.0} errors of its members; its own tool (mdadm \
-             --detail, btrfs device stats) shows which"
+             --detail, btrfs device stats) lists them"
         );
         found.find("errors", text);
     }
@@ -420,7 +419,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     if !words.is_empty() {
         let members = member_count(evidence);
         let text = format!(
-            "{} at depth 8 against the {members:.0} members together, each at that depth: {}",
+            "{} at depth 8, compared with {members:.0} members together at depth 8 each: {}",
             spoken(rw),
             words.join(", ")
         );
@@ -439,10 +438,10 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let least_share = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
     let shared = match least_share {
         Some(share) if share < IDLE => {
-            "; with random reads at depth 4 one member did less than half of its share, so not all \
-             copies are read"
+            "; at depth 4 one member served less than half of its share of random reads, so not \
+             all copies are read"
         }
-        Some(_) => "; with random reads at depth 4 all members do their share",
+        Some(_) => "; at depth 4 all members serve their share of random reads",
         None => "",
     };
     let times = words_of_times(two / one.max(1.0));
@@ -476,8 +475,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         let read = value("member-read-bytes");
         let first = if read >= 0.25 {
             format!(
-                ", and {read:.2} bytes are read first (read-modify-write); write full stripes, or \
-                 use RAID 1 or 10 for small writes"
+                ", and read {read:.2} bytes first (read-modify-write); write full stripes, or use \
+                 RAID 1 or 10 for small writes"
             )
         } else {
             String::new()
@@ -485,8 +484,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "writes",
             format!(
-                "{} of {bs}: each byte becomes {:.2} on the members, each request {:.1} \
-                 requests{first}",
+                "{} of {bs}: the members write {:.2} bytes per byte and serve {:.1} requests per \
+                 request{first}",
                 spoken(&rw),
                 written.value,
                 value("member-writes") + value("member-reads")
@@ -588,7 +587,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         };
         found.claim("C218", second.is_some_and(|depth| (4..=8).contains(&depth)), here);
     } else {
-        found.cannot(&["C218"], "it needs a RAID 0 over two disks; name such a volume");
+        found.cannot(&["C218"], "the claim needs a RAID 0 over two disks; name such a volume");
     }
     if level_is(evidence, "raid1") && one_member.is_some() {
         let here = match second {
@@ -601,10 +600,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         };
         found.claim("C233", second.is_some_and(|depth| depth >= 4), here);
     } else {
-        found.cannot(&["C233"], "it needs a RAID 1; name such a volume");
+        found.cannot(&["C233"], "the claim needs a RAID 1; name such a volume");
     }
-    let why = "it compares RAID 5 in the host with RAID 5 in an array controller; measure both on \
-               the same disks";
+    let why = "the claim compares RAID 5 in the host with RAID 5 in an array controller; measure \
+               both on the same disks";
     found.cannot(&["R174"], why);
 }
 
@@ -687,7 +686,7 @@ mod tests {
         }
         let found = analyse(&evidence);
         let texts: Vec<&str> = found.findings.iter().map(|one| &*one.headline).collect();
-        assert!(texts[0].contains("4 KiB: each byte becomes 2.00"), "{texts:?}");
+        assert!(texts[0].contains("4 KiB: the members write 2.00"), "{texts:?}");
         assert!(texts[0].contains("read-modify-write"), "{texts:?}");
         assert!(!texts[1].contains("read-modify-write"), "{texts:?}");
     }

@@ -1,5 +1,5 @@
-//! Study `random`: random requests per second by depth, the effect of the page cache, and how many
-//! members of a stripe random requests keep busy (`study::stripe_load`).
+//! Study `random`: random requests per second by depth, the effect of the page cache, and the
+//! number of members of a stripe that random requests keep busy (`study::stripe_load`).
 
 use std::slice;
 
@@ -17,7 +17,6 @@ use crate::plan::Group;
 use crate::runner::{Ready, StudyRunner};
 use crate::stripe_load::{StripeLoad, busy_closed, busy_open};
 
-/// The study `random`.
 pub const STUDY: Study = Study {
     name: "random",
     papers: "Chung 2000, section 7.1, Table 9 and Figures 11 and 12: a disk of 10,000 revolutions \
@@ -25,7 +24,7 @@ pub const STUDY: Study = Study {
              from depth 3 on; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
              four disks with a request each reach four times one disk, two striped disks with two \
              requests 1.5 times",
-    needs: "several targets for the load balance of a stripe; one for everything else",
+    needs: "several targets for the load balance of a stripe; one target for the rest",
     plan: include_str!("../../plans/random.toml"),
     claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
     rules: &["deeper-random"],
@@ -35,18 +34,18 @@ pub const STUDY: Study = Study {
 
 const DIRECT: &str = "past the cache";
 const BUFFERED: &str = "through the cache";
-/// A step of depth that gains less than this factor is beyond the knee.
+/// Minimum gain of a depth step below the knee of the curve.
 const STEP_MIN: f64 = 1.1;
 
 /// Part of the plan with random requests to several targets striped into one.
 const SPREAD: &str = "spread";
-/// Part of the plan with random requests to several targets, each with a queue of its own.
+/// Part of the plan with random requests to several targets, each with its own queue.
 const APART: &str = "apart";
-/// The most requests that are logged in a trial.
+/// Maximum number of requests logged in a trial.
 const LOGGED_MAX: usize = 1 << 16;
 /// A depth is sufficient if the rate reaches this share of the rate of evenly loaded targets.
 const ENOUGH: f64 = 0.9;
-/// A rate with a wider relative interval is not judged.
+/// Maximum relative interval of a rate that is judged.
 const KNOWN: f64 = 0.15;
 /// If fewer targets are busy than this share of the expected number, a cache answers the requests.
 const ANSWERED: f64 = 0.9;
@@ -83,8 +82,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
-/// Groups whose striped file occupies as much of each simulated disk as the file of a single disk,
-/// so that seeks are equally long, and with no more buses than disks and one host.
+/// Adjusts groups so that a striped file occupies as much of each simulated disk as an unstriped
+/// file, which makes seeks equally long; with one host and at most one bus per disk.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -218,7 +217,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// What depth gains, and the depth beyond which more depth gains little.
+/// The gain of depth, and the depth with nearly the full gain.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let points = by_depth(evidence, DIRECT, rw);
     let Some(one) = points.first() else { return };
@@ -231,7 +230,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
                 format!("no measurable gain from depth (±{:.0}%)", 100.0 * wide)
             }
             Comparison::Unclear(_) => "no measurable gain from depth".to_owned(),
-            _ => "depth gains nothing (less than 10%)".to_owned(),
+            _ => "depth gains less than 10%".to_owned(),
         };
         found.find("queue", format!("{rw} of 8 KiB: {text}"));
         return;
@@ -239,7 +238,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
     let more = if points.last().is_some_and(|last| last.depth() > knee.depth()) {
-        "more depth gains nothing measurable"
+        "a larger depth has no measurable gain"
     } else {
         "no larger depth was measured"
     };
@@ -264,7 +263,7 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
     let rotates = device.and_then(|device| device.rotational);
     let rotation = device.and_then(|device| device.revolutions_per_min);
     if one.disks > 1 || (evidence.is_simulated() && rotates == Some(true) && rotation.is_none()) {
-        let text = "no requests per revolution: the rate is that of several disks";
+        let text = "requests per revolution unknown: the rate is the sum of several disks";
         found.find("revolutions", text);
         return;
     }
@@ -280,29 +279,29 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
                 last.depth()
             )
         }
-        (Some(false), None) => "no requests per revolution: the device does not rotate".to_owned(),
-        (Some(true), None) => "no requests per revolution: the system reports a rotating device \
-                               but no rotation speed, as virtual disks do"
+        (Some(false), None) => "requests per revolution unknown: no rotating device".to_owned(),
+        (Some(true), None) => "requests per revolution unknown: the system reports a rotating \
+                               device without its speed, as virtual disks do"
             .to_owned(),
-        (None, None) => "no requests per revolution: the device is unknown".to_owned(),
+        (None, None) => "requests per revolution unknown: the device is unknown".to_owned(),
     };
     found.find("revolutions", text);
 }
 
-/// Random requests through the page cache against direct ones.
+/// Random requests through the page cache compared with direct requests.
 fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let (Some(with), Some(past)) = (at(evidence, BUFFERED, rw, "1"), at(evidence, DIRECT, rw, "1"))
     else {
         return;
     };
-    let rate = format!("rate against direct ones: {}", curve::compare(with, past).words());
+    let rate = format!("rate compared with direct I/O: {}", curve::compare(with, past).words());
     let cost = costs(with, past).map_or_else(String::new, |times| match words_of_times(times) {
-        same if same == "the same" => ", the same CPU".to_owned(),
-        times => format!(", {times} the CPU"),
+        same if same == "the same" => ", the same CPU time".to_owned(),
+        times => format!(", {times} the CPU time"),
     });
     let moved = device_requests(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
-            "; each caused {requests:.2} device requests, {} in total",
+            "; each request caused {requests:.2} device requests, {} in total",
             units::size(bytes.round() as u64)
         )
     });
@@ -313,7 +312,7 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("buffered", format!("buffered {rw} of 8 KiB{region}: {rate}{cost}{moved}"));
 }
 
-/// CPU time of a buffered request divided by that of a direct one.
+/// Ratio of the CPU times of a buffered and a direct request.
 fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
@@ -399,7 +398,7 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let targets = points[0].disks;
         let shares: Vec<(&MeasuredPoint, f64)> = points
             .iter()
-            // With fewer requests than targets some targets are idle anyway, and with a write cache
+            // With fewer requests than targets some targets are always idle, and with a write cache
             // the disks also work on earlier writes.
             .filter(|point| point.depth() >= targets)
             .filter_map(|point| {
@@ -423,8 +422,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find(
             "spread",
             format!(
-                "{lead}{rw} of {} over {targets} targets in chunks of {}, against {targets} evenly \
-                 loaded ones: {}{most}{}",
+                "{lead}{rw} of {} over {targets} targets in chunks of {}, compared with {targets} \
+                 evenly loaded targets: {}{most}{}",
                 units::size(points[0].bytes()),
                 units::size(points[0].number("chunk").unwrap_or_default() as u64),
                 each.join("; "),
@@ -443,23 +442,23 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
     let noise = if is_known(point) {
         format!(": {:.0}%", 100.0 * share)
     } else {
-        ": not measurable, noise".to_owned()
+        ": hidden by noise".to_owned()
     };
     let busy = reading(evidence, "busy-targets", point).map_or_else(String::new, |busy| {
         let (least, most) = (busy_closed(targets, depth), busy_open(targets, depth));
         if busy < ANSWERED * least {
-            format!(", {busy:.2} busy: a cache answers instead of the disks")
+            format!(", {busy:.2} targets busy: a cache answers instead of the disks")
         } else {
-            format!(", {busy:.2} busy ({least:.2} to {most:.2} expected)")
+            format!(", {busy:.2} targets busy ({least:.2} to {most:.2} expected)")
         }
     });
     format!("depth {depth}{noise}{busy}")
 }
 
-/// What to change if rate is lost.
+/// Advice if part of the rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        return format!("; they lie on one device, {device}, so neither depth nor queues help");
+        return format!("; targets on one device ({device}): neither depth nor queues help");
     }
     let known = points.iter().filter(|(point, _)| is_known(point));
     let are_busy = |point: &MeasuredPoint| {
@@ -476,13 +475,13 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
         Some((point, _)) => {
             format!("; keep depth {} or more, or use a queue for each target", point.depth())
         }
-        None => "; a queue for each target would keep all busy".to_owned(),
+        None => "; a queue for each target would keep all targets busy".to_owned(),
     };
     let shared = full.first().map_or_else(String::new, |(point, _)| {
         let depth = point.depth();
         format!(
-            "; at depth {depth} all are busy: the rest is lost to shared hardware or to queues of \
-             unequal length"
+            "; at depth {depth} all targets are busy: the rest is lost to shared hardware or to \
+             queues of unequal length"
         )
     });
     format!("{queue}{shared}")
@@ -514,7 +513,7 @@ fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
 fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     let is_shared = evidence.shared_device().is_some();
     if is_shared {
-        found.cannot(&["C194", "C195", "C236"], "the targets lie on one device; name others");
+        found.cannot(&["C194", "C195", "C236"], "the targets share one device; name other targets");
     }
     for (id, rw) in [("C194", "randread"), ("C195", "randwrite")] {
         let four = together(evidence, APART, rw).into_iter().find(|points| points[0].disks == 4);
@@ -560,7 +559,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         let count = evidence.targets.len();
         let unless = |ids: &[&'static str], wanted: usize, found: &mut Conclusion| {
             if count != wanted {
-                found.cannot(ids, &format!("it needs {wanted} targets; {count} were named"));
+                found.cannot(ids, &format!("the claim needs {wanted} targets; {count} were named"));
             }
         };
         unless(&["C194", "C195"], 4, found);
@@ -568,7 +567,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rate of targets with a queue each if they shared nothing (requests per second).
+/// The rate of targets with separate queues and no shared part (requests per second).
 fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;
@@ -579,7 +578,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let read = |depth: &str| at(evidence, DIRECT, "randread", depth);
     let gain = |deep: &str| Some(curve::compare(read(deep)?, read("1")?));
     if let Some((two, four)) = gain("2").zip(gain("4")) {
-        let text = format!("against depth 1: depth 2 {}, depth 4 {}", two.words(), four.words());
+        let text = format!("over depth 1: depth 2 {}, depth 4 {}", two.words(), four.words());
         match (two.times(), four.times()) {
             (Some(two), Some(four)) => {
                 found.claim("C100", two < STEP_MIN && four >= STEP_MIN, text);
@@ -683,7 +682,7 @@ mod tests {
             ["C194", "C195", "C236"].map(here)
         };
         let same = verdicts(["vda", "vda"]);
-        assert!(same.iter().all(|why| why.contains("lie on one device")), "{same:?}");
+        assert!(same.iter().all(|why| why.contains("share one device")), "{same:?}");
         let other = verdicts(["sda", "sdb"]);
         assert!(other[0].contains("1.90 times"), "{other:?}");
     }
@@ -694,7 +693,7 @@ mod tests {
         let device = DeviceFacts { rotational: Some(false), ..DeviceFacts::default() };
         evidence.targets[0].device = Some(device);
         let found = analyse(&evidence);
-        assert!(found.findings.iter().any(|one| one.headline.contains("does not rotate")));
+        assert!(found.findings.iter().any(|one| one.headline.contains("no rotating device")));
         assert_eq!(verdict(&found, "C104"), Verdict::CannotBeTried);
     }
 
@@ -743,7 +742,7 @@ mod tests {
     fn the_loss_over_several_targets_is_reported_with_the_depth_that_avoids_it() {
         let found = analyse(&two());
         let text = &found.findings.iter().find(|one| one.id == "spread").unwrap().headline;
-        assert!(text.contains("depth 2: 75%, 1.50 busy (1.33 to 1.50 expected)"), "{text}");
+        assert!(text.contains("depth 2: 75%, 1.50 targets busy (1.33 to 1.50 expected)"), "{text}");
         assert!(text.contains("depth 8: 94%"), "{text}");
         assert!(text.ends_with("keep depth 8 or more, or use a queue for each target"), "{text}");
         for id in ["C194", "C196", "C236"] {

@@ -11,7 +11,6 @@ use crate::catalogue::Study;
 use crate::conclusion::Conclusion;
 use crate::curve;
 
-/// The study `request-size`.
 pub const STUDY: Study = Study {
     name: "request-size",
     papers: "Riedel 1997, section 3, Figures 3 and 4: unbuffered reads reach the media limit at 8 \
@@ -27,9 +26,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Costs are fitted up to this size (bytes). Larger requests are split and cost as much as several.
+/// Maximum request size of the cost fit (bytes). The block layer splits larger requests.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A request counts as split if the device's requests are at most this share of its size.
+/// A request counts as split if the device's requests have at most this share of its size.
 const SPLIT: f64 = 0.75;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -52,15 +51,15 @@ fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f
     let (measured, fitted) = curve::half_power(curve, pap);
     let peak = format!("PAP {}, {source}", units::rate(pap));
     let fitted = fitted.map_or_else(
-        || "at no size by the fit".to_owned(),
-        |bytes| format!("at {} by the fit", units::size(bytes as u64)),
+        || "at no size in the fit".to_owned(),
+        |bytes| format!("at {} in the fit", units::size(bytes as u64)),
     );
     let best = curve.iter().map(|point| point.rate()).fold(0.0, f64::max);
     found.find(
         "half-power-size",
         match measured {
             Some(bytes) => format!(
-                "{rw}s at depth 1 pass half power at {} as measured, {fitted}; {peak}",
+                "{rw}s at depth 1 pass half power at {} (measured), {fitted}; {peak}",
                 units::size(bytes)
             ),
             None => format!(
@@ -126,8 +125,9 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], 
     let Some((largest, of_largest)) = device_bytes.last() else {
         let counted = evidence.is_simulated() || curve.is_empty();
         if !counted {
-            let text =
-                format!("the device does not count requests, so a split of {rw}s would not show");
+            let text = format!(
+                "the device does not count requests, so it is unknown whether {rw}s are split"
+            );
             found.find("split", text);
         }
         return;
@@ -146,11 +146,11 @@ fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], 
                     String::new()
                 } else {
                     let size = units::size(largest.bytes());
-                    format!(", and of {} for requests of {size}", at_device(*of_largest))
+                    format!(", or of {} for {rw}s of {size}", at_device(*of_largest))
                 };
                 format!(
-                    "{rw}s are split from {} on: the device sees requests of {} \
-                     there{for_largest}; {limit}",
+                    "{rw}s of {} and more are split: the device sees requests of {}{for_largest}; \
+                     {limit}",
                     units::size(point.bytes()),
                     at_device(*device)
                 )
@@ -170,8 +170,8 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         found.value_if(id, at_peak(&reads, "read"));
     }
     if !reads.is_empty() {
-        let why =
-            "it needs reads at depth 2, and this study uses depth 1; see halfpower study depth";
+        let why = "the claim needs reads at depth 2, and this study uses depth 1; see halfpower \
+                   study depth";
         found.cannot(&["C207"], why);
     }
     if let Some((pap, source)) = curve::pap(evidence, &reads) {
@@ -280,7 +280,7 @@ mod tests {
     fn the_half_power_size_is_measured_and_fitted() {
         let found = analyse(&model_device());
         let text = text(&found, "half-power-size");
-        assert!(text.contains("at 64 KiB as measured"), "{text}");
+        assert!(text.contains("at 64 KiB (measured)"), "{text}");
         assert!(text.contains("PAP 9") && text.contains("the plateau measured"), "{text}");
         assert_eq!(found.advice[0].id, "larger-requests");
     }
@@ -322,7 +322,10 @@ mod tests {
         let device = DeviceFacts { max_request_bytes: Some(1 << 20), ..DeviceFacts::default() };
         evidence.targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];
         let text = text(&analyse(&evidence), "split");
-        assert!(text.contains("split from 4 MiB on: the device sees requests of 1 MiB"), "{text}");
+        assert!(
+            text.contains("of 4 MiB and more are split: the device sees requests of 1 MiB"),
+            "{text}"
+        );
         assert!(text.ends_with("(max_sectors) is 1 MiB"), "{text}");
     }
 

@@ -1,10 +1,10 @@
-//! Study `stripe`: how many targets are worth striping over, which depth keeps them busy, and what
-//! limits them; for a single target, whether it is a stripe inside and with which chunk.
+//! Study `stripe`: the number of targets worth striping over, the depth that keeps them busy, and
+//! their limit; for a single target, whether it is internally striped, and its chunk size.
 //!
 //! Several targets are measured as independent streams, each at the full depth, and as one stripe
 //! made by halfpower. A single target is probed in bursts: half of the requests at one offset, half
-//! at a distance. While both halves lie in one chunk they wait for each other. From a distance of
-//! one chunk on, another member serves the second half at the same time.
+//! at a distance. While both halves lie in one chunk they wait for each other. At larger distances,
+//! another member serves the second half at the same time.
 
 use ioengine::engine::EngineOptions;
 use ioengine::{
@@ -20,13 +20,12 @@ use crate::conclusion::{Conclusion, words_of_times};
 use crate::runner::StudyRunner;
 use crate::target::{Kind, StudyTarget};
 
-/// The study `stripe`.
 pub const STUDY: Study = Study {
     name: "stripe",
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
              bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
              disks, three-deep, twice the rate of one",
-    needs: "up to four targets for scaling; a single one to find the chunk inside it",
+    needs: "up to four targets for scaling; one target to find its inner chunk size",
     plan: include_str!("../../plans/stripe.toml"),
     claims: &[
         "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
@@ -38,8 +37,7 @@ pub const STUDY: Study = Study {
 
 /// Rates that differ by at most this share count as equal.
 const SAME: f64 = 0.1;
-/// Several targets share a ceiling if they reach less than this share of the sum of their rates
-/// alone.
+/// Several targets share a limit if they reach less than this share of their summed rates.
 const FULL: f64 = 0.85;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -50,15 +48,15 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-// ---- a single target: is it a stripe inside?
+// ---- a single target: is it internally striped?
 
-/// The most requests in a burst.
+/// Maximum number of requests in a burst.
 const BURST_MAX: u32 = 64;
-/// The requests of a burst wait for each other if it takes this many times as long as half a burst.
+/// Minimum ratio of the times of a burst and half a burst if requests wait for each other.
 const WAITS: f64 = 1.6;
-/// The largest chunk that is searched for (bytes).
+/// Maximum chunk size that is searched for (bytes).
 const CHUNK_MAX: u64 = 16 << 20;
-/// The largest number of devices that is searched for.
+/// Maximum number of devices that is searched for.
 const MEMBERS_MAX: u64 = 64;
 /// Repetitions of each burst; the median counts.
 const TIMES: usize = 7;
@@ -66,14 +64,14 @@ const TIMES: usize = 7;
 /// divide it.
 const STEP_BYTES: u64 = 48 << 20;
 
-/// The inner structure of a target, as far as timing shows it.
+/// The internal structure of a target as seen from timing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Structure {
-    /// Requests at one offset do not wait for each other, so nothing would show.
+    /// Requests at one offset do not wait for each other, so chunks cannot be found.
     NoQueue,
     /// One device: requests wait for each other at every distance measured.
     OneMember { up_to_bytes: u64 },
-    /// A stripe, with the number of its devices if that shows.
+    /// A stripe, with the number of its devices if known.
     Stripe { chunk_bytes: u64, members: Option<u64> },
     /// Adjacent requests do not wait for each other, or the result did not repeat.
     Unclear,
@@ -111,8 +109,8 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         Ok(Structure::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
         Ok(Structure::NoQueue) => runner.leave_out(
             part,
-            "requests at one offset do not wait for each other, so a chunk would not show; see \
-             halfpower target for what the volume reports",
+            "requests at one offset do not wait for each other, so a chunk cannot be found; \
+             halfpower target prints what the volume reports",
         ),
         Ok(Structure::Unclear) => runner.leave_out(
             part,
@@ -123,7 +121,7 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     }
 }
 
-/// Determines whether a target is a stripe inside.
+/// Determines whether a target is internally striped.
 ///
 /// # Errors
 /// When no engine can be made, or a read fails.
@@ -186,8 +184,8 @@ impl Prober {
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// The smallest number of requests with which a burst to one device waits for itself, and the
-    /// time that separates such a burst from one that does not (ns).
+    /// The smallest burst whose requests to one device wait for each other, and the time that
+    /// separates waiting from not waiting (ns).
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
         let mut count = 2;
@@ -201,7 +199,7 @@ impl Prober {
         Ok(None)
     }
 
-    /// The median time of a burst of which one half lies at a distance from the other (ns).
+    /// The median time of a burst whose halves are `distance` bytes apart (ns).
     fn apart(&mut self, count: u32, distance: u64) -> Result<f64, ioengine::Error> {
         let mut times = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
@@ -267,7 +265,7 @@ fn measured_disks(evidence: &Evidence) -> Vec<u32> {
     disks
 }
 
-/// The gain from each further target, and the ceiling that they share.
+/// The gain from each further target, and the common limit of all targets.
 fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let Some(one) = best(evidence, rw, 1).map(MeasuredPoint::rate).filter(|rate| *rate > 0.0)
     else {
@@ -295,7 +293,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find(
             "ceiling",
             format!(
-                "{rw}s do not pass {} from {from} {} on, {} of {last} alone: {}",
+                "{rw}s do not exceed {} from {from} {} on ({} of the rate of {last} separate \
+                 targets): {}",
                 units::rate(top),
                 if from == 1 { "target" } else { "targets" },
                 share_of(rate, f64::from(last) * one),
@@ -335,7 +334,7 @@ fn shared(evidence: &Evidence) -> String {
         return "a shared part is saturated (halfpower simulate names it)".to_owned();
     }
     match evidence.shared_device() {
-        Some(name) => format!("they lie on one device, {name}"),
+        Some(name) => format!("the targets lie on one device, {name}"),
         None => "a shared link, controller or CPU is saturated".to_owned(),
     }
 }
@@ -360,7 +359,7 @@ fn depth_needed(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         .into_iter()
         .filter_map(|disks| {
             let depth = sufficient(&striped(evidence, rw, disks))?;
-            Some(format!("{disks} targets depth {depth}"))
+            Some(format!("depth {depth} for {disks} targets"))
         })
         .collect();
     if !needed.is_empty() {
@@ -432,7 +431,10 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
         let chunk = units::size(chunk as u64);
         found.find(
             "chunk-within",
-            format!("the target is a stripe inside: chunks of {chunk} {members}; align to them"),
+            format!(
+                "the target is striped internally in chunks of {chunk} {members}; align requests \
+                 to them"
+            ),
         );
     }
     if let Some(bytes) = evidence.value("one-member", &[]) {
@@ -440,8 +442,8 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "chunk-within",
             format!(
-                "no stripe inside shows: bursts of reads take as long at distances up to {bytes} \
-                 as on adjacent blocks"
+                "no internal striping found: bursts of reads take as long at distances up to \
+                 {bytes} as on adjacent blocks"
             ),
         );
     }
@@ -483,7 +485,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         }
         found.loss("R100", rate(3).map(|rate| rate / pap), "three targets, share of PAP");
     } else {
-        let why = "it needs the advertised rate of the bus; state it with --pap";
+        let why = "the claim needs the advertised rate of the bus; state it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);
     }
     let why = "the system does not report which targets share a bus; measure both arrangements and \
@@ -569,8 +571,8 @@ mod tests {
             text("scaling").contains("3 targets 3.00 times, 4 targets 3.00 times"),
             "{found:?}"
         );
-        assert!(text("ceiling").contains("from 3 targets on, 75% of 4 alone"), "{found:?}");
-        assert!(text("depth-needed").contains("3 targets depth 3"), "{found:?}");
+        assert!(text("ceiling").contains("from 3 targets on (75% of the rate of 4"), "{found:?}");
+        assert!(text("depth-needed").contains("depth 3 for 3 targets"), "{found:?}");
         assert_eq!(found.advice[0].id, "stripe-width");
     }
 

@@ -1,9 +1,9 @@
-//! Study `write-cache`: the write cache of a drive. What it gains, what durability costs with and
-//! without it, and whether an acknowledged write can be lost when the power fails.
+//! Study `write-cache`: the write cache of a drive. It measures the gain of the cache, the cost of
+//! durability with and without it, and whether a power failure can lose an acknowledged write.
 //!
 //! The state is the drive's own (SCSI and ATA caching page, NVMe feature, the host of a guest), not
 //! the kernel's assumption. It is switched only with `--toggle-write-cache`; the old value is
-//! journalled before and restored after.
+//! journalled first and restored at the end.
 
 use std::path::Path;
 
@@ -19,7 +19,6 @@ use crate::curve;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `write-cache`.
 pub const STUDY: Study = Study {
     name: "write-cache",
     papers: "Riedel 1997, sections 2 and 3, and its box on the risk: the drive's write cache makes \
@@ -117,11 +116,7 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let device = Device::of(number_of(disk)?);
     if device.is_some_and(|device| device.text("loop/backing_file").is_some()) {
-        note(
-            runner,
-            "beneath",
-            "a loop device, whose image is subject to the cache of its own disk",
-        );
+        note(runner, "beneath", "a loop device, and the disk of its image has a cache of its own");
     }
     let Some(means) = Means::of(disk) else {
         let why = format!(
@@ -132,7 +127,7 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     };
     note(runner, "means", means.words());
     if matches!(means, Means::Guest(_)) {
-        note(runner, "beneath", "a disk of the host, whose cache is not visible in this guest");
+        note(runner, "beneath", "a disk of the host with a cache that this guest cannot see");
     }
     let state = match means.state() {
         Ok(state) => state,
@@ -149,7 +144,10 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     match (means.fixed(), runner.toggle_write_cache) {
         (Some(why), _) => note_not_switched(runner, why),
         (None, false) => {
-            note_not_switched(runner, "it was not requested; use --toggle-write-cache as root");
+            note_not_switched(
+                runner,
+                "switching was not requested; use --toggle-write-cache as root",
+            );
         }
         (None, true) => {
             let value = if state == BACK { THROUGH } else { BACK }.to_owned();
@@ -204,9 +202,9 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     let believes = word(evidence, "kernel-believes");
     let text = match (word(evidence, "drive-cache"), believes) {
         (Some(BACK), Some(THROUGH)) => {
-            "an acknowledged write can be lost, even after fsync: the drive caches writes, but the \
-             kernel assumes that it does not and sends no flushes; set queue/write_cache to write \
-             back"
+            "an acknowledged write can be lost, even after fsync: the drive caches writes, but \
+             the kernel assumes no cache and sends no flushes; set queue/write_cache to `write \
+             back`"
                 .to_owned()
         }
         (Some(BACK), _) => format!(
@@ -223,22 +221,22 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
                 .to_owned()
         }
         (_, Some(BACK)) => {
-            "the drive does not report its state; the kernel sends flushes, so count on fsync and \
-             on nothing before it"
+            "the drive does not report its cache state; the kernel sends flushes, so a write is \
+             safe only after fsync"
                 .to_owned()
         }
         (_, Some(THROUGH)) => {
-            "the drive does not report its state, and the kernel sends no flushes: whether an \
-             acknowledged write survives is not known here"
+            "the drive does not report its cache state, and the kernel sends no flushes: whether \
+             an acknowledged write survives a power failure is unknown"
                 .to_owned()
         }
         _ => "neither drive nor kernel reports a write cache: whether an acknowledged write \
-              survives a power failure is not known here"
+              survives a power failure is unknown"
             .to_owned(),
     };
     let beneath = match word(evidence, "beneath") {
         Some(beneath) => {
-            format!(". Below is {beneath}: whether a write survives there is not known here")
+            format!(". Below is {beneath}: whether a write survives there is unknown")
         }
         None => String::new(),
     };
@@ -262,14 +260,14 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
                 Some(if curve::differ(plain, durable) {
                     format!("{part} {} ({})", units::rate(durable.rate()), cost(times))
                 } else {
-                    format!("{part} the same within noise")
+                    format!("{part}: the same rate, within noise")
                 })
             })
             .collect();
         if !costs.is_empty() {
             let (size, rate) = (units::size(plain.bytes()), units::rate(plain.rate()));
             let text = format!(
-                "direct writes of {size}, one at a time{suffix}: {rate} plain; {}",
+                "direct writes of {size}, one at a time{suffix}: plain writes {rate}; {}",
                 costs.join("; ")
             );
             found.find("durability", text);
@@ -279,9 +277,9 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
 
 fn cost(times: f64) -> String {
     if times >= 1.0 {
-        format!("plain is {} as fast", words_of_times(times))
+        format!("plain writes are {} as fast", words_of_times(times))
     } else {
-        format!("{} plain", words_of_times(1.0 / times))
+        format!("{} the plain rate", words_of_times(1.0 / times))
     }
 }
 
@@ -296,7 +294,7 @@ fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     }
 }
 
-/// The median over the trials of the median flush time of each (ns).
+/// The median over the trials of each trial's median flush time (ns).
 fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
     let trials = point.point.trials.iter();
     let mut medians: Vec<u64> =
@@ -351,7 +349,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let what = "buffered writes of 64 KiB with the cache against without";
         found.gain(id, times("buffered", "64k"), what);
     }
-    // Depth instead of the cache: depth 3 without it against depth 1 with it.
+    // Depth instead of the cache: compares depth 3 without the cache with depth 1 with it.
     for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
         let points = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
         found.claim_if(
@@ -371,7 +369,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             .filter(|id| found.claims.iter().all(|tried| tried.id != **id))
             .copied()
             .collect();
-        found.cannot(&silent, &format!("it needs both states of the cache: {why}"));
+        found.cannot(&silent, &format!("the claim needs both states of the cache: {why}"));
     }
 }
 
@@ -430,8 +428,8 @@ mod tests {
             (Some(BACK), BACK, "can be lost until it is flushed"),
             (Some(BACK), THROUGH, "even after fsync"),
             (Some(THROUGH), THROUGH, "is on the medium"),
-            (None, BACK, "count on fsync"),
-            (None, THROUGH, "is not known here"),
+            (None, BACK, "safe only after fsync"),
+            (None, THROUGH, "is unknown"),
         ] {
             let mut evidence = evidence(vec![write("plain", "4k", "1", 1 << 20)]);
             drive.into_iter().for_each(|state| said(&mut evidence, "drive-cache", state));

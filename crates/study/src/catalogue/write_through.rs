@@ -1,5 +1,5 @@
-//! Study `write-through`: what durability costs. Writes that are durable one by one against writes
-//! that are flushed in groups.
+//! Study `write-through`: the cost of durability. It compares individually durable writes with
+//! groups of writes and a flush.
 //!
 //! Durability is requested by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
 
@@ -9,7 +9,6 @@ use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
 use crate::curve::{self, Comparison};
 
-/// The study `write-through`.
 pub const STUDY: Study = Study {
     name: "write-through",
     papers: "Riedel 1997, section 2: write-through makes each request almost ten times slower, \
@@ -60,7 +59,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
         let comparison = curve::compare(free, through);
         let Comparison::Times(times) = comparison else {
             let text = format!(
-                "{plain} writes of {size} at depth 1, without O_DSYNC against with it: {}",
+                "{plain} writes of {size} at depth 1, without O_DSYNC compared with O_DSYNC: {}",
                 comparison.words()
             );
             found.find("write-through", text);
@@ -83,7 +82,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
     }
 }
 
-/// What depth gains for durable writes.
+/// The gain of depth for durable writes.
 fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
         let same = |point: &&MeasuredPoint| point.bytes() == shallow.bytes() && point.depth() > 1;
@@ -99,7 +98,7 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
                     words_of_times(gain)
                 ),
                 Comparison::Unclear(wide) => format!(
-                    "{durable} writes of {size}: depth {} against depth 1: {}",
+                    "{durable} writes of {size}, depth {} compared with depth 1: {}",
                     best.depth(),
                     Comparison::Unclear(wide).words()
                 ),
@@ -116,7 +115,8 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
         let Some(opened) = at(evidence, durable, one.bytes(), 1) else { continue };
         let size = units::size(one.bytes());
         let effect = curve::compare(one, opened).words();
-        let text = format!("{asked} for each write of {size} (FUA) against {durable}: {effect}");
+        let text =
+            format!("{asked} for each write of {size} (FUA), compared with {durable}: {effect}");
         found.find("by-request", text);
     }
 }
@@ -129,8 +129,8 @@ fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
         let count = |point: &MeasuredPoint| point.number("fdatasync").unwrap_or_default() as u64;
         points.sort_by_key(|point| count(point));
         let word = |point: &&MeasuredPoint| match count(point) {
-            1 => format!("{} with a flush after each", units::rate_mib(point.rate())),
-            n => format!("{} after every {n}", units::rate_mib(point.rate())),
+            1 => format!("{} with a flush after each write", units::rate_mib(point.rate())),
+            n => format!("{} after every {n} writes", units::rate_mib(point.rate())),
         };
         let words: Vec<String> = points.iter().map(word).collect();
         let size = units::size(each.bytes());
@@ -141,12 +141,13 @@ fn flushed(found: &mut Conclusion, evidence: &Evidence, caching: &str) {
             continue;
         };
         let text = format!(
-            "{} with a flush after every {}, {} with one after each",
+            "{} with a flush after every {} writes, {} with a flush after each write",
             units::rate(best.rate()),
             count(best),
             units::rate(each.rate())
         );
-        let setting = format!("{caching} writes of {size}, flushed after every {}", count(best));
+        let setting =
+            format!("{caching} writes of {size}, flushed after every {} writes", count(best));
         found.advise("avoid-write-through", best.rate() / each.rate().max(1.0), &setting, text);
     }
 }
@@ -189,8 +190,11 @@ mod tests {
         };
         let found = analyse(&evidence(vec![at("64", 9 << 20), at("1", 1 << 20), at("8", 5 << 20)]));
         let text = &found.findings[0].headline;
-        assert!(text.contains("1 MiB/s with a flush after each, 5 MiB/s after every 8"), "{text}");
-        assert!(found.advice[0].setting.ends_with("flushed after every 64"));
+        assert!(
+            text.contains("1 MiB/s with a flush after each write, 5 MiB/s after every 8 writes"),
+            "{text}"
+        );
+        assert!(found.advice[0].setting.ends_with("flushed after every 64 writes"));
     }
 
     #[test]

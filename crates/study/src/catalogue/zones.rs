@@ -1,9 +1,9 @@
-//! Study `zones`: the rate from the first byte of a target to its last. It finds the zones of
-//! rotating disks, and any other dependence on position.
+//! Study `zones`: the rate by position on a target. It finds the zones of rotating disks, and any
+//! other dependence on position.
 //!
 //! The target is read at 64 positions, in random order, several times. Steps of the rate are
-//! significant change-points; a boundary lies between two positions, so it is known to half a
-//! position either way. A drift without steps counts as well.
+//! significant change-points; a boundary lies between two positions, so its error is half a
+//! position. A drift without steps counts as well.
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
@@ -17,7 +17,6 @@ use crate::plan::Group;
 use crate::runner::StudyRunner;
 use crate::target::StudyTarget;
 
-/// The study `zones`.
 pub const STUDY: Study = Study {
     name: "zones",
     papers: "Riedel 1997, section 5.6 and Figure 14; Chung 2000, section 4.3 and Figure 2: the \
@@ -32,7 +31,7 @@ pub const STUDY: Study = Study {
 
 /// Number of positions.
 const POSITIONS: u64 = 64;
-/// Least size of a position, and its alignment (bytes).
+/// Minimum size of a position, and its alignment (bytes).
 const PLACE_BYTES: u64 = 256 << 10;
 /// Bytes read at each position of a simulated system.
 const SIMULATED_BYTES: u64 = 16 << 20;
@@ -40,7 +39,7 @@ const SIMULATED_BYTES: u64 = 16 << 20;
 const SIMULATED_NS: u64 = 5_000_000_000;
 /// Changes below this share are called flat.
 const FLAT: f64 = 0.1;
-/// Significance level of a drift: the probability of one as strong by chance.
+/// Significance level of a drift: the probability that chance produces one as strong.
 const P_TREND: f64 = 1e-3;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -135,11 +134,11 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     };
     let text = match (depends, found_here.len()) {
         (false, _) if loss.abs() >= FLAT => format!(
-            "{target}: {ends} ({change}), but positions differ as much by chance, so noise hides \
-             whether it is flat; measure for longer (--runtime, --trials)"
+            "{target}: {ends} ({change}), but noise is as large as this difference; measure for \
+             longer (--runtime, --trials)"
         ),
         (false, _) => {
-            format!("{target} is flat: {ends}, the same within noise")
+            format!("{target} is equally fast everywhere: {ends}, the same within noise")
         }
         (true, 0) => format!("{target}: {ends} ({change}), without a clear step"),
         (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
@@ -176,8 +175,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     }
 }
 
-/// The device, if a target spans less than half of it, so that the target's zones are not those of
-/// the device.
+/// The device, if the target spans less than half of it and so may miss zones.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;
@@ -231,7 +229,12 @@ mod tests {
     #[test]
     fn a_flat_target_is_called_flat_and_the_papers_loss_does_not_hold() {
         let found = analyse(&scan(|_| 1e9));
-        assert!(found.findings.iter().any(|finding| finding.headline.contains("is flat")));
+        assert!(
+            found
+                .findings
+                .iter()
+                .any(|finding| finding.headline.contains("is equally fast everywhere"))
+        );
         assert!(found.claims.iter().all(|claim| claim.verdict == Verdict::DoesNotHold));
         assert!(found.advice.is_empty());
     }
@@ -268,7 +271,7 @@ mod tests {
         let wild = |at: f64| if is_slow((at * 64.0).round() as u64) { 100e6 } else { 190e6 };
         let found = analyse(&scan(wild));
         let text = &found.findings.iter().find(|one| one.id == "zones").unwrap().headline;
-        assert!(text.contains("noise hides"), "{text}");
+        assert!(text.contains("noise is as large"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask accuracy --only foreign`: halfpower on devices of nbdkit, QEMU and the kernel.
 //!
-//! It has two parts. `stable`: on stable devices, how often the stated interval contains the truth,
-//! and how often a verdict is a false alarm. `situations`: something goes wrong, and halfpower must
+//! It has two parts. `stable`: on stable devices, the share of intervals that contain the truth,
+//! and of verdicts that are false alarms. `situations`: something goes wrong, and halfpower must
 //! report it. Cases whose tools are not installed are skipped by name. Everything is created in one
 //! temporary folder and removed at the end.
 
@@ -103,7 +103,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode> {
     let folder = tempfile::Builder::new()
         .prefix("halfpower-foreign-")
         .tempdir_in(settings.dir)
-        .with_context(|| format!("cannot make a folder in {}", settings.dir.display()))?;
+        .with_context(|| format!("cannot create a folder in {}", settings.dir.display()))?;
     let path = folder.path().canonicalize().context("the folder vanished")?;
     // A copy, so that a rebuild does not change the program during the campaign.
     let program = path.join("halfpower");

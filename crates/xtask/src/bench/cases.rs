@@ -1,7 +1,7 @@
 //! The cases of `bench peers`: tools, workloads and limits.
 //!
-//! halfpower runs between the first two other tools, so that in each round, forwards or backwards,
-//! it is a neighbour of both.
+//! halfpower runs between the first two other tools, so that it is a neighbour of both in each
+//! round, forwards and backwards.
 
 use super::host;
 use super::statistics::{estimate, spread_of_identical};

@@ -48,7 +48,7 @@ fn first_line(command: &mut Command) -> Result<String> {
     }
 }
 
-/// The last core that this process may use; the first ones handle more interrupts.
+/// The last core that this process may use; the first cores handle more interrupts.
 pub fn last_allowed_core() -> Result<usize> {
     let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
     last_core(&status).context("/proc/self/status names no allowed core")
@@ -142,7 +142,7 @@ pub fn make_tree(
         }
         let folder = path.join(format!("folder-{:03}", number % folders));
         if number < folders {
-            create_dir_all(&folder).with_context(|| format!("cannot make {folder:?}"))?;
+            create_dir_all(&folder).with_context(|| format!("cannot create {folder:?}"))?;
         }
         let bytes = random.usize(*kib.start() as usize * 1024..=data.len());
         let file = folder.join(format!("file-{number:05}"));
@@ -154,7 +154,7 @@ pub fn make_tree(
 /// Moves a file or a tree into a folder, which is created if missing, and truncates all its files.
 /// This frees the data but keeps names and inodes.
 pub fn empty_into(path: &Path, folder: &Path) -> Result<()> {
-    create_dir_all(folder).with_context(|| format!("cannot make {folder:?}"))?;
+    create_dir_all(folder).with_context(|| format!("cannot create {folder:?}"))?;
     let number = folder.read_dir().map_or(0, Iterator::count);
     let place = folder.join(number.to_string());
     rename(path, &place).with_context(|| format!("cannot move {path:?}"))?;

@@ -6,7 +6,7 @@ use super::streams::Tool;
 const SIZES: [&str; 3] = ["256k", "1m", "4m"];
 /// Depths of fio that are tried.
 const DEPTHS: [u32; 3] = [1, 4, 8];
-/// Huge pages (2 MiB) for twice the largest amount of data in flight of a setting of fio.
+/// Number of huge pages (2 MiB) for twice the maximum data in flight of a setting of fio.
 pub const HUGE_PAGES: u64 = 2 * (4 * 8) / 2;
 
 /// Buffer memory of fio: its default, and huge pages if they were reserved.
@@ -57,7 +57,7 @@ pub fn default_reader() -> Tool {
     Tool::fio("fio 1m x 8 default", flags)
 }
 
-/// Settings of fio with one request size and depth, of which the one with the least CPU is chosen.
+/// Settings of fio with one request size and depth; the setting with the least CPU is chosen.
 pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     let lean = "--fixedbufs --registerfiles --gtod_reduce=1";
     let batched = "--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32";

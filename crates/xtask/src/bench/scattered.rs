@@ -2,8 +2,7 @@
 //!
 //! A request needs one segment per physically contiguous run of pages, and a device accepts a
 //! limited number of segments (virtio: 254). On a freshly booted machine, neighbouring pages are
-//! often contiguous, so a program gets large segments without asking for huge pages; later it does
-//! not.
+//! often contiguous, so a program gets large segments without huge pages; later it does not.
 
 use anyhow::{Context, Result};
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -17,8 +16,8 @@ const BYTES: u64 = 1 << 30;
 /// Size of a page (bytes).
 const PAGE_BYTES: u64 = 4096;
 
-/// Fills a file in memory and punches out every other page, so that the free pages are not
-/// contiguous until the file is dropped.
+/// Fills a file in memory and punches out every second page, so that free pages are not contiguous
+/// until the file is dropped.
 pub fn memory() -> Result<File> {
     every_other_page(BYTES)
 }

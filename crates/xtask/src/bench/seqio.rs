@@ -2,12 +2,12 @@
 //! cp on this machine.
 //!
 //! The tools are processes (timed by `streams`) that run in turns, with caches dropped before each
-//! run; the best settings of another tool are chosen in separate rounds before. The cases are
+//! run; the best settings of the other tools are chosen in separate rounds first. The cases are
 //! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
 //! files), `random`, `small`, `pipe`, `tmpfs` and `checksum` (in `replaced`: compared with the
-//! tools that users have today), `memory`, and `adaptors` (overhead of the std and tokio traits).
-//! It builds the release examples of the crate and, if needed, the program. Cold cases need root to
-//! drop caches; skipped cases are listed with the reason. Results are printed, not stored.
+//! usual tools), `memory`, and `adaptors` (overhead of the std and tokio traits). It builds the
+//! release examples of the crate and, if needed, the program. Cold cases need root to drop caches;
+//! skipped cases are listed with the reason. Results are printed, not stored.
 
 mod replaced;
 
@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 const CHOOSING_ROUNDS: u32 = 3;
 /// Size of a file on which a run costs only the start-up of the tool (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
-/// From this cost on, a reader through the page cache counts as expensive (CPU s/GiB).
+/// Minimum cost of a reader through the page cache that counts as expensive (CPU s/GiB).
 const EXPENSIVE_CAT: f64 = 0.4;
-/// Most rounds with a rest before each run.
+/// Maximum number of rounds with a rest before each run.
 const RESTED_ROUNDS: u32 = 5;
 /// Memory that a stream may use in addition to the memory of its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;

@@ -46,7 +46,7 @@ pub fn estimate(sample: &[f64]) -> Estimate {
 }
 
 /// Scatter of single ratios of identical runs: the 95% range of the ratios and their inverses,
-/// since the order of two identical runs is irrelevant. Symmetric about 1 as a factor.
+/// since the order of two identical runs is irrelevant. The range is symmetric about 1 as a factor.
 pub fn spread_of_identical(ratios: &[f64]) -> (f64, f64) {
     let both: Vec<f64> = ratios.iter().flat_map(|ratio| [*ratio, ratio.recip()]).collect();
     (quantile(&both, 0.025), quantile(&both, 0.975))

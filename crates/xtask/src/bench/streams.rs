@@ -1,11 +1,11 @@
 //! Processes that read, write or copy a file: their command lines, the duration and CPU time of a
 //! run, and the state of the machine before it.
 //!
-//! The duration is that of the process. fio takes a quarter of a second to start, so its own report
-//! is used, in its favour, and likewise for the examples of seqio: their time starts before the
-//! file is opened and memory is allocated, and ends when all data are read or durable. CPU time is
-//! that of the child and its children. Runs are not pinned, so kernel threads that write back use
-//! the other cores as usual.
+//! The duration is the whole process. fio takes a quarter of a second to start, so its own report
+//! is used, in its favour, as for the examples of seqio: their time starts before the file is
+//! opened and memory is allocated, and ends when all data are read or durable. CPU time covers the
+//! child and its children. Runs are not pinned, so kernel threads that write back use the other
+//! cores as usual.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Drops clean caches when written (proc_sys_vm(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Range of the random pause before a run (s). The cost of allocating freed memory depends on how
-/// long ago it was freed.
+/// Range of the random pause before a run (s). The cost of allocating memory depends on the time
+/// since it was freed.
 const PAUSES: (f64, f64) = (0.2, 0.6);
-/// Time in which a hypervisor takes back free memory (s).
+/// Time after which a hypervisor has taken back free memory (s).
 const REST_SECONDS: u32 = 20;
 /// Runs whose median is the start-up cost of a tool.
 const START_UPS: u32 = 11;
@@ -38,14 +38,14 @@ pub struct Places {
     /// The output file, removed before and after each run.
     pub to: PathBuf,
     /// If set, outputs are moved here with their files truncated instead of removed. For some
-    /// minutes, ext4 does not reuse the inodes of removed files, and the search for others would
-    /// slow down the next run that creates many files.
+    /// minutes, ext4 does not reuse the inodes of removed files, and searching for other inodes
+    /// would slow down the next run that creates many files.
     pub spent: Option<PathBuf>,
     /// Size of input and output.
     pub bytes: u64,
 }
 
-/// Which clock measures a run.
+/// The clock that measures a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Timer {
     Process,
@@ -90,7 +90,6 @@ impl Tool {
         Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
 
-    /// The tool, timed as a whole process.
     pub fn timed_as_process(self) -> Tool {
         Tool { timer: Timer::Process, ..self }
     }
@@ -199,9 +198,9 @@ fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
 pub enum Before {
     /// The page cache holds nothing of the files.
     Cold,
-    /// Empty for so long that a hypervisor has taken back free memory.
+    /// Empty until a hypervisor has taken back free memory.
     Rested,
-    /// The page cache is as earlier runs left it.
+    /// The page cache is unchanged since earlier runs.
     AsItIs,
 }
 
@@ -278,7 +277,6 @@ impl Rounds {
         self.0.iter().map(|round| figure(&round[tool])).collect()
     }
 
-    /// The median of a figure.
     pub fn median(&self, tool: usize, figure: impl Fn(&Run) -> f64) -> f64 {
         quantile(&self.of(tool, figure), 0.5)
     }
@@ -301,7 +299,7 @@ pub fn drop_caches() -> Result<()> {
     std::fs::write(DROP_CACHES, "3").with_context(|| format!("cannot write to {DROP_CACHES}"))
 }
 
-/// Why caches cannot be dropped, or `None` if they can.
+/// Why caches cannot be dropped, or `None` if it is possible.
 pub fn cannot_drop_caches() -> Option<String> {
     let opened = std::fs::OpenOptions::new().write(true).open(DROP_CACHES);
     opened.err().map(|error| format!("{DROP_CACHES}: {error}; run as root to drop caches"))

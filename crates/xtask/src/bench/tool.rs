@@ -1,7 +1,7 @@
 //! One run of a tool: its command line, its CPU time, and the results that it prints.
 //!
-//! CPU time is that of the child process and its children, so it includes start-up and is measured
-//! in the same way for every tool. Rates are those that the tools report.
+//! CPU time covers the child process and its children, so it includes start-up and is measured in
+//! the same way for every tool. Rates come from the tools.
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};

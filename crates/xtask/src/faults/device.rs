@@ -29,8 +29,8 @@ pub fn system(line: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Repeats an attempt for up to five seconds, since the kernel releases files with a delay. Returns
-/// whether it succeeded.
+/// Repeats an attempt for up to five seconds, because the kernel releases files with a delay.
+/// Returns whether it succeeded.
 pub fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
@@ -80,7 +80,7 @@ impl LoopDevice {
         Ok(image.set_len(image.metadata()?.len() / 2)?)
     }
 
-    /// Asks the kernel to detach the device, which it does once nobody has it open.
+    /// Asks the kernel to detach the device, which happens when nobody has it open.
     pub fn detach(&self) -> Result<String> {
         system(&["losetup", "--detach", &self.path])
     }
@@ -127,7 +127,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Mounts the file system, also when it was unmounted before.
+    /// Mounts the file system, also again after an unmount.
     pub fn mount(&self) -> Result<String> {
         system(&["mount", &self.device.path, &self.folder().display().to_string()])
     }

@@ -23,7 +23,7 @@ pub const MIB: u64 = 1 << 20;
 /// The I/O engines that do I/O.
 pub const ENGINES: [&str; 4] = ["io_uring", "libaio", "threads", "sync"];
 
-/// What all fault classes share: program, folder and settings.
+/// The common state of all fault classes: program, folder and settings.
 pub struct Context {
     /// The program under test.
     pub program: PathBuf,
@@ -57,7 +57,7 @@ impl Context {
         self.random.borrow_mut().u64(..limit)
     }
 
-    /// All items of a list, or the first two with --quick.
+    /// All items of a list; with --quick the first two.
     pub fn some<'a, T>(&self, all: &'a [T]) -> &'a [T] {
         if self.quick { &all[..all.len().min(2)] } else { all }
     }
@@ -151,7 +151,7 @@ impl Place<'_> {
         names
     }
 
-    /// Checks that nothing was left behind.
+    /// Checks that no leftovers remain.
     pub fn is_tidy(&self) -> Check {
         let left = self.leftovers();
         ensure(left.is_empty(), || format!("left behind: {}", left.join(", ")))

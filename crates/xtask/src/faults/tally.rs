@@ -1,5 +1,5 @@
-//! Results of one class of faults, and the two errors that end a class early: something it needs is
-//! missing, or a signal stopped the campaign.
+//! Results of one class of faults, and the two errors that end a class early: a missing tool or
+//! privilege, or a signal.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Tally {
     /// Number of repetitions.
     pub tries: u32,
-    /// Data of the user or of finished work that are missing or damaged, and files left behind.
+    /// Missing or damaged data of the user or of finished trials, and leftover files.
     pub lost: Vec<String>,
     /// Faults that were not reported, or reported wrongly.
     pub undetected: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Tally {
 pub type Check = Result<(), String>;
 
 impl Tally {
-    /// Counts a repetition; `check` tells whether the fault was handled correctly.
+    /// Counts a repetition; `check` is the result of the fault's handling.
     pub fn detected(&mut self, what: &str, check: Check) {
         self.tries += 1;
         self.also_detected(what, check);

@@ -1,7 +1,7 @@
 //! Checks which crate imports which: compares every manifest with the table of ARCHITECTURE.md.
 //!
 //! Dependencies and build-dependencies of all platforms count, dev-dependencies do not. A crate
-//! missing from the table is a finding; one that exists only in the table is not.
+//! missing from the table is a finding; a crate that exists only in the table is not.
 
 use super::finding::Finding;
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ const LIBRARIES: [&str; 13] = [
 ];
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
-/// behind it may import all libraries as well.
+/// after it may import all libraries as well.
 const ARROWS: [(&str, &[&str]); 21] = [
     ("units", &[]),
     ("ioengine", &[]),

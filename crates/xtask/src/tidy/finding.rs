@@ -1,4 +1,4 @@
-//! A finding of a rule: file, line and a message that says what to do. It prints like a compiler
+//! A finding of a rule: file, line and a message with the remedy. It prints like a compiler
 //! message.
 
 use std::fmt;

@@ -7,13 +7,13 @@ use super::finding::Finding;
 use super::source::{Source, Token};
 use std::ops::RangeInclusive;
 
-/// Lines of a function, signature and braces included.
+/// Maximum lines of a function, including signature and braces.
 const FUNCTION_LINES: usize = 70;
-/// Lines of a file without its tests.
+/// Maximum lines of a file without its tests.
 const FILE_LINES: usize = 700;
-/// Characters of a line.
+/// Maximum characters of a line.
 const LINE_CHARACTERS: usize = 100;
-/// Least characters of the opening paragraph.
+/// Minimum characters of the opening paragraph.
 const OPENING_CHARACTERS: usize = 60;
 
 /// Functions outside tests that are too long.
@@ -58,7 +58,7 @@ fn functions<'a>(tokens: &[&'a Token]) -> Vec<Function<'a>> {
     functions
 }
 
-/// Lines from the brace that opens the body to the one that closes it; none for a declaration.
+/// Lines from the opening to the closing brace of the body; None for a declaration.
 fn body(tokens: &[&Token]) -> Option<RangeInclusive<usize>> {
     let mut depth = 0_usize;
     let mut first_line = None;

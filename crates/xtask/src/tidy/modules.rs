@@ -1,11 +1,10 @@
-//! Checks imports between the modules of a crate: no cycles, and only modules that the root
+//! Checks imports between the modules of a crate: no cycles, and only of modules that the root
 //! declares above.
 //!
 //! An import is any path from `crate`, `super` or `self` outside tests into another module. It
-//! counts at the level where the two module paths diverge: `a::b` importing `a::c` is an import of
-//! `c` by
-//! `b` inside `a`. A module and its submodules may import each other freely, and names re-exported
-//! by the root are not followed.
+//! counts at the level at which the two module paths diverge: `a::b` importing `a::c` is an import
+//! of `c` by `b` inside `a`. A module and its submodules may import each other freely, and names
+//! re-exported by the root are not followed.
 
 use super::finding::Finding;
 use super::paths::{UsedPath, paths};

@@ -1,15 +1,16 @@
-//! Which crates may use `unsafe`, and that each block has a comment why it is sound.
+//! Checks that only certain crates use `unsafe`, and that a comment on each block says why it is
+//! sound.
 //!
-//! The comment contains `SAFETY:` and stands directly above the statement. Whether it is correct is
-//! left to reviewers.
+//! The comment contains `SAFETY:` and stands directly above the statement. Reviewers check whether
+//! it is correct.
 
 use super::finding::Finding;
 use super::source::Source;
 
-/// The crates with system calls, and the one with stores that bypass the caches.
+/// The crates with system calls, and the crate with stores that bypass the caches.
 const UNSAFE_CRATES: [&str; 3] = ["ioengine", "cpucost", "memspeed"];
 
-/// Uses of the keyword `unsafe` in any crate but the one meant for it, tests included.
+/// Uses of the keyword `unsafe` outside [`UNSAFE_CRATES`], including tests.
 pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     if UNSAFE_CRATES.contains(&source.crate_name()) {
         return Vec::new();

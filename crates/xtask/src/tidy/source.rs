@@ -1,7 +1,7 @@
 //! A Rust file as a flat list of tokens, each with its line and whether it is test code.
 //!
 //! The rules look for short sequences of tokens. Comments and strings do not match, code inside
-//! macro calls does, and no syntax tree is needed. Test code is: items with `#[test]` or
+//! macro calls matches, and no syntax tree is needed. Test code is: items with `#[test]` or
 //! `#[cfg(test)]`, files in `tests/`, `benches/` and `examples/`, and modules declared under
 //! `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test code, since it may be shipped.
 

@@ -5,12 +5,12 @@
 
 use super::finding::Finding;
 
-/// Marks of unfinished work.
+/// Words that mark unfinished work.
 const LEFTOVERS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 /// Prefixes of paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// Marks of unfinished work, as whole words.
+/// Finds marks of unfinished work, as whole words.
 pub fn leftovers(path: &str, text: &str) -> Vec<Finding> {
     let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
     let message = |word: &str| format!("leftover `{word}`: finish it or file an issue");
@@ -26,7 +26,7 @@ pub fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     find(path, text, &MACHINE_PATHS, message, |before, _| !before.is_some_and(is_inner))
 }
 
-/// The places of the words whose neighbouring characters satisfy `counts`.
+/// The positions of words whose neighbouring characters satisfy `counts`.
 fn find(
     path: &str,
     text: &str,

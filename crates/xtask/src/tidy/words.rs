@@ -48,7 +48,7 @@ pub fn forbidden_words(source: &Source) -> Vec<Finding> {
     let tokens = source.shipped_tokens();
     let mut findings = Vec::new();
     for rule in &FORBIDDEN {
-        // A build script tells cargo by printing.
+        // A build script prints its instructions to cargo.
         let is_to_cargo = rule.remedy == PRINT_REMEDY && source.path.ends_with("/build.rs");
         if !is_to_cargo && !rule.allowed_in.contains(&source.crate_name()) {
             let lines = places(&tokens, rule.tokens);
@@ -68,7 +68,7 @@ pub fn places<'a>(
     hits.map(|window| window[0].line)
 }
 
-/// Files that may read the clock: two of `ioengine`, and the one of the benchmarks, which are
+/// Files that may read the clock: two of `ioengine`, and the clock of the benchmarks, which are
 /// independent of the code under test.
 const FILES_WITH_CLOCKS: [&str; 3] = [
     "crates/ioengine/src/clock.rs",

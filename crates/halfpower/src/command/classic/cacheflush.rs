@@ -26,7 +26,7 @@ The papers' cacheflush read a scratch file before each buffered test, so that no
 file was left in the file system's cache; cached data would have made the test faster than the
 disk. No file is named, so nothing was done:
   halfpower classic cacheflush FILE    drop FILE from the page cache, and verify it
-  halfpower run FILE --direct=0        does so before each trial; --invalidate=0 does not";
+  halfpower run FILE --direct=0        drops FILE before each trial, unless --invalidate=0";
 
 /// The result of `--json`.
 #[derive(Debug, Serialize)]
@@ -66,7 +66,7 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
         let bytes = |bytes: Option<u64>| bytes.map_or("an unknown part".to_owned(), units::size);
         let all = if scrub.dropped_all_caches { "; all clean caches were dropped" } else { "" };
         console::data(&format!(
-            "{name}: {} of {} were in the page cache, {} are now{all}",
+            "{name}: {} of {} were in the page cache, now {}{all}",
             bytes(scrub.resident_before_bytes),
             units::size(target.size_bytes()),
             bytes(scrub.resident_after_bytes)
@@ -76,8 +76,8 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
         Some(0) if args.read => read(path, target.size_bytes(), &args.note),
         Some(0) => Ok(Exit::Ok),
         Some(left) => Err(Failure::failed(format!(
-            "{} of {name} stay in the page cache, because of a file system in memory, a mapping or \
-            a mount; use a file on a disk that no program has open",
+            "{} of {name} stay in the page cache, because of a file system in memory, a mapping \
+             or a mount; use a file on a disk that no program has open",
             units::size(left)
         ))),
         None => Err(Failure::failed(format!(
@@ -94,7 +94,9 @@ fn read(path: &Path, bytes: u64, note: &str) -> Outcome {
     );
     let cli = Cli::try_parse_from(words.split_whitespace());
     let cli = cli.map_err(|error| Failure::usage(error.to_string()))?;
-    let Verb::Run(run) = cli.verb else { return Err(Failure::usage("run was meant; try again")) };
+    let Verb::Run(run) = cli.verb else {
+        return Err(Failure::usage("use halfpower run"));
+    };
     let run = RunArgs { targets: vec![path.to_path_buf()], ..run };
     run::execute_shown_by(&run, &|measured| {
         let Some(point) = measured.points.first() else { return Ok(()) };

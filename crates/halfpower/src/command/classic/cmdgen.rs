@@ -46,10 +46,10 @@ fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
     };
     let list = |flag: &str, text: &str, parse: &dyn Fn(&str) -> Result<u64, String>| {
         let values = units::parse_list(text, parse);
-        values.map_err(|error| Failure::usage(format!("--{flag} {text}: {error}; write a list")))
+        values.map_err(|error| Failure::usage(format!("--{flag} {text}: {error}; use a list")))
     };
     let word = |flag: &str, word: &str, known: &str| {
-        Failure::usage(format!("--{flag} {word}: write a list of {known}"))
+        Failure::usage(format!("--{flag} {word}: use a list of {known}"))
     };
     // Checked in the same way as SQLIO's own flags.
     let same = format!("-s{}", args.runtime);

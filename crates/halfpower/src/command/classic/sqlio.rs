@@ -68,7 +68,7 @@ fn check_csv(args: &SqlioArgs, csv: &Path) -> Outcome<()> {
 fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
     let unreadable = |error: std::io::Error| {
         let (path, cause) = (path.display(), ioengine::error::cause(&error));
-        Failure::failed(format!("-F{path}: {cause}; name the parameter file right behind -F"))
+        Failure::failed(format!("-F{path}: {cause}; name the parameter file directly after -F"))
     };
     let mut text = String::new();
     let file = File::open(path).map_err(unreadable)?;
@@ -86,7 +86,9 @@ fn run_args(args: &SqlioArgs, translation: &Translation) -> Outcome<RunArgs> {
         let first = error.to_string().lines().next().unwrap_or_default().to_owned();
         Failure::usage(format!("{first}; see halfpower classic sqlio --help"))
     })?;
-    let Verb::Run(run) = cli.verb else { return Err(Failure::usage("run was meant; try again")) };
+    let Verb::Run(run) = cli.verb else {
+        return Err(Failure::usage("use halfpower run"));
+    };
     Ok(RunArgs { targets: translation.targets.clone(), common: args.common.clone(), ..run })
 }
 

@@ -26,13 +26,13 @@ pub struct Situation {
     pub made: &'static str,
     /// What must be reported, for the table.
     pub must: &'static str,
-    /// Texts of which the report must contain at least one.
+    /// Texts; the report must contain at least one of them.
     pub says: &'static [&'static str],
     /// Runs the situation once and checks the report.
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 
-/// All situations: one per check of the methodology, then those missed in an earlier campaign.
+/// All situations: one per check of the methodology, then situations missed in an earlier campaign.
 pub const ALL: [&[Situation]; 6] = [
     requests::SITUATIONS,
     device::SITUATIONS,

@@ -1,8 +1,8 @@
 //! Stable devices: rates by halfpower and fio, measured in turns, compared with the truth.
 //!
-//! If a limit of the device dominates the path to it, that limit is the truth in closed form. With
-//! a delay the path adds to it, so the truth is the median of fio over all runs, and the agreement
-//! of both programs is tested. Every run counts: a failed one does not contain the truth.
+//! If a limit of the device dominates the path, that limit is the truth in closed form. With a
+//! delay, the path adds to the delay, so the truth is the median of fio over all runs, and the test
+//! is the agreement of both programs. Every run counts: a failed run does not contain the truth.
 
 use super::server::{Server, Target};
 use crate::bench::statistics::quantile;

@@ -9,9 +9,9 @@ use crate::bench::statistics::quantile;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Least share of intervals that contain a truth in closed form. Six trials give a 97% interval.
+/// Minimum share of intervals that contain a truth in closed form. Six trials give a 97% interval.
 const COVERAGE_MIN: f64 = 0.93;
-/// Largest share of runs of stable devices that raise an alarm.
+/// Maximum share of runs of stable devices that raise an alarm.
 const ALARMS_MAX: f64 = 0.02;
 
 /// The outcome of a case of the campaign.
@@ -39,9 +39,10 @@ pub type Measured = (&'static Device, Outcome<Found>);
 /// Sums of the table of stable devices.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
-    /// Runs of devices whose truth is in closed form, and those whose interval contains it.
+    /// Number of runs of devices with a truth in closed form, and of these runs the number whose
+    /// interval contains it.
     closed: (usize, usize),
-    /// Number of all runs, and of those whose interval contains the truth.
+    /// Number of all runs, and of runs whose interval contains the truth.
     all: (usize, usize),
     /// Runs with a false alarm.
     alarms: usize,
@@ -76,8 +77,8 @@ fn percent(part: usize, of: usize) -> String {
 pub fn devices(measured: &[Measured]) -> (String, bool) {
     let mut text =
         "| device and load | truth, requests/s | truth by | fio, median | fio, spread | \
-                    halfpower, median | error | intervals that hold the truth | false alarms | \
-                    failed |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n"
+         halfpower, median | error | intervals that contain the truth | false alarms | failed \
+         |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n"
             .to_string();
     let (mut totals, mut reasons) = (Totals::default(), BTreeMap::new());
     for (device, outcome) in measured {
@@ -100,9 +101,9 @@ pub fn devices(measured: &[Measured]) -> (String, bool) {
     let (closed, all) = (totals.closed, totals.all);
     let _ = writeln!(
         text,
-        "\nIntervals that hold the truth: {} of {} ({}) where it is in closed form (bar: at least \
-         {:.0}%), {} of {} ({}) over all.\nFalse alarms: {} of {} runs ({}; bar: at most {:.0}%). \
-         Failed: {}.",
+        "\nIntervals that contain the truth: {} of {} ({}) where it is in closed form (bar: at \
+         least {:.0}%), {} of {} ({}) over all.\nFalse alarms: {} of {} runs ({}; bar: at most \
+         {:.0}%). Failed: {}.",
         closed.1,
         closed.0,
         percent(closed.1, closed.0),

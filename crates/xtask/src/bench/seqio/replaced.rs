@@ -1,4 +1,4 @@
-//! Cases without a gain from depth: random reads, small hot files, pipes, files in memory,
+//! Cases that gain nothing from depth: random reads, small hot files, pipes, files in memory,
 //! checksums. seqio may be at most 5% slower than the tool that it replaces.
 
 use super::{Lab, Side, Tool};
@@ -17,7 +17,7 @@ const VISITS: u32 = 1000;
 const FILES: u32 = 2000;
 /// Sizes of the small files (KiB).
 const FILE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
-/// How often all small files are read in a run.
+/// Number of passes over all small files in a run.
 const TIMES: u32 = 5;
 
 impl Lab {
@@ -104,8 +104,8 @@ impl Lab {
         self.compare_with_replaced("checksum", "hot", &tools, &data, Before::AsItIs)
     }
 
-    /// Adds a row with the duration of the second tool (ours) divided by that of the first
-    /// (replaced).
+    /// Adds a row with the ratio of the durations of our tool (second) and the replaced tool
+    /// (first).
     fn compare_with_replaced(
         &mut self,
         case: &'static str,
@@ -129,7 +129,7 @@ impl Lab {
     }
 }
 
-/// Why two files of this size do not fit into memory, or `None` if they do.
+/// Why two files of this size do not fit into memory, or `None` if they fit.
 fn no_memory(bytes: u64) -> Option<String> {
     let free = available_memory().unwrap_or(0);
     (free < 3 * bytes).then(|| format!("{free} bytes of memory are free; give a smaller --size"))

@@ -1,5 +1,5 @@
 //! Devices that fail or disappear while they are measured, have less space than they report, or are
-//! written by two runs at once.
+//! written by two runs at the same time.
 
 use super::Class;
 use super::transfers::depth;
@@ -158,14 +158,12 @@ fn unmounted(context: &Context) -> Result<Tally> {
         volume.mount()?;
         tally.kept(
             &line,
-            ensure(!strays(folder).is_empty(), || "no test file was left behind".to_string()),
+            ensure(!strays(folder).is_empty(), || "no test file remained".to_string()),
         );
         tally.kept(&line, cleans(&place, "removed").and_then(|()| place.is_tidy()));
         tally.kept(
             &line,
-            ensure(strays(folder).is_empty(), || {
-                "the test file that was left behind still exists".to_string()
-            }),
+            ensure(strays(folder).is_empty(), || "the leftover test file still exists".to_string()),
         );
     }
     Ok(tally)

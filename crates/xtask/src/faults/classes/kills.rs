@@ -1,9 +1,9 @@
 //! kill -9 and other signals at random moments.
 //!
 //! After each kill, the database must open, be intact, and contain every trial that could be read
-//! from it just before. The next run must mark the killed one as interrupted. `halfpower clean`
-//! must remove exactly the test files left behind, and nothing the second time. A file of the user
-//! beside them must not change.
+//! from it just before. The next run must mark the killed run as interrupted. `halfpower clean`
+//! must remove exactly the leftover test files, and nothing the second time. A user's file beside
+//! them must not change.
 
 use super::Class;
 use crate::faults::device::{LoopDevice, system};
@@ -66,10 +66,10 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
-/// Commands to kill, and at which moments.
+/// Commands to kill, and the moments of the kills.
 struct Victims {
     lines: &'static [&'static str],
-    /// Longest delay of the kill after the first file was created (ms).
+    /// Maximum delay of the kill after the first file was created (ms).
     within_ms: u64,
 }
 
@@ -119,7 +119,7 @@ fn kills(context: &Context, count: u32, victims: &Victims) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that the kill ended the program, and not its own end before.
+/// Checks that the kill ended the program, and that it had not ended by itself.
 fn was_killed(ended: &Ended) -> Check {
     ensure(ended.signal == Some(Signal::SIGKILL as i32), || {
         format!("not killed: exit {:?}, signal {:?}", ended.code, ended.signal)
@@ -253,8 +253,8 @@ fn signals(context: &Context, signal: Signal) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Checks that after a signal the database, if there is one, is a single file without log, and its
-/// run is interrupted and has its trials.
+/// Checks that after a signal the database, if there is one, is a single file without log, with an
+/// interrupted run and its trials.
 fn is_in_order(place: &Place<'_>, acknowledged: Result<u64, String>) -> Check {
     database_is_intact(place, acknowledged?)?;
     if place.path("halfpower.db").exists() {

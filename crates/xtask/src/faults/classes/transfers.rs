@@ -91,7 +91,7 @@ fn short_reads(context: &Context) -> Result<Tally> {
     let device =
         Served::new(context, &place, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
     let file = device.file();
-    // However the kernel handles the short answer, the bytes must be correct.
+    // The bytes must be correct, however the kernel handles the short answer.
     let line = format!(
         "run {file} --overwrite={file} --rw write --bs 64k --size 1m --trials 1 --verify --quiet"
     );
@@ -186,18 +186,17 @@ fn stall(context: &Context) -> Result<Tally> {
         let reported = document.and_then(|document| {
             shows(&document, milliseconds)?;
             let reasons = document["verdict"]["reasons"].to_string();
-            ensure(reasons.contains("nothing completed for"), || format!("verdict: {reasons}"))
+            ensure(reasons.contains("no request completed for"), || format!("verdict: {reasons}"))
         });
         tally.detected(&line, reported);
     }
     Ok(tally)
 }
 
-/// Time limit: more than the minute after which a device counts as dead, and half a minute to
-/// drain.
+/// Time limit: above the sum of a minute until a device counts as dead and half a minute to drain.
 const NEVER_MS: u64 = 120_000;
 
-/// Starts all runs at once, since they only wait for a request that never completes.
+/// Starts all runs together, because they only wait for a request that never completes.
 fn never(context: &Context) -> Result<Tally> {
     if context.quick {
         bail!(Missing("takes a minute and a half; not in the quick form".to_string()));

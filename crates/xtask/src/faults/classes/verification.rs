@@ -1,4 +1,4 @@
-//! Data that differ from what was written: flipped, lost, misdirected, torn, or changed by others.
+//! Data that differ from the written data: flipped, lost, misdirected, torn, or changed by others.
 
 use super::Class;
 use super::transfers::{depth, sealed};
@@ -220,8 +220,8 @@ fn damaged_in_a_run(context: &Context) -> Result<Tally> {
     for engine in context.some(&ENGINES) {
         let place = context.place()?;
         let path = place.file("data", 1 << 20)?;
-        // 16 writes at 20 per second: when the bit is flipped, the first one is complete and is not
-        // written again.
+        // 16 writes at 20 per second: when the bit is flipped, the first write is complete and is
+        // not repeated.
         let line = format!(
             "run data --overwrite=data {WRITE} --rate-iops 20 --ioengine {engine} --trials 1"
         );

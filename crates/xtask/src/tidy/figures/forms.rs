@@ -1,5 +1,5 @@
 //! Code patterns to avoid: untyped JSON, several types of one name, tuples and booleans where a
-//! named type is clearer. Each function returns the lines of a file that have the pattern.
+//! named type is clearer. Each function returns the lines of a file with the pattern.
 //!
 //! Like the rules of tidy, they search for short token sequences outside tests.
 

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The crate of the program.
 const PROGRAM: &str = "halfpower";
-/// Goal: most lines of the program.
+/// Goal: maximum number of lines of the program.
 const PROGRAM_LINES: usize = 8_000;
-/// Goal: largest share of a crate in all source lines.
+/// Goal: maximum share of a crate in all source lines.
 const LARGEST_SHARE_PERCENT: usize = 15;
 
 /// The lines of one crate, or of all crates.

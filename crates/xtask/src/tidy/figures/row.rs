@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Maximum number of places that are listed; more are counted by crate.
 const NAMED_PLACES: usize = 3;
-/// At most this many crates are listed, those with the most places.
+/// Maximum number of crates that are listed, those with the most places.
 const NAMED_CRATES: usize = 4;
 
 /// The goal of a figure.
@@ -141,7 +141,7 @@ pub fn table(rows: &[Row]) -> String {
     aligned(&cells, &[1])
 }
 
-/// Formats cells as columns, two spaces apart; those in `right` are right-aligned.
+/// Formats cells as columns, two spaces apart; columns in `right` are right-aligned.
 pub fn aligned<const COLUMNS: usize>(cells: &[[&str; COLUMNS]], right: &[usize]) -> String {
     let width = |column: usize| {
         cells.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()

@@ -1,5 +1,5 @@
 //! Comments and string literals: which lines are comments, and where a library mentions a flag of
-//! the program. Libraries should name their parameters instead, since other programs have other
+//! the program. Libraries should name their parameters instead, because other programs have other
 //! flags.
 
 use super::super::source::{Source, Token};
@@ -37,7 +37,7 @@ pub fn comment_lines(source: &Source) -> BTreeSet<usize> {
     comments(source).into_keys().filter(is_alone).collect()
 }
 
-/// The comment of each line that has one, starting with its `//`, without block comments.
+/// The comment of each line with a comment, starting with its `//`, without block comments.
 fn comments(source: &Source) -> BTreeMap<usize, String> {
     let mut literals_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for token in literals(source) {
@@ -58,8 +58,8 @@ fn comments(source: &Source) -> BTreeMap<usize, String> {
     comments
 }
 
-/// String literals as written. Doc comments are tokenised as attributes with a string; these are
-/// excluded, as they are on lines that start with `//`.
+/// String literals as written. Doc comments are tokenised as attributes with a string; these
+/// strings are excluded, because they are on lines that start with `//`.
 fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_comment = move |token: &Token| lines[token.line - 1].trim_start().starts_with("//");

@@ -29,7 +29,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "nothing completes for a second",
         made: "the server is stopped by SIGSTOP for a second",
         must: "suspect: nothing completed",
-        says: &["nothing completed for"],
+        says: &["no request completed for"],
         run: stall,
     },
     Situation {
@@ -77,7 +77,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "too few requests for the highest percentile",
         made: "nbdkit with a delay of 100 ms, trials of 1 s",
         must: "suspect: too few for the percentile",
-        says: &["too few for the percentile"],
+        says: &["requests; percentile"],
         run: percentile,
     },
     Situation {
@@ -85,7 +85,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "another program uses the device",
         made: "fio reads the same loop device meanwhile",
         must: "suspect: others used the device",
-        says: &["others used the device"],
+        says: &["other programs used the device"],
         run: others_used,
     },
 ];

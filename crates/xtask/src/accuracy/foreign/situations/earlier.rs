@@ -20,7 +20,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "random buffered reads hit the page cache, on a device without counters",
         made: "random buffered reads of a file of nbdfuse of 8 MiB, depth 8",
         must: "invalid: comes from the page cache",
-        says: &["what is read again comes from the page cache"],
+        says: &["repeated reads come from the page cache"],
         run: wrap,
     },
     Situation {
@@ -52,7 +52,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "one request in one trial",
         made: "`--size 4k --trials 1` on nbdkit with a delay of 1 ms",
         must: "suspect: one request in all trials",
-        says: &["1 request in all trials"],
+        says: &["all trials together have only 1 request"],
         run: one_request,
     },
     Situation {
@@ -71,7 +71,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "a limit of its own control group",
         made: "8 MB/s for the program's group, sequential reads of 1 MiB",
         must: "suspect: the limit of the control group was measured",
-        says: &["the control group allows"],
+        says: &["the control group limits"],
         run: |context, says| io_max(context, says, "--rw read --bs 1m --iodepth 4"),
     },
     Situation {

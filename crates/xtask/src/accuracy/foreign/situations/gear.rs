@@ -58,7 +58,7 @@ pub fn with_command(line: &str, check: Check) -> Check {
     check.map_err(|missed| format!("halfpower {line}: {missed}"))
 }
 
-/// Keeps one CPU busy until the value is dropped: this CPU, or any.
+/// Keeps this CPU, or any CPU, busy until the value is dropped.
 pub fn hog(place: &Place<'_>, cpu: Option<usize>) -> Result<Running> {
     let mut command = match cpu {
         Some(cpu) => {

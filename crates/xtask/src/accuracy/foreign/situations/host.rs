@@ -18,7 +18,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "a limit of the control group is measured",
         made: "8 MB/s for the program's group, on a loop device; direct reads of 64 KiB",
         must: "suspect: the limit of the control group was measured",
-        says: &["the control group allows"],
+        says: &["the control group limits"],
         run: |context, says| io_max(context, says, "--rw randread --bs 64k --iodepth 4"),
     },
     Situation {
@@ -34,7 +34,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "one trial only",
         made: "`--trials 1` on nbdkit with a delay of 1 ms",
         must: "suspect: one trial",
-        says: &["one trial: the scatter between trials is unknown"],
+        says: &["one trial does not show the scatter between trials"],
         run: one_trial,
     },
     Situation {
@@ -42,7 +42,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "very few requests",
         made: "three trials of one request each",
         must: "suspect: too few requests in all trials",
-        says: &["requests in all trials"],
+        says: &["all trials together have only"],
         run: few_requests,
     },
     Situation {

@@ -35,7 +35,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "buffered reads wrap around their region, on a device without counters",
         made: "sequential buffered reads of a file of nbdfuse of 16 MiB",
         must: "invalid: comes from the page cache",
-        says: &["what is read again comes from the page cache"],
+        says: &["repeated reads come from the page cache"],
         run: wrap,
     },
     Situation {

@@ -24,7 +24,7 @@ pub const SITUATIONS: &[Situation] = &[
         wrong: "a device with burst credit",
         made: "`study burst` on nbdkit's rate filter of 50 MB/s with its burst of 2 s",
         must: "the credit is found",
-        says: &["a burst credit of"],
+        says: &["the burst credit is"],
         run: burst,
     },
     Situation {
@@ -53,11 +53,11 @@ pub const SITUATIONS: &[Situation] = &[
     },
 ];
 
-/// Largest ratio of the best rate of a survey to the rate of the device without its cache.
+/// Maximum ratio of the best rate of a survey and the rate of the device without its cache.
 const ABOVE_MAX: f64 = 1.5;
 /// Rate of the device without its cache.
 const UNCACHED_BYTES_PER_S: f64 = 50e6;
-/// Largest relative difference between two measurements of one workload.
+/// Maximum relative difference between two measurements of one workload.
 const APART_MAX: f64 = 0.25;
 
 fn document(line: &str, ended: &Ended) -> Result<Value> {
