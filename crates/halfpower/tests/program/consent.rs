@@ -373,10 +373,10 @@ fn lines_for(
         "calibrate" => {
             let all = files.iter().flat_map(|out| files.map(|db| (out, db)));
             let exist = files.iter().filter(|out| **out != "new.db").map(|out| (out, "swept.db"));
-            let fitted = all.chain(exist);
-            let fitted = fitted.map(|(out, db)| format!("calibrate --out {out} --db {db}"));
-            let named = treasure.targets().into_iter();
-            fitted.chain(named.map(|target| format!("calibrate --measure {target}"))).collect()
+            let of_run = |(out, db)| format!("calibrate --out {out} --db {db}");
+            let of_disk =
+                treasure.targets().into_iter().map(|t| format!("calibrate --measure {t}"));
+            all.chain(exist).map(of_run).chain(of_disk).collect()
         }
         "whatif" => {
             let named = treasure.targets().into_iter();
