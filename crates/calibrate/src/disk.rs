@@ -223,7 +223,13 @@ fn put_reads(
 fn put_curve(values: &mut Values<'_>, curve: &Curve) -> Outcome<()> {
     values.put("drive.seek.near_fixed", times(curve.near.intercept, 1e-6))?;
     values.put("drive.seek.near_root", times(curve.near.slope, 1e-6))?;
-    values.put("drive.seek.knee", curve.knee())?;
+    let knee = curve.knee();
+    values.put("drive.seek.knee", knee)?;
+    if knee.low < knee.value * 0.95 || knee.high > knee.value * 1.05 {
+        values.not_determined(
+            "drive.seek.knee: both parts of the seek curve are alike over its interval",
+        );
+    }
     values.put("drive.seek.far_fixed", times(curve.far.intercept, 1e-6))?;
     values.put("drive.seek.far_each", times(curve.far.slope, 1e-6))
 }

@@ -8,7 +8,7 @@
 
 use analysis::interval::Interval;
 use analysis::lsq::{self, Line};
-use lab::failure::Outcome;
+use lab::failure::{Failure, Outcome};
 use simulator::geometry::Geometry;
 use workload::random::Stream;
 
@@ -25,8 +25,12 @@ const CYLINDERS: u64 = 1000;
 const RESOLUTION: f64 = 1.0 / 16_000.0;
 /// Ratio of two neighbouring distances at which seeks are measured.
 const RATIO: f64 = 1.45;
+/// At least this many distances over the whole stroke, which the far part of the curve needs.
+const LONG_SEEKS: u64 = 12;
 /// The knee of the curve is searched to this ratio of distances.
 const KNEE_RATIO: f64 = 1.02;
+/// Both parts of the curve are alike where they differ by less than this share.
+const ALIKE: f64 = 0.005;
 /// A read within this share of the time of a read from the buffer came from there.
 const HIT_TOLERANCE: f64 = 0.1;
 
@@ -147,9 +151,15 @@ impl Arm<'_> {
         for _ in 0..ROUNDS {
             all.push(self.bounds_ns(distance, kind, length)?);
         }
+        all.retain(|bounds| bounds.high.is_finite());
         // A pair that was delayed can spoil a round.
         all.sort_by(|a, b| a.value.total_cmp(&b.value));
-        Ok(all[ROUNDS / 2])
+        all.get(all.len() / 2).copied().ok_or_else(|| {
+            Failure::failed(format!(
+                "no pair of requests {distance} cylinders apart went to the media; calibrate the \
+                 whole device, while nothing else uses it"
+            ))
+        })
     }
 
     /// One round of pairs for [`Arm::least_ns`].
@@ -200,12 +210,14 @@ impl Arm<'_> {
     /// # Errors
     /// A request failed.
     pub fn curve(&mut self, still_ns: Interval) -> Outcome<Curve> {
-        let longest = self.cylinders.last();
+        // A little less than all, so that there are several pairs of cylinders at that distance.
+        let longest = self.cylinders.last() - self.cylinders.last() / 32;
         let mut samples: Vec<Seek> = Vec::new();
         let mut distance = 1;
         while distance < longest {
             samples.push(self.seek(distance, still_ns)?);
-            distance = (distance + 1).max((distance as f64 * RATIO) as u64);
+            let next = (distance as f64 * RATIO) as u64;
+            distance = next.min(distance + longest / LONG_SEEKS).max(distance + 1);
         }
         samples.push(self.seek(longest, still_ns)?);
         let mut curve = Curve::of(&samples);
@@ -347,19 +359,27 @@ impl Curve {
     }
 
     /// The knee (cylinders): where both parts meet, if they do between the measured distances;
-    /// otherwise between these distances, which are close.
+    /// otherwise between these distances, which are close. The interval holds all distances around
+    /// it at which both parts give nearly the same time.
     pub fn knee(&self) -> Interval {
         let [low, high] = self.knee.map(|d| d as f64);
         let gap = |d: f64| self.near.at(d.sqrt()) - self.far.at(d);
         let (mut from, mut to) = (low, high);
-        if gap(low).signum() != gap(high).signum() {
-            while to - from > 0.5 {
-                let middle = (from + to) / 2.0;
-                if gap(middle).signum() == gap(low).signum() { from = middle } else { to = middle }
-            }
-            return Interval { value: (from + to) / 2.0, low, high };
+        if gap(low).signum() == gap(high).signum() {
+            from = (low * high).sqrt();
+            to = from;
         }
-        Interval { value: (low * high).sqrt(), low, high }
+        while to - from > 0.5 {
+            let middle = (from + to) / 2.0;
+            if gap(middle).signum() == gap(low).signum() { from = middle } else { to = middle }
+        }
+        let value = (from + to) / 2.0;
+        let is_alike = |d: &f64| gap(*d).abs() < ALIKE * self.far.at(*d);
+        let last = |factor: f64| {
+            let steps = std::iter::successors(Some(value), |d| Some(d * factor));
+            steps.take(200).take_while(is_alike).last().unwrap_or(value)
+        };
+        Interval { value, low: last(1.0 / 1.02).min(low), high: last(1.02).max(high) }
     }
 
     /// Where to measure next to find the knee; `None` once it is known.

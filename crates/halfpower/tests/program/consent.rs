@@ -371,12 +371,11 @@ fn lines_for(
             named.flat_map(|t| [format!("target {t}"), format!("target {t} --json")]).collect()
         }
         "calibrate" => {
-            let all = files.iter().flat_map(|out| files.map(|db| (out, db)));
-            let exist = files.iter().filter(|out| **out != "new.db").map(|out| (out, "swept.db"));
-            let fitted = all.chain(exist);
-            let fitted = fitted.map(|(out, db)| format!("calibrate --out {out} --db {db}"));
-            let named = treasure.targets().into_iter();
-            fitted.chain(named.map(|target| format!("calibrate --measure {target}"))).collect()
+            let all = files.iter().flat_map(|out| files.map(|db| (*out, db)));
+            let exist = files.iter().filter(|out| **out != "new.db").map(|out| (*out, "swept.db"));
+            let fitted = all.chain(exist).map(|(out, db)| format!("--out {out} --db {db}"));
+            let measured = treasure.targets().into_iter().map(|t| format!("--measure {t}"));
+            fitted.chain(measured).map(|flags| format!("calibrate {flags}")).collect()
         }
         "whatif" => {
             let named = treasure.targets().into_iter();
