@@ -1,11 +1,11 @@
 //! `halfpower survey`: the complete characterisation of a target within a time budget.
 //!
 //! `grid` lists the points of the first grid, `schedule` chooses further points and trials,
-//! `visits` chooses the blocks, and `measure` runs the trials. `evidence` holds the measurements
-//! and `insight` the conclusions: peaks, half-power points, costs, the best settings. `advice` and
-//! `findings` are its sentences, `consistency` checks them for contradictions, `document` is the
-//! JSON and `view` the page. The modules after `evidence` are pure functions of it, so a stored
-//! survey gives the same page again.
+//! `visits` chooses the blocks, `subject` is the opened target, and `measure` runs the trials.
+//! `survey_data` holds the measurements and `insight` the conclusions: peaks, half-power points,
+//! costs, the best settings. `advice` and `findings` are its sentences, `consistency` checks them
+//! for contradictions, `document` is the JSON and `view` the page. The modules after `measure` are
+//! pure functions of the data, so a stored survey gives the same page again.
 
 pub mod app;
 pub mod grid;
@@ -13,6 +13,7 @@ pub mod schedule;
 pub mod memory;
 pub mod visits;
 pub mod survey_data;
+pub mod subject;
 pub mod measure;
 pub mod half_power;
 pub mod insight;

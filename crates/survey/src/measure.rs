@@ -7,22 +7,19 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use ioengine::target::Coverage;
 use ioengine::{BufferPages, Caching, Clock, EngineKind, HostTarget, Target, TargetKind};
 use lab::failure::{Failure, Outcome};
-use lab::machine::TargetFacts;
-use lab::memory_limit;
 use lab::point::{Point, State, Trial};
 use lab::recorder::Recorder;
 use lab::simulated;
-use lab::simulated_target::SimulatedTarget;
 use lab::trials::{Lab, Place, Setting, simulated_trial};
 use lab::verdict::Tail;
 use workload::random::Stream;
 use workload::{Pattern, Workload};
 
-use crate::grid::{self, Budget, GridPoint, Limits};
+use crate::grid::{self, Budget, GridPoint};
 use crate::schedule::{self, Measured};
+use crate::subject::{Subject, narrowed};
 use crate::survey_data::Facts;
 use crate::visits::{self, SecondVisit, Visits};
 
@@ -57,38 +54,6 @@ const VISIT: GridPoint = GridPoint {
     depth: 1,
     pages: BufferPages::Huge,
 };
-
-/// The target of a survey in both caching modes.
-#[derive(Debug)]
-pub enum Modes {
-    /// A file or device of this host.
-    Host {
-        /// The target opened for buffered I/O.
-        buffered: Box<HostTarget>,
-        /// The target opened with O_DIRECT, if the file system supports it.
-        direct: Option<Box<HostTarget>>,
-    },
-    /// A simulated system.
-    Simulated {
-        /// The system through its simulated file-system cache.
-        buffered: Box<SimulatedTarget>,
-        /// The system without its simulated file-system cache.
-        direct: Box<SimulatedTarget>,
-    },
-}
-
-/// The target of a survey, opened, with its limits.
-#[derive(Debug)]
-pub struct Subject {
-    /// The opened target in both caching modes.
-    pub modes: Modes,
-    /// Size of the measured region, from offset 0 (bytes).
-    pub region_bytes: u64,
-    /// Limits on request size, bytes in flight, direct I/O and writes.
-    pub limits: Limits,
-    /// Holes and unwritten blocks, if the file system reports them.
-    pub coverage: Option<Coverage>,
-}
 
 /// A survey in progress.
 pub struct Survey<'a> {
@@ -573,99 +538,6 @@ impl<'a> Survey<'a> {
     }
 }
 
-impl Subject {
-    /// Opens a file or device for buffered and, if supported, direct I/O.
-    ///
-    /// # Errors
-    /// I/O errors; usage for a target below 1 MiB.
-    pub fn open(path: &std::path::Path, write: bool, region: Option<u64>) -> Outcome<Subject> {
-        let buffered = HostTarget::open(path, write, Caching::Buffered)?;
-        let direct = ioengine::host::offers_direct(path)
-            .then(|| HostTarget::open(path, write, Caching::Direct))
-            .transpose()?;
-        let whole = buffered.size_bytes();
-        let region_bytes = region.unwrap_or(whole).min(whole);
-        if region_bytes < 1 << 20 {
-            return Err(Failure::usage(format!(
-                "{} has only {}; a survey needs a target of at least 1 MiB",
-                path.display(),
-                units::size(region_bytes)
-            )));
-        }
-        let granule = direct.as_ref().map_or(1, |target| target.alignment().offset_bytes);
-        let limits = Limits {
-            request_bytes_min: granule.max(512),
-            region_bytes,
-            in_flight_bytes_max: in_flight_bytes_max(),
-            direct: direct.is_some(),
-            write,
-        };
-        let coverage = buffered.coverage(0, region_bytes);
-        let (buffered, direct) = (Box::new(buffered), direct.map(Box::new));
-        Ok(Subject { modes: Modes::Host { buffered, direct }, region_bytes, limits, coverage })
-    }
-
-    /// A simulated system.
-    pub fn simulated(place: &SimulatedTarget, region: Option<u64>) -> Subject {
-        let region_bytes = region.unwrap_or(place.system.setup.file_size);
-        let in_mode = |caching| Box::new(SimulatedTarget { caching, ..place.clone() });
-        let modes = Modes::Simulated {
-            buffered: in_mode(Caching::Buffered),
-            direct: in_mode(Caching::Direct),
-        };
-        let limits = Limits {
-            request_bytes_min: 512,
-            region_bytes,
-            in_flight_bytes_max: grid::IN_FLIGHT_BYTES_MAX,
-            direct: true,
-            write: true,
-        };
-        Subject { modes, region_bytes, limits, coverage: None }
-    }
-
-    /// The number of files of a simulated system; None for a target of this host.
-    fn simulated_files(&self) -> Option<u64> {
-        match &self.modes {
-            Modes::Simulated { direct, .. } => Some(direct.system.setup.files().into()),
-            Modes::Host { .. } => None,
-        }
-    }
-
-    /// Whether the target is a simulated system.
-    pub fn is_simulated(&self) -> bool {
-        matches!(self.modes, Modes::Simulated { .. })
-    }
-
-    /// The target for direct I/O if wanted and supported, else for buffered I/O.
-    fn place(&self, wants_direct: bool) -> Place<'_> {
-        match &self.modes {
-            Modes::Host { buffered, direct } => {
-                let direct = direct.as_deref().filter(|_| wants_direct);
-                Place::Host(vec![direct.unwrap_or(buffered)])
-            }
-            Modes::Simulated { direct, .. } if wants_direct => Place::Simulated(direct),
-            Modes::Simulated { buffered, .. } => Place::Simulated(buffered),
-        }
-    }
-
-    /// All open handles on this host.
-    pub fn opened(&self) -> impl Iterator<Item = &HostTarget> {
-        let (buffered, direct) = match &self.modes {
-            Modes::Host { buffered, direct } => (Some(buffered.as_ref()), direct.as_deref()),
-            Modes::Simulated { .. } => (None, None),
-        };
-        direct.into_iter().chain(buffered)
-    }
-
-    /// Properties of the target, of the direct handle if there is one.
-    pub fn facts(&self) -> TargetFacts {
-        match self.place(true) {
-            Place::Host(targets) => TargetFacts::of(targets[0]),
-            Place::Simulated(place) => simulated::facts(place),
-        }
-    }
-}
-
 /// CPU overhead of halfpower itself per request, measured on the null I/O engine with full
 /// statistics (ns); `None` if the measurement is not valid.
 ///
@@ -686,22 +558,6 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     let trial = lab.trial(&Setting::new(&null, workload), &mut |_| {})?;
     let point = Point { key: Setting::new(&null, Workload::default()).key(), trials: vec![trial] };
     Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
-}
-
-/// Maximum size of all buffers in flight on this host (bytes); a memory limit lowers it.
-pub fn in_flight_bytes_max() -> u64 {
-    let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
-    grid::IN_FLIGHT_BYTES_MAX.min(limit)
-}
-
-/// A note on a memory limit that reduced the bytes in flight, if any.
-fn narrowed(limits: &Limits) -> Option<String> {
-    let limit = memory_limit::narrowest()?;
-    let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
-    is_less.then(|| {
-        let most = units::size(limits.in_flight_bytes_max);
-        format!("more than {most} in flight: limited by {}; raise it", limit.what)
-    })
 }
 
 /// The conditions of a survey: target, region, PAP, and what is missing on this host.

@@ -9,8 +9,9 @@ use crate::document::{self, WroteDocument};
 use crate::findings;
 use crate::grid::{self, Budget};
 use crate::insight::Insight;
-use crate::measure::{self, Bounds, Subject, Survey, Surveyed};
+use crate::measure::{self, Bounds, Survey, Surveyed};
 use crate::memory;
+use crate::subject::{self, Subject};
 use crate::survey_data::{Facts, SurveyData};
 use crate::view;
 use ioengine::clock::unix_ns;
@@ -353,7 +354,7 @@ fn plan(
         region_bytes: size.unwrap_or(u64::MAX),
         in_flight_bytes_max: match survey_target {
             SurveyTarget::Simulated(_) => grid::IN_FLIGHT_BYTES_MAX,
-            _ => measure::in_flight_bytes_max(),
+            _ => subject::in_flight_bytes_max(),
         },
         direct: true,
         write: true,

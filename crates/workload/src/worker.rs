@@ -186,9 +186,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let memory = engine.buffer(slot);
             match workload.content {
                 Content::Zero => memory.fill(0),
-                _ if workload.writes() => {
-                    content::fill(memory, mix(plan.seed, u64::from(slot)));
-                }
+                _ if workload.writes() => content::fill(memory, mix(plan.seed, slot.into())),
                 _ => {}
             }
         }
@@ -445,8 +443,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 continue;
             }
             if op == Op::Write {
-                self.prepare::<PLAIN>(slot, offset, length);
                 self.writes_to_flush -= 1;
+            }
+            if op == Op::Write && E::MOVES_DATA {
+                self.prepare::<PLAIN>(slot, offset, length);
             }
             let (stamp_ns, moved, retries, in_flight) = (due_ns, 0, 0, true);
             self.outstanding[slot as usize] =
@@ -478,9 +478,6 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// Fills a slot with the content for a write at `offset`.
     #[inline]
     fn prepare<const PLAIN: bool>(&mut self, slot: u32, offset: u64, length: u32) {
-        if !E::MOVES_DATA {
-            return;
-        }
         let number = self.issued;
         let whole = self.engine.buffer(slot);
         let memory = if PLAIN { whole } else { &mut whole[..length as usize] };

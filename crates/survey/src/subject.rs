@@ -1,0 +1,154 @@
+//! The target of a survey: a file or device of this host opened in both caching modes, or a
+//! simulated system, with the limits on its grid.
+
+use ioengine::target::Coverage;
+use ioengine::{Caching, HostTarget, Target};
+use lab::failure::{Failure, Outcome};
+use lab::machine::TargetFacts;
+use lab::memory_limit;
+use lab::simulated;
+use lab::simulated_target::SimulatedTarget;
+use lab::trials::Place;
+
+use crate::grid::{self, Limits};
+
+/// The target of a survey in both caching modes.
+#[derive(Debug)]
+pub enum Modes {
+    /// A file or device of this host.
+    Host {
+        /// The target opened for buffered I/O.
+        buffered: Box<HostTarget>,
+        /// The target opened with O_DIRECT, if the file system supports it.
+        direct: Option<Box<HostTarget>>,
+    },
+    /// A simulated system.
+    Simulated {
+        /// The system through its simulated file-system cache.
+        buffered: Box<SimulatedTarget>,
+        /// The system without its simulated file-system cache.
+        direct: Box<SimulatedTarget>,
+    },
+}
+
+/// The target of a survey, opened, with its limits.
+#[derive(Debug)]
+pub struct Subject {
+    /// The opened target in both caching modes.
+    pub modes: Modes,
+    /// Size of the measured region, from offset 0 (bytes).
+    pub region_bytes: u64,
+    /// Limits on request size, bytes in flight, direct I/O and writes.
+    pub limits: Limits,
+    /// Holes and unwritten blocks, if the file system reports them.
+    pub coverage: Option<Coverage>,
+}
+
+impl Subject {
+    /// Opens a file or device for buffered and, if supported, direct I/O.
+    ///
+    /// # Errors
+    /// I/O errors; usage for a target below 1 MiB.
+    pub fn open(path: &std::path::Path, write: bool, region: Option<u64>) -> Outcome<Subject> {
+        let buffered = HostTarget::open(path, write, Caching::Buffered)?;
+        let direct = ioengine::host::offers_direct(path)
+            .then(|| HostTarget::open(path, write, Caching::Direct))
+            .transpose()?;
+        let whole = buffered.size_bytes();
+        let region_bytes = region.unwrap_or(whole).min(whole);
+        if region_bytes < 1 << 20 {
+            return Err(Failure::usage(format!(
+                "{} has only {}; a survey needs a target of at least 1 MiB",
+                path.display(),
+                units::size(region_bytes)
+            )));
+        }
+        let granule = direct.as_ref().map_or(1, |target| target.alignment().offset_bytes);
+        let limits = Limits {
+            request_bytes_min: granule.max(512),
+            region_bytes,
+            in_flight_bytes_max: in_flight_bytes_max(),
+            direct: direct.is_some(),
+            write,
+        };
+        let coverage = buffered.coverage(0, region_bytes);
+        let (buffered, direct) = (Box::new(buffered), direct.map(Box::new));
+        Ok(Subject { modes: Modes::Host { buffered, direct }, region_bytes, limits, coverage })
+    }
+
+    /// A simulated system.
+    pub fn simulated(place: &SimulatedTarget, region: Option<u64>) -> Subject {
+        let region_bytes = region.unwrap_or(place.system.setup.file_size);
+        let in_mode = |caching| Box::new(SimulatedTarget { caching, ..place.clone() });
+        let modes = Modes::Simulated {
+            buffered: in_mode(Caching::Buffered),
+            direct: in_mode(Caching::Direct),
+        };
+        let limits = Limits {
+            request_bytes_min: 512,
+            region_bytes,
+            in_flight_bytes_max: grid::IN_FLIGHT_BYTES_MAX,
+            direct: true,
+            write: true,
+        };
+        Subject { modes, region_bytes, limits, coverage: None }
+    }
+
+    /// The number of files of a simulated system; None for a target of this host.
+    pub fn simulated_files(&self) -> Option<u64> {
+        match &self.modes {
+            Modes::Simulated { direct, .. } => Some(direct.system.setup.files().into()),
+            Modes::Host { .. } => None,
+        }
+    }
+
+    /// Whether the target is a simulated system.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.modes, Modes::Simulated { .. })
+    }
+
+    /// The target for direct I/O if wanted and supported, else for buffered I/O.
+    pub fn place(&self, wants_direct: bool) -> Place<'_> {
+        match &self.modes {
+            Modes::Host { buffered, direct } => {
+                let direct = direct.as_deref().filter(|_| wants_direct);
+                Place::Host(vec![direct.unwrap_or(buffered)])
+            }
+            Modes::Simulated { direct, .. } if wants_direct => Place::Simulated(direct),
+            Modes::Simulated { buffered, .. } => Place::Simulated(buffered),
+        }
+    }
+
+    /// All open handles on this host.
+    pub fn opened(&self) -> impl Iterator<Item = &HostTarget> {
+        let (buffered, direct) = match &self.modes {
+            Modes::Host { buffered, direct } => (Some(buffered.as_ref()), direct.as_deref()),
+            Modes::Simulated { .. } => (None, None),
+        };
+        direct.into_iter().chain(buffered)
+    }
+
+    /// Properties of the target, of the direct handle if there is one.
+    pub fn facts(&self) -> TargetFacts {
+        match self.place(true) {
+            Place::Host(targets) => TargetFacts::of(targets[0]),
+            Place::Simulated(place) => simulated::facts(place),
+        }
+    }
+}
+
+/// Maximum size of all buffers in flight on this host (bytes); a memory limit lowers it.
+pub fn in_flight_bytes_max() -> u64 {
+    let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
+    grid::IN_FLIGHT_BYTES_MAX.min(limit)
+}
+
+/// A note on a memory limit that reduced the bytes in flight, if any.
+pub fn narrowed(limits: &Limits) -> Option<String> {
+    let limit = memory_limit::narrowest()?;
+    let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
+    is_less.then(|| {
+        let most = units::size(limits.in_flight_bytes_max);
+        format!("more than {most} in flight: limited by {}; raise it", limit.what)
+    })
+}
