@@ -964,7 +964,7 @@ mod tests {
         let with = |clocks| judged(|_, around| around.clocks = clocks);
         let second = Disagreement { elapsed_ns: 1_000_000_000, ..Disagreement::default() };
         assert_eq!(with(Disagreement { ours_ns: 900_000, ..second }).state, State::Valid);
-        let text = "off the system's by -1.5 ms in 1 s";
+        let text = "the system clock by -1.5 ms in 1 s";
         is_suspect(&with(Disagreement { ours_ns: -1_500_000, ..second }), text);
         is_suspect(&with(Disagreement { asleep_ns: 3_000_000_000, ..second }), "suspended for 3 s");
         is_suspect(

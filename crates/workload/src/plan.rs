@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn invalid_workloads_are_refused_with_a_remedy() {
-        assert!(refused(|w| w.region_bytes = 2 << 20).contains("fewer than the 2097152"));
+        assert!(refused(|w| w.region_bytes = 2 << 20).contains("but the region ends at 2097152"));
         assert!(refused(|w| w.depth = 0).contains("`depth` 0"));
         assert!(refused(|w| w.limit_ns = None).contains("`limit_ns`"));
         assert!(refused(|w| w.request_bytes = 2 << 20).contains("too small"));

@@ -127,7 +127,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("-dDEF data", "drive letters", "with its path"),
         ("-R1 data", "raw drives", "/dev/sdb"),
         ("-mS4 data", "one buffer", "drop it"),
-        ("-a0x3 data", "one CPU each", "-aR0x3"),
+        ("-a0x3 data", "each thread is pinned to one", "-aR0x3"),
         ("-LSi data", "not measured here", "-LS"),
         ("-v1.1.1 data", "1.1.1", "drop it"),
         ("-64 data", "-64", "drop it"),

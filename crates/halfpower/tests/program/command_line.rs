@@ -91,8 +91,8 @@ fn words_that_mean_nothing_are_refused_with_those_that_do() {
         ("--cpus-allowed 0-9999", "CPUs of this process"),
         ("--zero-buffers", "drop it"),
         ("--rw randread --stride 64k", "drop it"),
-        ("--quick", "drop it"),
-        ("--html page.html", "drop it"),
+        ("--quick", "drop --quick"),
+        ("--html page.html", "drop --html"),
         ("--page-cache warm", "--direct=0"),
         ("--verify --zero-buffers", "drop one"),
     ] {

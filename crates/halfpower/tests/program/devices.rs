@@ -261,7 +261,7 @@ fn a_device_is_not_extended() {
     let device = or_skip!(LoopDevice::new(4 * MIB));
     let path = device.path();
     let ended = Place::new().cannot(&format!("run {path} --size 8m"));
-    ended.with_code(2).says("has 4194304 bytes, fewer", "smaller --size");
+    ended.with_code(2).says("has 4194304 bytes, but the region ends at", "smaller --size");
 }
 
 #[test]

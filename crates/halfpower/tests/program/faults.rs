@@ -226,7 +226,7 @@ fn a_limit_on_memory_is_found_out_before_anything_is_made() {
     let place = Place::new();
     let line = "run . --bs 8m --numjobs 64 --size 512m --quiet";
     let ended = place.halfpower_after("ulimit -v 400000", line).with_code(2);
-    ended.says("(ulimit -v) leaves", "; raise it");
+    ended.says("(ulimit -v) leaves", "; raise that limit");
     assert!(!place.has_made_a_test_file());
 }
 
@@ -313,7 +313,7 @@ fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
     let verdict = &document["verdict"];
     assert_eq!(verdict["state"], "suspect", "{verdict}");
     let reasons = verdict["reasons"].to_string();
-    assert!(reasons.contains("control group allows reads of 1 MB/s"), "{verdict}");
+    assert!(reasons.contains("control group limits reads to 1 MB/s"), "{verdict}");
     // Outside of the group there is no such limit.
     let document = place.document(&line.replace("--json", ""));
     assert!(!document["verdict"].to_string().contains("control group"), "{document}");

@@ -218,7 +218,7 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("data", "cannot be measured together", "name it alone"),
         ("sim:nt4-narrow", "cannot be measured together", "name it alone"),
         ("--offset 1g", "beyond the end", "smaller --offset"),
-        ("--size 1t", "fewer than", "smaller --size"),
+        ("--size 1t", "the region ends at", "smaller --size"),
         ("--bs 1000", "not a multiple of 512", "--direct=0"),
     ] {
         place.cannot(&format!("run {ULTRA} {flags}")).with_code(2).says(cause, remedy);

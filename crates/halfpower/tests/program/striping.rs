@@ -61,7 +61,7 @@ fn a_stripe_of_directories_has_test_files_of_its_share_which_are_removed() {
     }
     let line = "run x y --chunk 64k --size 1m --bs 96k --rw randwrite --trials 1 --no-store";
     let plan = place.does(&format!("{line} --plan"));
-    assert!(plan.stdout.contains("stripe them into one, 64 KiB on each in turn"), "{plan}");
+    assert!(plan.stdout.contains("stripe them into one volume with chunks of 64 KiB"), "{plan}");
     assert_eq!(plan.stdout.matches("test file of 512 KiB").count(), 2, "{plan}");
     let document = place.does(&format!("{line} --json")).json();
     assert_eq!(whole(&document["workload"]["size_bytes"]), MIB);

@@ -112,7 +112,7 @@ fn the_plan_tells_points_time_and_bytes_before_anything_is_done() {
     let place = Place::new();
     let line = "study depth,zones . --quick --size 1m --trials 2 --runtime 0.5 --plan";
     let ended = place.does(line);
-    let ended = ended.prints("depth: 60 points, 120 trials of 60 s in all, at most 60 MiB written");
+    let ended = ended.prints("depth: 60 points, 120 trials in 60 s, at most 60 MiB written");
     ended.prints("trials that are chosen during the study");
     assert_eq!(place.listing(), [""; 0]);
 }

@@ -90,7 +90,7 @@ fn where_a_partition_begins_is_told_and_nothing_on_it_changes() {
     let partition = or_skip!(device.partition(1, 8, 16));
     let study = alignment(Path::new(&partition));
     let found = finding(&study, "partition");
-    assert!(found.contains("begins at 8 MiB of its disk"), "{found}");
+    assert!(found.contains("begins at 8 MiB on its disk"), "{found}");
     // Writing to the partition was not allowed, and it is too small for the study's own file.
     assert!(left_out(&study, "allocation unit").contains("name a directory"));
     assert_eq!(device.content(), vec![0; 64 * MIB as usize]);

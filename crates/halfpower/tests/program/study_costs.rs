@@ -95,7 +95,7 @@ fn a_price_too_many_is_refused_before_anything_is_measured() {
     let place = Place::new();
     let line = "study price sim:w2k-atlas10k --price 209,534 --no-store";
     let ended = place.halfpower(line).with_code(1);
-    assert!(ended.stdout.contains("--price states 2 and there are 1 targets"), "{ended}");
+    assert!(ended.stdout.contains("--price has 2 values for 1 targets"), "{ended}");
 }
 
 /// The points of one part of the study's plan.

@@ -105,7 +105,10 @@ fn chance_leaves_disks_of_a_simulated_stripe_idle_as_the_closed_forms_say() {
     }
     hold(study, &["C194", "C195", "C196", "C236"]);
     let text = finding(study, "spread");
-    assert!(text.contains("over 2 targets in chunks of 64 KiB, against 2 evenly loaded"), "{text}");
+    assert!(
+        text.contains("over 2 targets in chunks of 64 KiB, compared with 2 evenly loaded"),
+        "{text}"
+    );
 }
 
 #[test]

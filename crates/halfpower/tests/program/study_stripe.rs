@@ -41,7 +41,7 @@ fn disks_of_a_simulated_system_scale_until_their_bus_is_full() {
     let study = stripe("sim:nt4-ultrawide");
     let scaling = finding(&study, "scaling", "reads");
     assert!(scaling.contains("2 targets 2.00 times, 3 targets 3.00 times"), "{scaling}");
-    assert!(finding(&study, "ceiling", "reads").contains("% of 4 alone"));
+    assert!(finding(&study, "ceiling", "reads").contains("% of the rate of 4"));
     let claims = list(&study["claims"]).iter();
     let verdict = |id: &str| claims.clone().find(|c| c["id"] == id).unwrap()["verdict"].clone();
     assert_eq!(verdict("R118"), "holds");

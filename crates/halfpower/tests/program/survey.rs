@@ -269,7 +269,7 @@ fn a_survey_that_cannot_be_made_says_why_and_changes_nothing() {
     place.cannot("survey missing").with_code(2).says("missing does not exist", "name");
     let device = place.cannot("survey /dev/halfpower-no-such-device");
     device.with_code(3).says("does not exist", "creates no files under /dev");
-    place.cannot("survey /dev").with_code(3).says("creates no files under /dev", "name");
+    place.cannot("survey /dev").with_code(3).says("creates no files there", "name");
     place.cannot("survey sim:nt4").with_code(2).says("no simulated system", "one of nt4-");
     place.cannot("survey --size 1000000g").says("", "--size");
     place.cannot("survey --size 32m --max-write 16m").says("", "--max-write");

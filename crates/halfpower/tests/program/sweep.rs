@@ -95,7 +95,10 @@ fn a_plan_fails_where_the_run_would() {
     place.cannot("run data --rw write --plan").with_code(3).says("exists", "--overwrite=data");
     place.cannot("run missing --plan").with_code(2).says("does not exist", "name");
     place.cannot("run . --size 1000000g --plan").with_code(1).says("not enough", "--size");
-    place.cannot("run data --size 1g --plan").with_code(2).says("fewer than", "smaller --size");
+    place
+        .cannot("run data --size 1g --plan")
+        .with_code(2)
+        .says("the region ends at", "smaller --size");
 }
 
 #[test]
@@ -137,7 +140,10 @@ fn a_wrong_plan_file_is_refused_with_the_line() {
         std::fs::write(place.path("plan.toml"), text).unwrap();
         place.cannot("sweep . plan.toml").with_code(code).says(cause, remedy);
     }
-    place.cannot("run plan.toml --size 1g").with_code(2).says("fewer than", "smaller --size");
+    place
+        .cannot("run plan.toml --size 1g")
+        .with_code(2)
+        .says("the region ends at", "smaller --size");
     place.cannot("sweep plan.toml missing.toml").with_code(2).says("plan.toml:1", "\"64k\"");
     assert_eq!(place.listing(), ["plan.toml"]);
 }

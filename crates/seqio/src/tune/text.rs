@@ -224,7 +224,7 @@ mod tests {
         let read = read(good).unwrap();
         assert_eq!(read.keys().collect::<Vec<_>>(), ["a \"b\" é", "vda"]);
         for (text, words) in [
-            ("storage = 3", "line 1: 'storage' stands outside"),
+            ("storage = 3", "line 1: 'storage' is outside"),
             ("[storage.x]\nread = 3", "line 2: unknown key 'read'"),
             ("[other]", "line 1: unknown section"),
             ("[storage.\"x]", "line 1: a quote is not closed"),
