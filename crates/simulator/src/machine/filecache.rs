@@ -340,15 +340,17 @@ impl Machine {
             // Without read-ahead, the last unit of a request is fetched first.
             let number = if ahead { first + step } else { last - step };
             let (from, to) = (number * unit, (number + 1) * unit);
-            let is_resident = self.is_resident(file, from.max(offset), to.min(offset + length));
             let Some(cache) = self.cache(file) else { return false };
-            if cache.has(number) || is_resident {
+            let is_cached = cache.has(number);
+            if is_cached || self.is_resident(file, from.max(offset), to.min(offset + length)) {
                 continue;
             }
             missing = true;
-            if cache.fetching.count() < cache.fetches(overlapped)
-                && !cache.units.contains_key(&number)
-            {
+            let Some(cache) = self.cache(file) else { return false };
+            if cache.fetching.count() >= cache.fetches(overlapped) {
+                break;
+            }
+            if !cache.units.contains_key(&number) {
                 cache.insert(number);
                 self.ios[io].stage = 1;
                 self.fetch_into_cache(file, number * unit, unit);
