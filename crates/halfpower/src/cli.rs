@@ -207,7 +207,7 @@ pub struct RunArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
-    /// For plan files with a [quick] table: fewer points and shorter trials
+    /// For plan files with a table quick: fewer points and shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// For plan files with figures: path of the HTML page
