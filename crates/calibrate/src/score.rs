@@ -31,8 +31,8 @@ pub const UNIDENTIFIED: f64 = 3.0;
 const FIRST_STEPS: usize = 2;
 /// Descent steps of the best structures.
 const BEST_STEPS: usize = 6;
-/// The simulation of a structure stops early once its sum of squares exceeds that of the last
-/// promising one by this factor: fewer parameters cannot compensate for that.
+/// A structure's simulation stops once its sum of squares is this many times that of the worst
+/// promising structure: fewer parameters cannot make up for it.
 const GIVE_UP_FACTOR: f64 = 3.0;
 /// Below this mean square of the residuals (squared standard errors) the fit is good enough to try
 /// no other starting values.

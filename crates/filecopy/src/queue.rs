@@ -21,7 +21,7 @@ const REFILL_LENGTH: usize = CAPACITY / 2;
 /// A file to copy under its own name.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Number of the file's directory.
+    /// ID of the file's directory.
     pub number: usize,
     pub source: Arc<Directory>,
     pub target: Arc<TargetDirectory>,

@@ -112,7 +112,7 @@ impl Staging {
         let info = inside.info().map_err(on_errno("looking at", &path))?;
         let user = rustix::process::geteuid().as_raw();
         if info.uid != user || info.mode & 0o077 != 0 {
-            // On file systems without permission bits this process cannot protect the directory.
+            // Other bits are accepted: some file systems have none, and show root as the owner.
             if info.uid != user && info.uid != 0 {
                 let what =
                     format!("another user replaced {} just after it was created", path.display());

@@ -257,10 +257,9 @@ pub fn claim_of(id: &str) -> Option<Claim> {
     claims::named(id)
 }
 
-/// A ratio as words: "2.4 times", "the same", "0.8 times".
+/// A ratio as words: "2.40 times", "0.80 times", "12 times".
 pub fn words_of_times(times: f64) -> String {
     match times {
-        near if (near - 1.0).abs() < 0.005 => "the same".to_owned(),
         large if large >= 10.0 => format!("{large:.0} times"),
         times => format!("{times:.2} times"),
     }
@@ -269,6 +268,14 @@ pub fn words_of_times(times: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_reads_well_before_a_noun_also_if_it_is_one() {
+        let words =
+            [0.8, 1.0, 2.4, 12.3].map(|times| format!("{} the rate", words_of_times(times)));
+        assert_eq!(words[..2], ["0.80 times the rate", "1.00 times the rate"]);
+        assert_eq!(words[2..], ["2.40 times the rate", "12 times the rate"]);
+    }
 
     #[test]
     fn a_claim_that_no_system_describes_is_not_testable_on_the_papers_machines() {

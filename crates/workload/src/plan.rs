@@ -95,8 +95,9 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
     }
     let buffers = u64::from(request_bytes) * u64::from(depth) * u64::from(threads);
     if buffers > BUFFER_BYTES_MAX {
-        let gib = buffers >> 30;
-        let what = format!("request size x depth x threads needs {gib} GiB of buffers, over 16");
+        let gib = buffers as f64 / f64::from(1 << 30);
+        let what =
+            format!("request size x depth x threads needs {gib:.1} GiB of buffers, at most 16 GiB");
         return Err(Error::usage(what, "lower `request_bytes`, `depth` or `threads`"));
     }
     if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {

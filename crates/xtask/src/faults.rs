@@ -168,7 +168,7 @@ fn report(options: &Faults, machine: &str, rows: &[Row]) -> Result<ExitCode> {
     Ok(if rows.iter().all(clean) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Today's date (UTC), from date(1), because only one file reads the clock.
+/// Today's date (UTC), from date(1): only `ioengine` may read the clock.
 fn today() -> Result<String> {
     let output = Command::new("date").args(["--utc", "+%F"]).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_string())

@@ -70,7 +70,7 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     }
     console.warn(format!(
         "selftest failed: {failed} of {all} quantities are outside their limits; check \
-         whether anything else is running (halfpower soak -- sleep 5), and try again"
+         with halfpower soak -- sleep 5 whether anything else is running; try again"
     ));
     Ok(Exit::Invalid)
 }

@@ -299,7 +299,7 @@ pub const PARAMETERS: &[Parameter] = &[
             let page_cache = match text {
                 "cold" => Ok(PageCache::Cold),
                 "warm" => Ok(PageCache::Warm),
-                _ => Err("write cold or warm".to_owned()),
+                _ => Err("use cold or warm".to_owned()),
             };
             put(&mut experiment.page_cache, page_cache)
         },
@@ -348,7 +348,7 @@ pub const PARAMETERS: &[Parameter] = &[
             let process = match text {
                 "linear" => Ok(RateProcess::Linear),
                 "poisson" => Ok(RateProcess::Poisson),
-                _ => Err("write linear or poisson".to_owned()),
+                _ => Err("use linear or poisson".to_owned()),
             };
             store(&mut experiment.rate_process, process)
         },
@@ -501,7 +501,7 @@ pub const PARAMETERS: &[Parameter] = &[
             let state = match text {
                 "back" => Ok(KernelWriteCache::Back),
                 "through" => Ok(KernelWriteCache::Through),
-                _ => Err("write back or through".to_owned()),
+                _ => Err("use back or through".to_owned()),
             };
             put(&mut experiment.host.kernel_write_cache, state)
         },
@@ -585,7 +585,7 @@ pub fn buffer_pages(text: &str) -> Result<BufferPages, String> {
     match text {
         "huge" => Ok(BufferPages::Huge),
         "4k" | "small" => Ok(BufferPages::Small),
-        _ => Err("write huge or 4k".to_owned()),
+        _ => Err("use huge or 4k".to_owned()),
     }
 }
 

@@ -295,10 +295,8 @@ fn cached(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         return;
     };
     let rate = format!("rate compared with direct I/O: {}", curve::compare(with, past).words());
-    let cost = costs(with, past).map_or_else(String::new, |times| match words_of_times(times) {
-        same if same == "the same" => ", the same CPU time".to_owned(),
-        times => format!(", {times} the CPU time"),
-    });
+    let cost = costs(with, past)
+        .map_or_else(String::new, |times| format!(", {} the CPU time", words_of_times(times)));
     let moved = device_requests(with).map_or_else(String::new, |(requests, bytes)| {
         format!(
             "; each request caused {requests:.2} device requests, {} in total",

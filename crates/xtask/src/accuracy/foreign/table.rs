@@ -29,7 +29,7 @@ pub enum Outcome<T> {
 pub struct Tried {
     /// Number of repetitions.
     pub tries: u32,
-    /// Output of each repetition without the alarm.
+    /// Output of each try that raised no alarm.
     pub missed: Vec<String>,
 }
 
