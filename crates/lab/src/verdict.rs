@@ -124,7 +124,8 @@ const BEYOND_MIN: f64 = 10.0;
 const APART_SHARE_MAX: f64 = 1e-3;
 /// Differences up to this are always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// Minimum suspension of the machine that makes a trial suspect (ns); shorter ones are clock inaccuracy.
+/// Minimum suspension of the machine that makes a trial suspect (ns); shorter ones are clock
+/// inaccuracy.
 const ASLEEP_MIN_NS: i64 = 1_000_000;
 /// Minimum step of the wall clock that means that it was set (ns); smaller steps are slewing.
 const WALL_MIN_NS: u64 = 1_000_000_000;
