@@ -260,7 +260,7 @@ mod tests {
             ("\n\nruntime = 'x'", "plan.toml:3: --runtime x: "),
             ("bs = {a = 1}", "plan.toml:1: bs: unsupported type"),
             ("bs = [['4k']]", "plan.toml:1: bs: unsupported type"),
-            ("quiet = 1", "plan.toml:1: quiet: write true or false"),
+            ("quiet = 1", "plan.toml:1: quiet must be true or false"),
             ("sync = true\nwrite_through = true", "plan.toml:2: write_through sets"),
             ("bs = '4k'\nbs = ", "plan.toml:2: "),
             ("\nlabel = '''\nx\n", "plan.toml:3: "),

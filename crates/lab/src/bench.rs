@@ -273,8 +273,8 @@ fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outco
     }
     let threads = units::counted(threads, "thread");
     Err(Failure::usage(format!(
-        "{threads} with {} of buffers each: {} leaves {} for buffers; raise it, or use a smaller \
-         --bs, --iodepth or --numjobs",
+        "{threads} with {} of buffers each: {} leaves {} for buffers; raise that limit, or use a \
+         smaller --bs, --iodepth or --numjobs",
         units::size(buffer_bytes),
         limit.what,
         units::size(limit.bytes)
