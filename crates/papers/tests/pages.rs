@@ -24,7 +24,7 @@ fn the_scores_in_the_pages_are_current() {
 fn the_papers_are_met_as_far_as_is_promised() {
     let papers = both_papers();
     // Honest counts: contradicting claims count once, and no claim passes by another's number.
-    for (paper, least) in papers.iter().zip([85.0, 90.0]) {
+    for (paper, least) in papers.iter().zip([85.0, 87.0]) {
         let claims = paper.claims.as_ref().expect("claims were asked for");
         let measured = claims.measured();
         assert!(measured.percent() >= least, "{}: {measured:?}", paper.paper.name());

@@ -367,23 +367,6 @@ fn cheaper_under_sp6() -> Option<f64> {
     from
 }
 
-/// By how many percent the CPU time of a dynamic volume slows down 2 KB reads on the old hardware,
-/// one at a time at the rate of the disk.
-fn dynamic_slows_down_percent() -> Option<f64> {
-    let more_us = us_of_2_kib("C093", "C095")? - us_of_2_kib("C089", "C091")?;
-    let request_us = 1e6 / (stated("C081")? * 512.0);
-    Some(more_us / (request_us + more_us) * 100.0)
-}
-
-/// The most buffered random writes per second on the IDE disk. Each first reads 64 KB (C106), where
-/// a buffered random read (C183: twice C162 per second) reads 8 KB; 56 KB more take their time at
-/// the rate of the disk (C198). The writing itself comes on top.
-fn buffered_ide_writes_at_most() -> Option<f64> {
-    let read_s = 1.0 / (stated("C183")? * stated("C162")?);
-    let more_s = (stated("C106")? - 8.0) / 1024.0 / stated("C198")?;
-    Some(1.0 / (read_s + more_s))
-}
-
 /// Values that other numbers of the paper give for some of its claims.
 const OWN: &[OwnValue] = &[
     (&["C028", "C280"], || Some(stated("C264")? / stated("C260")?), "C264 over C260"),
@@ -407,21 +390,6 @@ const OWN: &[OwnValue] = &[
     ),
     (&["C077"], cheaper_under_sp6, "C078 and C079 at 200 MHz against Figure 2 of the first paper"),
     (&["C232"], || stated("C060"), "C060"),
-    (
-        &["C088"],
-        dynamic_slows_down_percent,
-        "the CPU time of C093 and C095 less that of C089 and C091, beside a request at C081",
-    ),
-    (
-        &["C185"],
-        buffered_ide_writes_at_most,
-        "the read of 64 KB (C106) before each write alone, by C183, C162 and C198, at most",
-    ),
-    (
-        &["C186"],
-        || Some(buffered_ide_writes_at_most()? / 90.0),
-        "the read of 64 KB (C106) before each write alone, by C183, C162 and C198, at most",
-    ),
 ];
 
 /// How the claims of this paper are checked.
