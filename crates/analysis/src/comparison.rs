@@ -137,17 +137,19 @@ impl RatioTest {
         RatioTest { ratio, p_value, ..self }
     }
 
-    /// What the trials show. `tolerated` is the change that does not matter, as a share; `corrected`
-    /// is the probability of this comparison from [`false_discovery`].
+    /// What the trials show. `tolerated` is the change that does not matter, as a share;
+    /// `corrected` is the probability of this comparison from [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
         if self.ratio.low >= 1.0 / limit && self.ratio.high <= limit {
             return Difference::Same;
         }
-        match corrected <= FALSE_DISCOVERIES {
-            true if self.ratio.value > 1.0 => Difference::Higher,
-            true => Difference::Lower,
-            false => Difference::Unclear,
+        if corrected > FALSE_DISCOVERIES {
+            Difference::Unclear
+        } else if self.ratio.value > 1.0 {
+            Difference::Higher
+        } else {
+            Difference::Lower
         }
     }
 
@@ -178,8 +180,8 @@ impl RatioTest {
     /// trials only, not on their ratio, so stopping early does not favour a difference.
     ///
     /// A comparison tends to stop when the spread happens to look small, and its interval is then
-    /// too narrow. As with the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965), an allowance
-    /// that shrinks with the number of pairs corrects this.
+    /// too narrow. As with the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965), an
+    /// allowance that shrinks with the number of pairs corrects this.
     pub fn is_narrow(&self, until: f64) -> bool {
         let far = (self.ratio.high / self.ratio.value).ln();
         let pairs = f64::from(self.trials);

@@ -4,6 +4,7 @@
 //! (`--time-based`, `--time_based`). Switches are given alone, or with `=0` or `=1`.
 
 pub mod calibrate;
+pub mod compare;
 pub mod classic;
 pub mod copy;
 pub mod memory;
@@ -85,6 +86,8 @@ pub enum Verb {
     Target(TargetArgs),
     /// Write the page of a stored survey again
     Report(ReportArgs),
+    /// Compare stored runs, or workloads measured in turn
+    Compare(Box<compare::CompareArgs>),
     /// List stored runs
     Runs(RunsArgs),
     /// Check measurements against reference devices with known timing
