@@ -137,8 +137,9 @@ impl RatioTest {
         RatioTest { ratio, p_value, ..self }
     }
 
-    /// What the trials show. `tolerated` is the change that does not matter, as a share;
-    /// `corrected` is the probability of this comparison from [`false_discovery`].
+    /// What the trials show. A difference is a ratio beyond `tolerated`, the change that does not
+    /// matter, as a share, which chance does not explain. `corrected` is the probability of this
+    /// comparison from [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
         if self.ratio.low >= 1.0 / limit && self.ratio.high <= limit {
@@ -146,10 +147,12 @@ impl RatioTest {
         }
         if corrected > FALSE_DISCOVERIES {
             Difference::Unclear
-        } else if self.ratio.value > 1.0 {
+        } else if self.ratio.value > limit {
             Difference::Higher
-        } else {
+        } else if self.ratio.value < 1.0 / limit {
             Difference::Lower
+        } else {
+            Difference::Unclear
         }
     }
 

@@ -96,6 +96,8 @@ pub struct ChangeDocument {
     pub effect_size: Option<f64>,
     /// Probability of the difference by chance, corrected for the number of points.
     pub probability: f64,
+    /// Trials of each side: the smaller number.
+    pub trials: u32,
     /// Whether trials were compared in pairs.
     pub paired: bool,
     /// What the trials show.
@@ -149,6 +151,7 @@ impl From<&Change> for ChangeDocument {
             ratio_high: has_interval.then_some(high),
             effect_size: deviation.map(|deviation| value.ln() / deviation),
             probability: change.probability,
+            trials: change.test.map_or(1, |test| test.trials),
             paired: change.test.is_some_and(|test| test.paired),
             verdict: change.verdict,
             more_trials: change.more_trials,

@@ -89,6 +89,11 @@ pub fn together(points: Vec<Point>) -> Vec<Point> {
     all
 }
 
+/// Whether two points measure the same.
+pub fn is_same(a: &Point, b: &Point) -> bool {
+    settings_of(a) == settings_of(b)
+}
+
 fn settings_of(point: &Point) -> Settings {
     let mut settings = Settings::new();
     for (name, value) in json::facts("", &WorkloadDocument::from(&point.key)).1 {

@@ -74,6 +74,11 @@ impl Side {
         Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
     }
 
+    /// A side of runs without their points.
+    pub fn of_runs(runs: Vec<RunFacts>) -> Side {
+        Side { name: String::new(), runs, points: Vec::new() }
+    }
+
     /// A side of points that were just measured.
     pub fn of(name: &str, host: Host, target: TargetFacts, points: Vec<Point>) -> Side {
         let started =
@@ -127,7 +132,8 @@ impl Side {
 }
 
 impl RunFacts {
-    fn of(row: RunRow) -> RunFacts {
+    /// The facts of a stored run.
+    pub fn of(row: RunRow) -> RunFacts {
         RunFacts {
             id: row.id.0,
             started_unix_ns: row.started_unix_ns,
@@ -136,6 +142,25 @@ impl RunFacts {
             host: serde_json::from_str(&row.host_json).unwrap_or_default(),
             target: serde_json::from_str(&row.target_json).unwrap_or_default(),
             verdict: row.verdict,
+        }
+    }
+
+    /// What tells targets apart over time: the simulated system, else the device's serial number or
+    /// name with the file system. Test files have another name in each run.
+    pub fn target_identity(&self) -> String {
+        let target = &self.target;
+        if let Some(simulated) = &target.simulated {
+            let changes = simulated.changes.iter().map(|(key, value)| format!(",{key}={value}"));
+            return format!("sim:{}{}", simulated.system, changes.collect::<String>());
+        }
+        let device = target.device.as_ref();
+        let known = |device: &lab::machine::DeviceFacts| {
+            device.serial.clone().unwrap_or_else(|| device.name.clone())
+        };
+        match (&target.file_system, device.map(known)) {
+            (Some(system), Some(device)) => format!("{system} on {device}"),
+            (None, Some(device)) => device,
+            _ => target.name.clone(),
         }
     }
 

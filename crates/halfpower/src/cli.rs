@@ -88,6 +88,8 @@ pub enum Verb {
     Report(ReportArgs),
     /// Compare stored runs, or workloads measured in turn
     Compare(Box<compare::CompareArgs>),
+    /// Show stored points over time, and when they changed
+    History(compare::HistoryArgs),
     /// List stored runs
     Runs(RunsArgs),
     /// Check measurements against reference devices with known timing

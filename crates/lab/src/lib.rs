@@ -43,6 +43,8 @@ pub mod engine_flags;
 pub mod job;
 pub mod bench;
 pub mod rounds;
+pub mod read_back;
+pub mod job_plan;
 pub mod resource_usage;
 pub mod memory;
 pub mod soak;

@@ -5,6 +5,35 @@ use std::path::PathBuf;
 use clap::Args;
 use compare::limit::{Limit, parse_share};
 
+/// Flags of `history`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower history                        all points of the newest run's host and target
+  halfpower history randread '4 KiB'       points whose description contains these words
+  halfpower history --host db1 --target 'ext4 on S4EVNF0M' --json
+
+A run counts once, with the median of its trials. A change needs three runs before and after it.")]
+pub struct HistoryArgs {
+    /// Words of the workload's description, such as randread or '64 KiB'
+    #[arg(value_name = "WORD")]
+    pub words: Vec<String>,
+    /// Host (default: that of the newest run)
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Target: simulated system, device, or file system and device (default: of the newest run)
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<String>,
+    /// Results database
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+    pub db: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
 /// Flags of `compare`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:

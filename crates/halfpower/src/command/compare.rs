@@ -1,10 +1,12 @@
 //! `halfpower compare`: compares stored runs, or measures workloads in turn and compares them.
+//! `halfpower history`: shows stored points over time.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Parser;
 use compare::document::{ComparisonDocument, ComparisonsDocument, RegressionDocument};
+use compare::history::{self, Filter};
 use compare::live::{self, Contestant, Terms};
 use compare::side::Side;
 use compare::verdict::{self, Comparison};
@@ -16,7 +18,7 @@ use lab::job::Job;
 use lab::json::{self, Program};
 use lab::trials::Lab;
 
-use crate::cli::compare::CompareArgs;
+use crate::cli::compare::{CompareArgs, HistoryArgs};
 use crate::cli::{self, Cli, Verb};
 
 /// Runs the command. Ends with 6 if a change exceeds a limit.
@@ -39,6 +41,22 @@ pub fn execute(args: &CompareArgs) -> Outcome {
     show(args, &comparisons)?;
     let fails = comparisons.iter().any(|found| !limit::exceeded(found, &args.fail_on).is_empty());
     Ok(if fails { Exit::Regression } else { Exit::Ok })
+}
+
+/// Runs `history`.
+pub fn history(args: &HistoryArgs) -> Outcome {
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    let (words, host, target) = (args.words.clone(), args.host.clone(), args.target.clone());
+    let found = history::load(&args.db, &Filter { words, host, target })?;
+    if args.json {
+        console::data(&json::print(&found));
+    } else {
+        history::lines(&found).iter().for_each(|line| console::data(line));
+    }
+    Ok(Exit::Ok)
 }
 
 fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {

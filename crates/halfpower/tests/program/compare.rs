@@ -113,3 +113,24 @@ fn a_side_that_could_destroy_data_is_refused_before_anything_is_measured() {
     assert_eq!(std::fs::read(&file).unwrap(), before);
     place.is_tidy();
 }
+
+#[test]
+fn history_shows_when_a_point_changed_and_what_changed_with_it() {
+    let place = Place::new();
+    for (seed, setting) in (1..).zip(["", "", "", ",drive.rotation=5400"]) {
+        let repeat = if setting.is_empty() { 1 } else { 3 };
+        for again in 0..repeat {
+            let load = format!("--rw randread --bs 8k --size 8m --trials 2 --seed {seed}{again}");
+            place.does(&format!("run sim:sata-hdd-7200{setting} {load} --quiet"));
+        }
+    }
+    // A changed system is another target: its history is its own.
+    let newest = place.document("history");
+    assert_eq!(newest["target"], "sim:sata-hdd-7200,drive.rotation=5400");
+    assert_eq!(list(&newest["points"][0]["runs"]).len(), 3);
+    let first = place.document("history --target sim:sata-hdd-7200");
+    assert_eq!(list(&first["points"][0]["runs"]).len(), 3);
+    place.does("history randread").prints("too few runs");
+    place.cannot("history randwrite").says("contains 'randwrite'", "shows all points");
+    place.cannot("history --host elsewhere").says("no such run", "--target");
+}
