@@ -17,6 +17,7 @@ use lab::recorder::{HostSettingDocument, Recorder, RunFacts, RunSettings};
 use lab::request_log::RequestLog;
 use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
 use lab::rounds::{self, Rounds};
+use lab::run_text::point_line;
 use lab::settings::{self, Changed};
 use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
@@ -246,7 +247,7 @@ fn print(
     let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
     if !args.common.json {
         for point in measured {
-            console::data(&line(point, args.common.pap, job.percentiles()));
+            console::data(&point_line(point, args.common.pap, job.percentiles()));
             if form == Form::Simulate {
                 resource_usage::of(point).lines().iter().for_each(|line| console::data(line));
             }
@@ -278,39 +279,4 @@ fn print(
             json::print(&SimulateDocument::new((halfpower, host, target), points))
         }
     });
-}
-
-/// The output line of a point.
-fn line(point: &Point, pap: Option<f64>, percentiles: &[f64]) -> String {
-    let summary = point.summary();
-    let percentile = |p: &f64| {
-        let found = summary.latency.quantile(p / 100.0);
-        let time = found.map_or_else(|| "-".into(), |ns| units::time(ns as f64));
-        format!("p{p} {time}")
-    };
-    let percentiles: Vec<String> = percentiles.iter().map(percentile).collect();
-    let rate = summary.bytes_per_s;
-    let spread = match point.unsoaked().len() {
-        1 => String::new(),
-        _ => format!(" +-{:.1}%", 100.0 * rate.half_width_relative()),
-    };
-    let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
-        (Some(low), Some(high)) => format!("{} to {}", units::time(low), units::time(high)),
-        (Some(low), None) => units::time(low),
-        _ => "-".to_owned(),
-    };
-    let share = pap.map(|pap| format!(", {:.0}% of PAP", 100.0 * rate.value / pap));
-    let reasons = match summary.verdict.reasons.as_slice() {
-        [] => String::new(),
-        reasons => format!(" ({})", reasons.join("; ")),
-    };
-    format!(
-        "{}: {}{spread}{}, {} requests/s, {}, CPU {cpu}/request, {}{reasons}",
-        point.key.describe(),
-        units::rate(rate.value),
-        share.unwrap_or_default(),
-        units::count(summary.requests_per_s.value),
-        percentiles.join(", "),
-        summary.verdict.state.word(),
-    )
 }
