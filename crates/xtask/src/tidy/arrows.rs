@@ -26,7 +26,7 @@ const LIBRARIES: [&str; 13] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("units", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
@@ -45,14 +45,15 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("calibrate", &["lab"]),
     ("capacity", &["lab"]),
     ("papers", &["lab"]),
+    ("exchange", &["lab"]),
     ("study", &["lab", "survey", "papers"]),
-    ("halfpower", &["lab", "survey", "calibrate", "capacity", "papers", "study"]),
+    ("halfpower", &["lab", "survey", "calibrate", "capacity", "papers", "exchange", "study"]),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 7] =
-    ["lab", "survey", "calibrate", "capacity", "papers", "study", "halfpower"];
+const ABOVE_LIBRARIES: [&str; 8] =
+    ["lab", "survey", "calibrate", "capacity", "papers", "exchange", "study", "halfpower"];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {
