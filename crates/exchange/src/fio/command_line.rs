@@ -3,6 +3,8 @@
 //! `--name` begins a job and `--name=global` the global options. Options before the first `--name`
 //! belong to the first job, as in fio. Options that only say what fio prints are left out.
 
+use std::ffi::OsString;
+
 use lab::failure::{Failure, Outcome};
 
 use crate::fio::job_file::{Given, Jobs};
@@ -60,6 +62,16 @@ const ALONE: [&str; 28] = [
 /// Where options of the command line stand, in errors.
 const PLACE: &str = "fio's command line";
 
+/// Separates fio's words from the flags of `halfpower run`: those behind `--`, and `--showcmd`,
+/// which both have.
+pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
+    let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
+    let (shows, words): (Vec<OsString>, Vec<OsString>) =
+        typed[..end].iter().cloned().partition(|word| word == "--showcmd");
+    let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    (words, typed.iter().skip(end + 1).cloned().chain(shows).collect())
+}
+
 /// The jobs of a command line.
 ///
 /// # Errors
@@ -76,7 +88,7 @@ pub fn parse(words: &[String]) -> Outcome<Jobs> {
     while let Some(word) = words.next() {
         let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
             return Err(Failure::usage(format!(
-                "'{}' is no option of fio's; write --KEY=VALUE, and flags of halfpower run after --",
+                "'{}' is no option of fio's; write --KEY=VALUE, and flags of halfpower after --",
                 word.escape_debug()
             )));
         };
@@ -132,6 +144,14 @@ mod tests {
     fn options_before_the_first_name_belong_to_the_first_job() {
         let line = "--bs=8k --direct --name=a --rw=read --output-format json --name=b";
         assert_eq!(parsed(line).unwrap(), ["a: bs=8k direct rw=read", "b:"]);
+    }
+
+    #[test]
+    fn flags_of_halfpower_stand_behind_two_dashes() {
+        let typed = ["--name=a", "--showcmd", "--", "--no-store", "--name"].map(OsString::from);
+        let (words, flags) = split(&typed);
+        assert_eq!(words, ["--name=a"]);
+        assert_eq!(flags, ["--no-store", "--name", "--showcmd"]);
     }
 
     #[test]

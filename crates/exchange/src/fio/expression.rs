@@ -1,8 +1,8 @@
 //! Numbers of fio: sizes, times and counts with fio's units, and `(expressions)` of them.
 //!
-//! In fio `4k` and `4kb` are `kb_base` to the power of 1, 4096 bytes by default; `4KiB` uses the
-//! other base, 4000 bytes by default (fio's documentation, Parameter types). fio reads `1.5k` as one
-//! byte and `4 k` as four; both are refused here.
+//! In fio `4k` and `4kb` are 4 times `kb_base`, 4096 bytes by default; `4KiB` uses the other base,
+//! 4000 bytes by default (fio's documentation, Parameter types). fio reads `1.5k` as one byte and
+//! `4 k` as four; both are refused here.
 
 /// Maximum nesting of parentheses.
 const DEPTH_MAX: u32 = 32;

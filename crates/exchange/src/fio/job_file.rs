@@ -17,17 +17,22 @@ const INCLUDES_MAX: usize = 16;
 const JOBS_MAX: usize = 1000;
 
 /// What a job file can ask of the machine; an argument, so that tests can make it up.
-pub struct Surroundings<'a> {
-    /// The text of a file; fails if it is larger than so many bytes.
-    pub read: &'a dyn Fn(&Path, usize) -> Outcome<String>,
+pub trait Surroundings {
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger than so many bytes.
+    fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String>;
     /// The value of an environment variable.
-    pub variable: &'a dyn Fn(&str) -> Option<String>,
+    fn variable(&self, name: &str) -> Option<String>;
+    /// Whether a path exists.
+    fn exists(&self, path: &Path) -> bool;
     /// Size of a memory page (`$pagesize`, bytes).
-    pub page_bytes: u64,
+    fn page_bytes(&self) -> u64;
     /// Memory (`$mb_memory`, MiB).
-    pub memory_mib: u64,
-    /// CPUs online (`$ncpus`).
-    pub cpus: u64,
+    fn memory_mib(&self) -> u64;
+    /// CPUs (`$ncpus`).
+    fn cpus(&self) -> u64;
 }
 
 /// An option as written.
@@ -62,14 +67,14 @@ impl Given {
     ///
     /// # Errors
     /// A variable is not set; fio would use an empty text.
-    pub fn text(&self, surroundings: &Surroundings<'_>) -> Outcome<String> {
+    pub fn text(&self, surroundings: &dyn Surroundings) -> Outcome<String> {
         let mut text = String::new();
         let mut rest = self.value.as_deref().unwrap_or_default();
         while let Some((before, behind)) = rest.split_once("${") {
             let Some((name, after)) = behind.split_once('}') else {
                 return Err(self.refuse(format!("{}: a '}}' is missing; add it", self.key)));
             };
-            let value = (surroundings.variable)(name).filter(|value| !value.is_empty());
+            let value = surroundings.variable(name).filter(|value| !value.is_empty());
             let value = value.ok_or_else(|| {
                 let (key, name) = (&self.key, name.escape_debug());
                 self.refuse(format!("{key}: ${{{name}}} is not set; set the variable {name}"))
@@ -83,9 +88,9 @@ impl Given {
         }
         text.push_str(rest);
         let keywords = [
-            ("$pagesize", surroundings.page_bytes),
-            ("$mb_memory", surroundings.memory_mib),
-            ("$ncpus", surroundings.cpus),
+            ("$pagesize", surroundings.page_bytes()),
+            ("$mb_memory", surroundings.memory_mib()),
+            ("$ncpus", surroundings.cpus()),
         ];
         let plain = text.clone();
         for (keyword, value) in keywords {
@@ -173,7 +178,7 @@ impl Jobs {
 ///
 /// # Errors
 /// One line with file, line number and remedy.
-pub fn parse(path: &Path, text: &str, surroundings: &Surroundings<'_>) -> Outcome<Jobs> {
+pub fn parse(path: &Path, text: &str, surroundings: &dyn Surroundings) -> Outcome<Jobs> {
     let mut reader =
         Reader { surroundings, jobs: Jobs::default(), open: Vec::new(), left: BYTES_MAX };
     reader.file(path, text)?;
@@ -187,7 +192,7 @@ pub fn parse(path: &Path, text: &str, surroundings: &Surroundings<'_>) -> Outcom
 }
 
 struct Reader<'a> {
-    surroundings: &'a Surroundings<'a>,
+    surroundings: &'a dyn Surroundings,
     jobs: Jobs,
     /// The files being read, outermost first.
     open: Vec<PathBuf>,
@@ -243,7 +248,9 @@ impl Reader<'_> {
                 path.display()
             )));
         }
-        let text = (self.surroundings.read)(&path, self.left)
+        let text = self
+            .surroundings
+            .read(&path, self.left)
             .map_err(|failure| Failure { message: format!("{place}: {failure}"), ..failure })?;
         self.file(&path, &text)
     }
@@ -254,25 +261,38 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn with_files<T>(files: &[(&str, &str)], check: impl Fn(&Surroundings<'_>) -> T) -> T {
-        let files: BTreeMap<PathBuf, String> =
-            files.iter().map(|(name, text)| (name.into(), (*text).to_owned())).collect();
-        let read = |path: &Path, bytes_max: usize| match files.get(path) {
-            Some(text) if text.len() <= bytes_max => Ok(text.clone()),
-            _ => Err(Failure::usage(format!("reading {}; name another", path.display()))),
-        };
-        let variable = |name: &str| (name == "SIZE").then(|| "64m".to_owned());
-        check(&Surroundings {
-            read: &read,
-            variable: &variable,
-            page_bytes: 4096,
-            memory_mib: 1000,
-            cpus: 8,
-        })
+    struct Files(BTreeMap<PathBuf, String>);
+
+    impl Surroundings for Files {
+        fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String> {
+            match self.0.get(path) {
+                Some(text) if text.len() <= bytes_max => Ok(text.clone()),
+                _ => Err(Failure::usage(format!("reading {}; name another", path.display()))),
+            }
+        }
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == "SIZE").then(|| "64m".to_owned())
+        }
+        fn exists(&self, _: &Path) -> bool {
+            false
+        }
+        fn page_bytes(&self) -> u64 {
+            4096
+        }
+        fn memory_mib(&self) -> u64 {
+            1000
+        }
+        fn cpus(&self) -> u64 {
+            8
+        }
     }
 
-    fn parsed(text: &str, files: &[(&str, &str)]) -> Outcome<Jobs> {
-        with_files(files, |surroundings| parse(Path::new("jobs/a.fio"), text, surroundings))
+    fn files(files: &[(&str, &str)]) -> Files {
+        Files(files.iter().map(|(name, text)| (name.into(), (*text).to_owned())).collect())
+    }
+
+    fn parsed(text: &str, included: &[(&str, &str)]) -> Outcome<Jobs> {
+        parse(Path::new("jobs/a.fio"), text, &files(included))
     }
 
     /// The options of each job as `name: key=value key=value`.
@@ -337,7 +357,7 @@ mod tests {
     fn variables_and_keywords_are_replaced_and_an_unset_variable_is_named() {
         let text = |value: &str| {
             let given = Given::new(&format!("size={value}"), "a.fio:1".to_owned());
-            with_files(&[], |surroundings| given.text(surroundings))
+            given.text(&files(&[]))
         };
         assert_eq!(text("${SIZE}").unwrap(), "64m");
         assert_eq!(text("x${SIZE}y${SIZE}").unwrap(), "x64my64m");
