@@ -68,6 +68,8 @@ pub enum Verb {
     Survey(SurveyArgs),
     /// Measure one workload
     Run(RunArgs),
+    /// Measure the jobs of a fio command line
+    Fio(FioArgs),
     /// Measure all combinations of lists of request sizes, depths, threads ...
     Sweep(RunArgs),
     /// Run one experiment of the papers, or all of them, on any target
@@ -186,6 +188,7 @@ pub struct CommonArgs {
   halfpower sweep . --bs 4k,64k,1m --iodepth 1..32
   halfpower sweep sim:nt4-ultrawide,disks=4,volume=stripe --bs 4k,64k --iodepth 8
   halfpower sweep plan.toml --runtime 5                  flags as TOML: bs = [\"4k\", \"64k\"]
+  halfpower run job.fio --section seq --runtime 5        a job file of fio; flags override it
 
 A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
@@ -218,12 +221,45 @@ pub struct RunArgs {
     /// For plan files with figures: path of the HTML page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
+    /// What to do with job files of fio.
+    #[command(flatten)]
+    pub jobs: JobFileArgs,
     /// Flags from a plan file, stored with the results.
     #[arg(skip)]
     pub planned: Vec<String>,
     /// Path and text of the plan file, if it is the plan of a study.
     #[arg(skip)]
     pub study_plan: Option<(PathBuf, String)>,
+}
+
+/// Flags of `run` for job files of fio.
+#[derive(Args, Debug, Clone, Default, PartialEq)]
+pub struct JobFileArgs {
+    /// Only the job with this name (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "Job files of fio")]
+    pub section: Vec<String>,
+    /// Refuse jobs with options that are only approximated
+    #[arg(long, help_heading = "Job files of fio")]
+    pub strict: bool,
+    /// Run jobs one after the other that fio would run at the same time
+    #[arg(long, help_heading = "Job files of fio")]
+    pub serial: bool,
+    /// Print the halfpower commands that mean the same, and run nothing
+    #[arg(long, help_heading = "Job files of fio")]
+    pub showcmd: bool,
+}
+
+/// A command line of fio, and flags of `run` after `--`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower fio --name=x --rw=randread --size=1g --runtime=10 --showcmd
+  halfpower fio --name=x --filename=data --rw=write -- --overwrite data --no-store
+
+Flags after -- are those of halfpower run, --section, --strict and --serial among them.")]
+pub struct FioArgs {
+    /// fio's options, then -- and flags of halfpower run
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub words: Vec<String>,
 }
 
 impl RunArgs {
@@ -249,6 +285,15 @@ impl RunArgs {
         if self.quick {
             return Err(Failure::usage(
                 "--quick needs a plan file with a [quick] table; drop --quick",
+            ));
+        }
+        if !self.jobs.section.is_empty()
+            || self.jobs.strict
+            || self.jobs.serial
+            || self.jobs.showcmd
+        {
+            return Err(Failure::usage(
+                "--section, --strict, --serial and --showcmd are for job files of fio; name one",
             ));
         }
         if self.html.is_some() {

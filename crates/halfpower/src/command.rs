@@ -17,6 +17,7 @@ pub mod report;
 pub mod reproduce;
 pub mod restore;
 pub mod run;
+pub mod fio;
 pub mod runs;
 pub mod selftest;
 pub mod simulate;

@@ -52,6 +52,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("filters", filters),
     ("tunings", tunings),
     ("need", need),
+    ("fio", exchange::fio::fuzz::job_files),
 ];
 
 /// Runs one of [`TARGETS`].

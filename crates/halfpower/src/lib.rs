@@ -32,8 +32,13 @@ pub fn main() -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    let outcome = plan_file::expand(cli, &words)
-        .and_then(|(cli, plan)| execute(&cli.verb).map_err(|failure| plan.place(failure)));
+    let outcome =
+        plan_file::expand(cli, &words).and_then(|(cli, plan)| {
+            match command::fio::execute(&cli.verb, &words) {
+                Some(outcome) => outcome,
+                None => execute(&cli.verb).map_err(|failure| plan.place(failure)),
+            }
+        });
     match outcome {
         Ok(_) if lab::console::lost_data() => {
             lab::console::error("the results could not be written to stdout; free some space");
@@ -61,6 +66,8 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::Survey(args) => command::survey::execute(args),
         Verb::Run(args) => command::run::execute(args, Form::Run),
+        // Handled by `command::fio`, which needs the words as typed.
+        Verb::Fio(_) => Ok(Exit::Ok),
         Verb::Sweep(args) => match &args.study_plan {
             Some(plan) => command::study::sweep(args, plan),
             None => command::run::execute(args, Form::Sweep),

@@ -82,7 +82,8 @@ pub fn expand(cli: Cli, typed: &[OsString]) -> Outcome<(Cli, PlanFile)> {
     let verb = typed.iter().position(|word| word == "sweep").map_or(typed.len(), |at| at + 1);
     let words = plan.words().into_iter().map(OsString::from);
     let words = typed[..verb].iter().cloned().chain(words).chain(typed[verb..].iter().cloned());
-    let mut cli = Cli::try_parse_from(words).map_err(|e| Failure::usage(first_line(&e)))?;
+    let mut cli =
+        Cli::try_parse_from(words).map_err(|e| Failure::usage(first_line(&e, "sweep")))?;
     if let Verb::Sweep(args) = &mut cli.verb {
         args.targets.retain(|target| *target != path);
         if args.targets.is_empty() && args.filename.is_none() {
@@ -207,19 +208,19 @@ fn unknown(key: &str) -> Failure {
 /// Checks that `sweep` accepts a flag with its value.
 fn check(word: &str) -> Outcome<()> {
     let checked = Cli::try_parse_from(["halfpower", "sweep", word]);
-    checked.map(drop).map_err(|error| Failure::usage(first_line(&error)))
+    checked.map(drop).map_err(|error| Failure::usage(first_line(&error, "sweep")))
 }
 
 /// The first line of a clap error, with a remedy added if it has none.
-fn first_line(error: &clap::Error) -> String {
+pub fn first_line(error: &clap::Error, verb: &str) -> String {
     if let Some(text) = cli::wrong_value(error) {
         return text;
     }
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
-    let remedy = if line.contains(';') { "" } else { "; see halfpower sweep --help" };
-    format!("{line}{remedy}")
+    let remedy = format!("; see halfpower {verb} --help");
+    format!("{line}{}", if line.contains(';') { "" } else { &remedy })
 }
 
 #[cfg(test)]

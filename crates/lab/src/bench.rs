@@ -86,8 +86,8 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
     }
     if is_fio_job(&real) {
         return Err(Failure::usage(format!(
-            "{} is a fio job file, not a target; name the file, directory or device to measure, \
-             and give the job's options as flags with fio's names (--rw read --bs 4k --iodepth 32)",
+            "{} is a fio job file, not a target; run its jobs with halfpower run, or name the \
+             file, directory or device to measure",
             path.display()
         )));
     }
@@ -99,7 +99,7 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
 }
 
 /// Whether a file is a fio job file: small text that begins with a section.
-fn is_fio_job(path: &Path) -> bool {
+pub fn is_fio_job(path: &Path) -> bool {
     const BYTES_MAX: u64 = 64 << 10;
     if !std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= BYTES_MAX) {
         return false;

@@ -399,6 +399,7 @@ fn lines_for(
             });
             lines.collect()
         }
+        "fio" => fio_lines(treasure, dice),
         "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
@@ -418,6 +419,19 @@ fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
         format!("copy {source} {target} {consent} {way}")
     };
     treasure.targets().into_iter().map(line).collect()
+}
+
+/// Jobs of fio that write to everything and say that they may, with a wrong permission.
+fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
+    let named = treasure.targets().into_iter();
+    let line = |target: String| {
+        let consent = treasure.wrong_consent(&target, dice);
+        let rw = dice.one_of(&["write", "randwrite", "randrw", "rw"]);
+        let job = format!("--overwrite=1 --allow_mounted_write=1 --rw={rw} --size=64k");
+        let flags = format!("{consent} --no-store --allow-holes --trials 1");
+        format!("fio --name=x --filename={target} {job} -- {flags}")
+    };
+    named.map(line).collect()
 }
 
 /// Runs studies that write on everything in turn, and all of them on a file.

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use results::{Operation, RunKind, RunState};
 use serde_json::Value;
 
-use crate::fixture::{MIB, Place, list, whole};
+use crate::fixture::{MIB, Place, list, skip, whole};
 
 /// Short, but long enough for hundreds of requests.
 const SHORT: &str = "--size 1m --trials 2 --quiet";
@@ -227,7 +227,7 @@ const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
     let shell = std::process::Command::new("sqlite3").arg("--version").output();
     if shell.is_err() {
-        return skip("", "the sqlite3 shell is not installed");
+        return skip(std::any::type_name_of_val(&|| ()), "the sqlite3 shell is not installed");
     }
     let place = Place::new();
     place.does("sweep sim:sata-ssd --rw read --bs 4k,64k,1m --size 4m --trials 2 --quiet");

@@ -248,9 +248,9 @@ fn a_fio_job_file_is_not_taken_for_a_target() {
     let place = Place::new();
     let job = "; made by hand\n[global]\nrw=read\nbs=4k\n\n[job]\nsize=10m\n";
     fs::write(place.path("job.fio"), job).unwrap();
-    for verb in ["run", "sweep", "survey"] {
+    for verb in ["sweep", "survey"] {
         let ended = place.cannot(&format!("{verb} job.fio"));
-        ended.with_code(2).says("job.fio is a fio job file", "give the job's options as flags");
+        ended.with_code(2).says("job.fio is a fio job file", "run its jobs with halfpower run");
     }
     // A file that only begins like a job file is a target.
     fs::write(place.path("notes"), format!("[notes]\n{}", "x".repeat(8192))).unwrap();

@@ -23,6 +23,7 @@ mod devices;
 mod engine_flags;
 mod errors;
 mod faults;
+mod from_fio;
 mod host_settings;
 mod in_use;
 mod interrupt;

@@ -98,6 +98,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
     for verb in commands.lines().filter_map(|line| line.split_whitespace().next()) {
         let line = match verb {
             "survey" | "sweep" | "run" | "target" => format!("{verb} data --plan"),
+            "fio" => "fio --name=x --filename=data -- --plan --quiet".to_owned(),
             "simulate" => "simulate --system nt4-ultrawide --plan".to_owned(),
             "study" => "study depth data --plan".to_owned(),
             "classic" => "classic sqlio -fsequential data --plan".to_owned(),

@@ -1,0 +1,206 @@
+//! The options of one job, read by type, with a record of what was done about each.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+
+use lab::failure::{Failure, Outcome};
+
+use crate::fio::expression::{Quantity, evaluate};
+use crate::fio::job_file::{Given, Jobs, Section, Surroundings};
+use crate::fio::keys;
+
+/// Texts that turn an option off.
+const OFF: [&str; 5] = ["0", "none", "off", "false", "no"];
+
+/// The options of one job.
+pub struct Options<'a> {
+    /// The last value of each option.
+    given: BTreeMap<String, (&'a Given, String)>,
+    /// Options that were translated.
+    used: RefCell<BTreeSet<String>>,
+    /// What was approximated.
+    notes: RefCell<Vec<String>>,
+    /// The refusal of the first variable that is not set.
+    unset: Option<String>,
+    /// Bytes of a bare k.
+    kb_base: Cell<u64>,
+}
+
+impl<'a> Options<'a> {
+    /// The options of a section, with variables replaced.
+    ///
+    /// # Errors
+    /// An invalid `kb_base`.
+    pub fn of(
+        jobs: &'a Jobs,
+        section: &'a Section,
+        surroundings: &dyn Surroundings,
+    ) -> Outcome<Options<'a>> {
+        let mut last: BTreeMap<String, &Given> = BTreeMap::new();
+        for given in jobs.options(section) {
+            last.insert(keys::main_name(&given.key).to_owned(), given);
+        }
+        let mut options = Options {
+            given: BTreeMap::new(),
+            used: RefCell::default(),
+            notes: RefCell::default(),
+            unset: None,
+            kb_base: Cell::new(1024),
+        };
+        for (key, given) in last {
+            let text = given.text(surroundings).unwrap_or_else(|failure| {
+                options.unset.get_or_insert(failure.message);
+                String::new()
+            });
+            options.given.insert(key, (given, text));
+        }
+        match options.text("kb_base") {
+            None | Some("1024") => {}
+            Some("1000") => options.kb_base.set(1000),
+            Some(_) => return Err(options.refuse("kb_base", "use 1024 or 1000")),
+        }
+        Ok(options)
+    }
+
+    /// Checks that all variables are set.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check_variables(&self) -> Outcome<()> {
+        self.unset.as_ref().map_or(Ok(()), |why| Err(Failure::usage(why.clone())))
+    }
+
+    /// The text of an option; None if it is not given.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.used.borrow_mut().insert(key.to_owned());
+        self.given.get(key).map(|(_, text)| text.as_str())
+    }
+
+    /// Where an option stands.
+    pub fn place(&self, key: &str) -> &str {
+        self.given.get(key).map_or("", |(given, _)| &given.place)
+    }
+
+    /// A usage error about an option; `why` is or ends with the remedy.
+    pub fn refuse(&self, key: &str, why: &str) -> Failure {
+        let place = self.place(key);
+        match self.given.get(key) {
+            Some((given, text)) if given.value.is_some() => {
+                let text: String = text.escape_debug().take(80).collect();
+                Failure::usage(format!("{place}: {}={text}: {why}", given.key))
+            }
+            _ => Failure::usage(format!("{place}: {key}: {why}")),
+        }
+    }
+
+    /// The refusal of an option that has no equivalent.
+    pub fn refuse_lacking(&self, key: &str, lacking: &str) -> Failure {
+        self.refuse(
+            key,
+            &format!("halfpower does not have {lacking}; remove the option or the job"),
+        )
+    }
+
+    /// Records that an option is approximated.
+    pub fn approximate(&self, key: &str, how: &str) {
+        let place = self.place(key);
+        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
+        self.notes.borrow_mut().push(format!("{place}{key} is approximated: {how}"));
+    }
+
+    /// A number of things.
+    ///
+    /// # Errors
+    /// No number.
+    pub fn count(&self, key: &str) -> Outcome<Option<u64>> {
+        self.number(key, Quantity::Bytes { kb_base: self.kb_base.get() })
+    }
+
+    /// A size (bytes).
+    ///
+    /// # Errors
+    /// No size.
+    pub fn bytes(&self, key: &str) -> Outcome<Option<u64>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        if text.ends_with(['%', 'z']) {
+            return Err(self.refuse(key, "percent and zones are not supported; write bytes"));
+        }
+        self.bytes_of(key, text).map(Some)
+    }
+
+    /// A size in a part of an option's text (bytes).
+    ///
+    /// # Errors
+    /// No size.
+    pub fn bytes_of(&self, key: &str, text: &str) -> Outcome<u64> {
+        evaluate(text, Quantity::Bytes { kb_base: self.kb_base.get() })
+            .map_err(|why| self.refuse(key, &why))
+    }
+
+    /// A time (us); a bare number is so many microseconds.
+    ///
+    /// # Errors
+    /// No time.
+    pub fn time_us(&self, key: &str, bare_us: u64) -> Outcome<Option<u64>> {
+        self.number(key, Quantity::Time { bare_us })
+    }
+
+    fn number(&self, key: &str, quantity: Quantity) -> Outcome<Option<u64>> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        evaluate(text, quantity).map(Some).map_err(|why| self.refuse(key, &why))
+    }
+
+    /// A switch; an option that stands alone is on.
+    ///
+    /// # Errors
+    /// Neither 0 nor 1.
+    pub fn is_on(&self, key: &str) -> Outcome<Option<bool>> {
+        match self.text(key) {
+            None => Ok(None),
+            Some("" | "1" | "true") => Ok(Some(true)),
+            Some("0" | "false") => Ok(Some(false)),
+            Some(_) => Err(self.refuse(key, "write 0 or 1")),
+        }
+    }
+
+    /// The values of an option for reads and writes: one for both, or `READ,WRITE`. None: not given
+    /// for this direction.
+    pub fn by_direction(&self, key: &str) -> (Option<&str>, Option<&str>) {
+        let Some((_, text)) = self.given.get(key) else { return (None, None) };
+        self.used.borrow_mut().insert(key.to_owned());
+        let mut parts = text.split(',').map(|part| Some(part.trim()).filter(|p| !p.is_empty()));
+        let read = parts.next().flatten();
+        (read, parts.next().map_or(read, |write| write))
+    }
+
+    /// Accounts for the options that nobody asked for. Returns those that do not change what is
+    /// measured, and what was approximated.
+    ///
+    /// # Errors
+    /// The first option that has no equivalent or is unknown.
+    pub fn settle(self) -> Outcome<(Vec<String>, Vec<String>)> {
+        let mut ignored = Vec::new();
+        for (key, (_, text)) in &self.given {
+            let is_off = OFF.contains(&text.as_str());
+            if self.used.borrow().contains(key) {
+                continue;
+            }
+            if let Some(lacking) = keys::of(keys::REFUSED, key) {
+                if !is_off {
+                    return Err(self.refuse_lacking(key, lacking));
+                }
+            } else if let Some(how) = keys::of(keys::APPROXIMATED, key) {
+                // Node 0 is a node.
+                if !is_off || key.starts_with("numa") {
+                    self.approximate(key, how);
+                }
+            } else if keys::IGNORED.contains(&key.as_str()) {
+                ignored.push(key.clone());
+            } else {
+                let why = "halfpower does not know this option; remove it or the job";
+                return Err(self.refuse(key, why));
+            }
+        }
+        Ok((ignored, self.notes.into_inner()))
+    }
+}

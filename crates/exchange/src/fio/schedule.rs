@@ -1,0 +1,84 @@
+//! Which jobs run together, and which one after the other.
+//!
+//! fio starts all jobs at once, except that a job with `stonewall` waits for those before it.
+//! halfpower measures one load at a time. Equal jobs become one run with more threads or targets;
+//! different ones are refused, unless the user wants them one after the other.
+
+use lab::failure::{Failure, Outcome};
+
+use crate::fio::job_file::{Jobs, Surroundings};
+use crate::fio::translate::{Run, translate};
+
+/// What the user asked for besides the jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Only the jobs with these names; empty: all.
+    pub sections: Vec<String>,
+    /// Refuse jobs of which anything is approximated.
+    pub strict: bool,
+    /// Run jobs one after the other that fio would run at the same time.
+    pub serial: bool,
+}
+
+/// The runs of several job files, one file after the other.
+///
+/// # Errors
+/// As for [`plan`].
+pub fn plan_all(
+    files: &[Jobs],
+    wishes: &Wishes,
+    surroundings: &dyn Surroundings,
+) -> Outcome<Vec<Run>> {
+    let mut runs = Vec::new();
+    for jobs in files {
+        runs.extend(plan(jobs, wishes, surroundings)?);
+    }
+    Ok(runs)
+}
+
+/// The runs of a job file, in order.
+///
+/// # Errors
+/// One line with what halfpower cannot honour, and the remedy.
+pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Outcome<Vec<Run>> {
+    let is_wanted = |name: &String| wishes.sections.is_empty() || wishes.sections.contains(name);
+    for name in &wishes.sections {
+        if !jobs.sections.iter().any(|section| section.name == *name) {
+            let names: Vec<&str> = jobs.sections.iter().take(10).map(|s| &*s.name).collect();
+            return Err(Failure::usage(format!(
+                "--section {}: no job has this name; use one of: {}",
+                name.escape_debug(),
+                names.join(", ").escape_debug()
+            )));
+        }
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    for section in jobs.sections.iter().filter(|section| is_wanted(&section.name)) {
+        let run = translate(jobs, section, surroundings)?;
+        if let Some(approximation) = run.approximated.first().filter(|_| wishes.strict) {
+            return Err(Failure::usage(format!("{approximation}; drop --strict to allow this")));
+        }
+        match runs.last_mut() {
+            Some(last) if !run.waits && !wishes.serial => together(last, &run)?,
+            _ => runs.push(run),
+        }
+    }
+    Ok(runs)
+}
+
+/// Adds a job that runs at the same time as others.
+fn together(first: &mut Run, run: &Run) -> Outcome<()> {
+    first.join(run).map_err(|flag| {
+        Failure::usage(format!(
+            "{}: job '{}' runs at the same time as '{}' with another {flag}, but halfpower \
+             measures one load at a time; add stonewall, name one with --section, or use --serial \
+             to run one after the other",
+            run.place,
+            run.name.escape_debug(),
+            first.name.escape_debug()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Where a job works: on files and devices that exist, or on a test file.
+//!
+//! fio creates missing files and leaves them behind. Here a test file in the same directory takes
+//! their place and is removed afterwards, so that a job file creates nothing that stays.
+
+use std::path::{Path, PathBuf};
+
+use lab::failure::Outcome;
+
+use crate::fio::job_file::Surroundings;
+use crate::fio::load::{Load, Word, size};
+use crate::fio::options::Options;
+
+/// What a job works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// The engine does no I/O.
+    Nothing,
+    /// A test file in this directory.
+    TestFile {
+        /// The directory.
+        folder: PathBuf,
+        /// The name of a file that all threads share; None: each has a file of its own.
+        shared: Option<PathBuf>,
+    },
+    /// Files or devices that exist.
+    Existing(Vec<PathBuf>),
+}
+
+/// The place of a job's requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What the job works on.
+    pub storage: Storage,
+    /// Bytes that each thread works on; None: all of the target.
+    pub size_bytes: Option<u64>,
+    /// Whether each thread has its own part of existing files.
+    pub has_own_parts: bool,
+    /// Flags about the target.
+    pub words: Vec<Word>,
+}
+
+/// Translates the place of a job; `name` is the job's name.
+///
+/// # Errors
+/// The first option that halfpower cannot honour.
+pub fn translate(
+    options: &Options<'_>,
+    load: &Load,
+    name: &str,
+    surroundings: &dyn Surroundings,
+) -> Outcome<Place> {
+    let mut place = Place {
+        storage: storage(options, load, name, surroundings)?,
+        size_bytes: size_of(options)?,
+        has_own_parts: false,
+        words: Vec::new(),
+    };
+    let offset = options.bytes("offset")?.unwrap_or(0);
+    let increment = options.bytes("offset_increment")?.unwrap_or(0);
+    if increment > 0 && options.count("numjobs")?.unwrap_or(1) > 1 {
+        if Some(increment) != place.size_bytes {
+            let lacking = "parts of a file for each thread that overlap or leave gaps";
+            return Err(options.refuse_lacking("offset_increment", lacking));
+        }
+        place.has_own_parts = true;
+    }
+    let mut add = |name, value: String, key: &str| {
+        place.words.push(Word { name, value, place: options.place(key).to_owned() });
+    };
+    match &place.storage {
+        Storage::Existing(paths) => {
+            if offset > 0 {
+                add("offset", size(offset), "offset");
+            }
+            if paths.len() > 1 {
+                if !load.has_one_size {
+                    let how = "files take turns after the largest request size";
+                    options.approximate("filename", how);
+                }
+                add("chunk", size(load.largest_bytes), "filename");
+            }
+        }
+        Storage::TestFile { shared, .. } => {
+            if offset > 0 {
+                options.approximate("offset", "the test file begins there");
+            }
+            if let Some(allocation) = allocation(options, load)? {
+                add("allocation", allocation.to_owned(), "fallocate");
+            }
+            if place.size_bytes.is_none() {
+                let key = if shared.is_some() { "filename" } else { "name" };
+                let why = "the file does not exist and has no size; add size=1g";
+                return Err(options.refuse(key, why));
+            }
+        }
+        Storage::Nothing => {}
+    }
+    if place.size_bytes.is_none() && !load.has_runtime {
+        let how = "no size is given, so a trial lasts 5 s, not one pass over all of the target";
+        options.approximate("runtime", how);
+    }
+    Ok(place)
+}
+
+/// Bytes that each thread works on.
+fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
+    if options.text("size") == Some("100%") {
+        return Ok(None);
+    }
+    let (size, of_file) = (options.bytes("size")?, options.bytes("filesize")?);
+    match (size, of_file) {
+        (Some(size), Some(file)) if size != file => {
+            options.approximate("size", "requests stay within filesize");
+            Ok(Some(size.min(file)))
+        }
+        (size, of_file) => Ok(size.or(of_file)),
+    }
+}
+
+/// How fio would have allocated a file that it makes. A file that is read is written before.
+fn allocation(options: &Options<'_>, load: &Load) -> Outcome<Option<&'static str>> {
+    let text = options.text("fallocate").unwrap_or("native");
+    let is_written_before = options.is_on("overwrite")? == Some(true);
+    if load.reads || load.verifies || load.is_mapped || is_written_before {
+        return Ok(None);
+    }
+    match text {
+        "native" | "posix" | "keep" | "1" => Ok(Some("fallocate")),
+        "none" | "0" => Ok(Some("extend")),
+        _ => Err(options.refuse("fallocate", "use none, native, posix or keep")),
+    }
+}
+
+fn storage(
+    options: &Options<'_>,
+    load: &Load,
+    name: &str,
+    surroundings: &dyn Surroundings,
+) -> Outcome<Storage> {
+    let folder = options.text("directory").filter(|text| !text.is_empty()).unwrap_or(".");
+    let folders = names(folder);
+    let files = options.text("filename").map(names);
+    let format = options.text("filename_format").map(str::to_owned);
+    let number = options.count("nrfiles")?.unwrap_or(1);
+    if !load.does_io {
+        return Ok(Storage::Nothing);
+    }
+    let [folder] = folders.as_slice() else {
+        return Err(options.refuse_lacking("directory", "jobs spread over several directories"));
+    };
+    let folder = Path::new(folder);
+    let Some(files) = files else {
+        if number > 1 {
+            options.approximate("nrfiles", "one test file takes the place of all");
+        }
+        let format = format.filter(|format| !format.contains("$jobnum"));
+        let shared = format.map(|format| folder.join(format.replace("$jobname", name)));
+        return Ok(Storage::TestFile { folder: folder.to_path_buf(), shared });
+    };
+    let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
+    let paths: Vec<PathBuf> =
+        paths.iter().map(|path| path.strip_prefix(".").unwrap_or(path).to_path_buf()).collect();
+    // A missing device is reported by halfpower itself; no test file takes its place.
+    let exists = |path: &&PathBuf| path.starts_with("/dev") || surroundings.exists(path);
+    let Some(missing) = paths.iter().find(|path| !exists(path)) else {
+        return Ok(Storage::Existing(paths));
+    };
+    if paths.iter().any(|path| exists(&path)) {
+        let why = format!("{} does not exist, but others do; create it", missing.display());
+        return Err(options.refuse("filename", &why));
+    }
+    if paths.len() > 1 {
+        options.approximate("filename", "one test file takes the place of all files");
+    }
+    let parent = missing.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    Ok(Storage::TestFile { folder: parent.to_path_buf(), shared: Some(missing.clone()) })
+}
+
+/// The names in a list with colons; a backslash escapes a colon.
+fn names(text: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let last = names.len() - 1;
+        match c {
+            '\\' if rest.peek() == Some(&':') => names[last].extend(rest.next()),
+            ':' => names.push(String::new()),
+            _ => names[last].push(c),
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_separated_by_colons_that_are_not_escaped() {
+        assert_eq!(names("/dev/sda:/dev/sdb"), ["/dev/sda", "/dev/sdb"]);
+        assert_eq!(names(r"iscsi\://a:b"), ["iscsi://a", "b"]);
+        assert_eq!(names("a::b\\"), ["a", "b\\"]);
+    }
+}

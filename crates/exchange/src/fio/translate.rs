@@ -1,0 +1,208 @@
+//! A job of fio as a run of halfpower: targets and flags that a user could type.
+//!
+//! Every value is checked by the parser of its flag, and a mistake is reported at the line of the
+//! job file. A run carries no permission to write; those are typed on halfpower's command line.
+
+use std::path::PathBuf;
+
+use lab::experiment::Experiment;
+use lab::experiment::parameters;
+use lab::failure::{Failure, Outcome};
+
+use crate::fio::job_file::{Jobs, Section, Surroundings};
+use crate::fio::load::{self, Load, Word};
+use crate::fio::options::Options;
+use crate::fio::storage::{self, Place, Storage};
+
+/// One job as a run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The job's name; several names if equal jobs run together.
+    pub name: String,
+    /// Where the job stands.
+    pub place: String,
+    /// Whether it starts when all jobs before it have ended.
+    pub waits: bool,
+    /// Options that do not change what is measured.
+    pub ignored: Vec<String>,
+    /// Options that are approximated, one line each.
+    pub approximated: Vec<String>,
+    /// Threads.
+    threads: u64,
+    load: Load,
+    at: Place,
+    /// Targets of equal jobs that run together on several targets.
+    targets: Vec<PathBuf>,
+}
+
+/// Translates a job.
+///
+/// # Errors
+/// One line with the option that halfpower cannot honour, and the remedy.
+pub fn translate(jobs: &Jobs, section: &Section, surroundings: &dyn Surroundings) -> Outcome<Run> {
+    let options = Options::of(jobs, section, surroundings)?;
+    let load = load::translate(&options)?;
+    let name = options.text("name").unwrap_or(&section.name).to_owned();
+    let at = storage::translate(&options, &load, &name, surroundings)?;
+    let threads = options.count("numjobs")?.unwrap_or(1);
+    let waits = options.is_on("stonewall")? == Some(true);
+    let waits = waits || options.text("wait_for").is_some();
+    let is_shared = !matches!(at.storage, Storage::TestFile { shared: None, .. });
+    if threads > 1 && is_shared && !at.has_own_parts && load.does_io {
+        if !load.is_random {
+            let how = "threads start at different offsets of the file that they share";
+            options.approximate("numjobs", how);
+        } else if !load.has_runtime {
+            options.approximate("size", "the threads move it together, not each");
+        }
+    }
+    let (ignored, approximated) = options.settle()?;
+    let targets = match &at.storage {
+        Storage::Nothing => Vec::new(),
+        Storage::TestFile { folder, .. } => vec![folder.clone()],
+        Storage::Existing(paths) => paths.clone(),
+    };
+    let place = section.place.clone();
+    let run = Run { name, place, waits, ignored, approximated, threads, load, at, targets };
+    run.experiment()?;
+    Ok(run)
+}
+
+impl Run {
+    /// The targets.
+    pub fn targets(&self) -> &[PathBuf] {
+        &self.targets
+    }
+
+    /// The flags of `halfpower run`, without the targets.
+    fn flags(&self) -> Vec<Word> {
+        let default = |name, value: String| Word { name, value, place: self.place.clone() };
+        let mut flags: Vec<Word> = self.load.words.iter().chain(&self.at.words).cloned().collect();
+        if self.threads != 1 {
+            flags.push(default("numjobs", self.threads.to_string()));
+        }
+        let has_own_files = matches!(self.at.storage, Storage::TestFile { shared: None, .. });
+        let factor = if has_own_files || self.at.has_own_parts { self.threads } else { 1 };
+        if let Some(bytes) = self.at.size_bytes {
+            flags.push(default("size", load::size(bytes.saturating_mul(factor.max(1)))));
+        }
+        if factor == 1 && self.threads > 1 && self.load.does_io {
+            flags.push(default("placement", "shared".to_owned()));
+        }
+        if let Some(rate) = self.load.rate_of_thread {
+            flags.push(default("rate-iops", (rate * self.threads as f64).to_string()));
+        }
+        flags
+    }
+
+    /// The flags of `halfpower run`, one word each, without the targets.
+    pub fn words(&self) -> Vec<String> {
+        let flags = self.flags().into_iter();
+        let label = format!("--label={}", self.name);
+        flags.map(|word| format!("--{}={}", word.name, word.value)).chain([label]).collect()
+    }
+
+    /// The command that means the same, quoted for a shell.
+    pub fn line(&self) -> String {
+        let targets = self.targets.iter().map(|path| quoted(&path.to_string_lossy()));
+        let words: Vec<String> = targets.chain(self.words().iter().map(|w| quoted(w))).collect();
+        format!("halfpower run {}", words.join(" "))
+    }
+
+    /// What was done about the options that do not map, one line each.
+    fn notes(&self) -> Vec<String> {
+        let ignored = (!self.ignored.is_empty()).then(|| {
+            let options = self.ignored.join(", ");
+            format!("job {}: ignored, without effect on the load: {options}", self.name)
+        });
+        let line = |how: &String| format!("job {}: {how}", self.name);
+        ignored.into_iter().chain(self.approximated.iter().map(line)).collect()
+    }
+
+    /// A failure of the run, with the job's name and the flags that it became.
+    pub fn explain(&self, failure: Failure) -> Failure {
+        let (place, name) = (&self.place, self.name.escape_debug());
+        let message = format!("{place}: job '{name}': {failure} (the job means: {})", self.line());
+        Failure { message, ..failure }
+    }
+
+    /// The run as a typed experiment.
+    ///
+    /// # Errors
+    /// A value that the flag's parser refuses, with the line of the job file.
+    pub fn experiment(&self) -> Outcome<Experiment> {
+        let mut experiment = Experiment { targets: self.targets.clone(), ..Experiment::default() };
+        for word in self.flags() {
+            let Some(parameter) = parameters::named(word.name) else { continue };
+            let place = if word.place.is_empty() { &self.place } else { &word.place };
+            (parameter.set)(&mut experiment, &word.value).map_err(|why| {
+                let remedy = if why.contains(';') { "" } else { "; see halfpower run --help" };
+                Failure::usage(format!("{place}: --{} {}: {why}{remedy}", word.name, word.value))
+            })?;
+        }
+        Ok(experiment)
+    }
+
+    /// The first flag in which two loads differ; None if they are equal.
+    pub fn difference(&self, other: &Run) -> Option<&'static str> {
+        let plain = |words: &[Word]| -> Vec<(&'static str, String)> {
+            words.iter().map(|word| (word.name, word.value.clone())).collect()
+        };
+        let (ours, theirs) = (plain(&self.load.words), plain(&other.load.words));
+        let missing = |from: &[(&'static str, String)], of: &[(&'static str, String)]| {
+            from.iter().find(|word| !of.contains(word)).map(|(name, _)| *name)
+        };
+        let (at, there) = (plain(&self.at.words), plain(&other.at.words));
+        missing(&ours, &theirs)
+            .or_else(|| missing(&theirs, &ours))
+            .or_else(|| missing(&at, &there))
+            .or_else(|| missing(&there, &at))
+            .or_else(|| (self.at.size_bytes != other.at.size_bytes).then_some("size"))
+            .or_else(|| (self.at.has_own_parts != other.at.has_own_parts).then_some("offset"))
+            .or_else(|| (self.load.rate_of_thread != other.load.rate_of_thread).then_some("rate"))
+    }
+
+    /// Adds an equal job that runs at the same time: as threads if both work on the same place,
+    /// else as a further target.
+    ///
+    /// # Errors
+    /// The flag that stands in the way.
+    pub fn join(&mut self, other: &Run) -> Result<(), &'static str> {
+        if let Some(name) = self.difference(other) {
+            return Err(name);
+        }
+        if self.targets == other.targets && self.at.storage == other.at.storage {
+            self.threads = self.threads.saturating_add(other.threads);
+        } else if self.threads == other.threads
+            && self.load.rate_of_thread.is_none()
+            && other.targets.len() == 1
+            && self.at.words.iter().all(|word| word.name != "chunk")
+            && self.targets.iter().all(|target| *target != other.targets[0])
+        {
+            self.targets.extend(other.targets.iter().cloned());
+        } else {
+            return Err("filename");
+        }
+        let names = format!("{}, {}", self.name, other.name);
+        self.name = if self.name == other.name { other.name.clone() } else { names };
+        self.approximated.extend(other.approximated.iter().cloned());
+        self.approximated.sort();
+        self.approximated.dedup();
+        Ok(())
+    }
+}
+
+/// What was done about the options of all runs that do not map, one line each.
+pub fn notes(runs: &[Run]) -> impl Iterator<Item = String> {
+    runs.iter().flat_map(Run::notes)
+}
+
+/// A word quoted for a shell if necessary.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,79 @@
+//! `halfpower run job.fio` and `halfpower fio`: the jobs of fio as runs, one after the other.
+//! All are translated and checked before the first one begins.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use exchange::fio::host::{Host, is_job_file, read_jobs};
+use exchange::fio::job_file::Jobs;
+use exchange::fio::schedule::{self, Wishes};
+use exchange::fio::translate::Run;
+use exchange::fio::{command_line, translate};
+use lab::bench;
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::job::Job;
+
+use crate::cli::{Cli, JobFileArgs, RunArgs, Verb};
+use crate::command::run::{self, Form};
+
+/// Runs the jobs of a `run` with job files, or of `fio`; None for everything else. `typed` is the
+/// whole command line.
+pub fn execute(verb: &Verb, typed: &[OsString]) -> Option<Outcome> {
+    let behind = |verb: &str| {
+        let at = typed.iter().position(|word| word == verb);
+        &typed[at.map_or(typed.len(), |at| at + 1)..]
+    };
+    match verb {
+        Verb::Run(args) if args.targets.iter().any(|path| is_job_file(path)) => {
+            let jobs = read_jobs(&args.targets);
+            Some(jobs.and_then(|jobs| measure(&jobs, args, behind("run"))))
+        }
+        Verb::Fio(_) => Some(command(behind("fio"))),
+        _ => None,
+    }
+}
+
+/// Measures the jobs of a command line of fio.
+fn command(typed: &[OsString]) -> Outcome {
+    let (words, flags) = command_line::split(typed);
+    measure(&[command_line::parse(&words)?], &parse(&[], &flags)?, &flags)
+}
+
+/// The flags of `run` with these words before those that were typed.
+fn parse(words: &[String], typed: &[OsString]) -> Outcome<RunArgs> {
+    let words = ["halfpower", "run"].into_iter().chain(words.iter().map(String::as_str));
+    match Cli::try_parse_from(words.map(OsString::from).chain(typed.iter().cloned())) {
+        Ok(Cli { verb: Verb::Run(args) }) => Ok(args),
+        Ok(_) => Err(Failure::usage("not a run; see halfpower run --help")),
+        Err(error) => Err(Failure::usage(crate::plan_file::first_line(&error, "run"))),
+    }
+}
+
+fn measure(files: &[Jobs], args: &RunArgs, typed: &[OsString]) -> Outcome {
+    let JobFileArgs { section: sections, strict, serial, showcmd } = args.jobs.clone();
+    let runs = schedule::plan_all(files, &Wishes { sections, strict, serial }, &Host)?;
+    let mut all = Vec::new();
+    for job in runs.iter().filter(|_| !showcmd) {
+        let parsed = parse(&job.words(), typed)?;
+        let jobs = JobFileArgs::default();
+        let args = RunArgs { targets: job.targets().to_vec(), filename: None, jobs, ..parsed };
+        let check = || bench::preparation(&Job::resolve(&args.experiment()?, false)?);
+        check().map_err(|failure| job.explain(failure))?;
+        all.push((job, args));
+    }
+    let console = Console::new(args.common.quiet);
+    translate::notes(&runs).for_each(|line| console.say(line));
+    if showcmd {
+        runs.iter().map(Run::line).for_each(|line| console::data(&line));
+    }
+    let mut exit = Exit::Ok;
+    for (job, args) in all {
+        match run::execute(&args, Form::Run).map_err(|failure| job.explain(failure))? {
+            Exit::Ok => {}
+            Exit::Interrupted => return Ok(Exit::Interrupted),
+            other => exit = other,
+        }
+    }
+    Ok(exit)
+}

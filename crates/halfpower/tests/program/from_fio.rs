@@ -1,0 +1,128 @@
+//! Jobs of fio: job files with `run`, command lines with `fio`. What they become is checked against
+//! `run` itself; nothing is written that a user did not allow.
+
+use std::fs;
+
+use crate::fixture::{KIB, MIB, Place, list, text, whole};
+
+/// Flags for a short run that leaves nothing behind.
+const SHORT: &str = "--trials 1 --no-store";
+
+/// A place with a job file of this text.
+fn with_job(job: &str) -> Place {
+    let place = Place::new();
+    fs::write(place.path("job.fio"), job).unwrap();
+    place
+}
+
+#[test]
+fn a_job_file_measures_the_load_that_it_describes() {
+    let place = with_job(
+        "; two phases\n[global]\nsize=(1m+1m)\nbs=8k\ninclude more.fio\n[first]\nrw=randread\n\
+         iodepth=4\nioengine=io_uring\n[second]\nstonewall\nrw=write\nnumjobs=2\nsize=${SIZE}\n",
+    );
+    fs::write(place.path("more.fio"), "direct=1\ngroup_reporting\n").unwrap();
+    let ended = place.halfpower_after("export SIZE=512k", "run job.fio --trials 1 --no-store");
+    let ended = ended.with_code(0);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{ended}");
+    assert!(lines[0].starts_with("randread 8 KiB, depth 4, io_uring, direct: "), "{ended}");
+    assert!(lines[1].starts_with("write 8 KiB, depth 1 x 2 threads, sync, direct: "), "{ended}");
+    let note = "job first: ignored, without effect on the load: group_reporting";
+    assert!(ended.stderr.contains(note), "{ended}");
+    assert_eq!(place.listing(), ["job.fio", "more.fio"], "test files are removed");
+}
+
+#[test]
+fn flags_override_the_job_and_the_label_is_its_name() {
+    let place = with_job("[seq]\nfilename=data\nsize=1m\nbs=4k\ndirect=1\n");
+    place.file("data", MIB);
+    let document = place.document(&format!("run job.fio --bs 64k {SHORT}"));
+    assert_eq!(whole(&document["workload"]["request_bytes"]), 64 * KIB);
+    let requests = whole(&list(&document["trials"])[0]["requests"]);
+    assert_eq!(requests, 16, "one pass over size");
+    place.does("run job.fio --trials 1");
+    assert!(place.does("runs list").stdout.contains("seq"));
+}
+
+#[test]
+fn showcmd_prints_a_command_that_measures_the_same_workload() {
+    let place = Place::new();
+    place.file("data", MIB);
+    let job = "--name=j --filename=data --rw=randread --bssplit=4k/50:8k/50 --size=1m --direct=1";
+    let shown = place.does(&format!("fio {job} --showcmd")).stdout;
+    let line = shown.trim().strip_prefix("halfpower ").unwrap().to_owned();
+    let by_hand = place.document(&format!("{line} {SHORT}"));
+    let by_job = place.document(&format!("fio {job} -- {SHORT}"));
+    assert_eq!(by_hand["workload"], by_job["workload"]);
+    assert_eq!(text(&by_hand["workload"]["caching"]), "direct");
+}
+
+#[test]
+fn what_exists_is_written_only_with_permission_whatever_the_job_says() {
+    let place = with_job("[w]\nfilename=data\nrw=write\noverwrite=1\nsize=64k\ndirect=1\n");
+    place.file("data", MIB);
+    let before = fs::read(place.path("data")).unwrap();
+    for line in [format!("run job.fio {SHORT}"), format!("run job.fio --overwrite job.fio {SHORT}")]
+    {
+        place.cannot(&line).with_code(3).says("data", "--overwrite");
+        assert_eq!(fs::read(place.path("data")).unwrap(), before);
+    }
+    place.does(&format!("run job.fio --overwrite data {SHORT}"));
+    let after = fs::read(place.path("data")).unwrap();
+    assert_ne!(before[..64 * 1024], after[..64 * 1024]);
+    assert_eq!(before[64 * 1024..], after[64 * 1024..]);
+}
+
+#[test]
+fn one_job_that_cannot_run_stops_all_before_anything_is_done() {
+    for (job, cause, remedy) in [
+        ("rw=randtrim", "job.fio:7: rw=randtrim: halfpower does not have trims", "remove"),
+        ("exec_prerun=touch evil", "job.fio:7: exec_prerun=touch evil", "never run"),
+        ("ioengine=net", "job.fio:7: ioengine=net", "use sync"),
+        ("filename=/dev/null", "job.fio:5: job 'b': /dev/null", "name a regular file"),
+        ("directory=gone", "job.fio:5: job 'b': gone does not exist", "name an existing file"),
+        ("include job.fio", "job.fio:7: job.fio includes itself", "remove"),
+    ] {
+        let place =
+            with_job(&format!("[global]\nsize=64k\ndirect=1\n[a]\n[b]\nstonewall\n{job}\n"));
+        let ended = place.cannot("run job.fio").with_code(2);
+        let ended = ended.says(cause, remedy);
+        assert!(ended.stdout.is_empty(), "{ended}");
+        assert_eq!(place.listing(), ["job.fio"], "{ended}");
+    }
+}
+
+#[test]
+fn different_jobs_at_the_same_time_are_refused() {
+    let place = with_job("[a]\nsize=1m\n[b]\nsize=1m\nbs=8k\n");
+    let cause = "job.fio:3: job 'b' runs at the same time as 'a' with another bs";
+    place.cannot("run job.fio").with_code(2).says(cause, "--serial");
+}
+
+#[test]
+fn strict_and_section_choose_what_runs() {
+    let place = with_job("[global]\nsize=64k\ndirect=1\n[a]\n[b]\nbs=8k\nstartdelay=1\n");
+    place.cannot("run job.fio --section b --strict").with_code(2).says("startdelay", "--strict");
+    let ended = place.does(&format!("run job.fio --section b {SHORT}"));
+    assert!(ended.stdout.starts_with("read 8 KiB"), "{ended}");
+    place.cannot("run job.fio --section c").with_code(2).says("--section c", "a, b");
+    let serial = place.does(&format!("run job.fio --serial {SHORT}"));
+    assert_eq!(serial.stdout.lines().count(), 2, "{serial}");
+}
+
+#[test]
+fn mistakes_of_the_command_line_are_named() {
+    let place = with_job("[a]\nsize=64k\n");
+    place.file("data", MIB);
+    for (line, cause, remedy) in [
+        ("fio --rw=read", "no job", "add --name=NAME"),
+        ("fio job.fio", "'job.fio' is no option of fio's", "--KEY=VALUE"),
+        ("fio --name=x --size=1m -- --nonsense", "--nonsense", "halfpower run --help"),
+        ("fio --name=x --size=1m --rw=write --readonly", "this job writes", "--readonly"),
+        ("run job.fio data", "data is no job file of fio", "name only"),
+        ("run data --section a", "--section", "job file"),
+    ] {
+        place.cannot(line).with_code(2).says(cause, remedy);
+    }
+}
