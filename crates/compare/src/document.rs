@@ -6,6 +6,7 @@ use lab::json::Program;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::limit::{self, Limit};
 use crate::quantity::Quantity;
 use crate::verdict::{Change, Comparison, PointChange, Verdict};
 
@@ -104,6 +105,26 @@ pub struct ChangeDocument {
     pub verdict: Verdict,
     /// Further trials of each side that would decide; null if the verdict is clear.
     pub more_trials: Option<u32>,
+}
+
+impl ComparisonsDocument {
+    /// The document of comparisons with one baseline.
+    pub fn of(comparisons: &[Comparison], limits: &[Limit]) -> ComparisonsDocument {
+        let regressions = comparisons.iter().flat_map(|comparison| {
+            let found = limit::exceeded(comparison, limits).into_iter();
+            found.map(|(point, change)| RegressionDocument {
+                after: comparison.after_name.clone(),
+                workload: point.workload.clone(),
+                quantity: change.quantity,
+                ratio: change.ratio.value,
+            })
+        });
+        ComparisonsDocument {
+            halfpower: Program::this(),
+            comparisons: comparisons.iter().map(ComparisonDocument::from).collect(),
+            regressions: regressions.collect(),
+        }
+    }
 }
 
 impl From<&Comparison> for ComparisonDocument {

@@ -1,5 +1,6 @@
 //! The comparison as text: lines for the terminal, and a Markdown table for pull requests.
 
+use crate::limit::{self, Limit};
 use crate::quantity::Quantity;
 use crate::verdict::{Change, Comparison, PointChange, Verdict};
 
@@ -75,6 +76,21 @@ pub fn markdown(comparison: &Comparison) -> Vec<String> {
         lines.extend(differing.iter().map(row));
     }
     lines
+}
+
+/// A line for each change that exceeds a limit.
+pub fn regressions(comparisons: &[Comparison], limits: &[Limit]) -> Vec<String> {
+    let of = |comparison: &Comparison| -> Vec<String> {
+        let line = |(point, change): (&PointChange, &Change)| {
+            let (quantity, ratio) = (change.quantity.name(), percent(change.ratio.value));
+            format!(
+                "regression of {}: {quantity} {ratio}, {}",
+                comparison.after_name, point.workload
+            )
+        };
+        limit::exceeded(comparison, limits).into_iter().map(line).collect()
+    };
+    comparisons.iter().flat_map(of).collect()
 }
 
 /// The numbers of points by verdict on the rate, in one sentence.

@@ -10,8 +10,8 @@
 //! come from the caller.
 //!
 //! The file is meant for other tools too. Tables and columns have plain names with units. The views
-//! `points`, `trials`, `latency_percentiles`, `hosts`, `latency_cumulative` and `series_rate` provide
-//! the common joins and rates.
+//! `points`, `trials`, `latency_percentiles`, `hosts`, `latency_cumulative` and `series_rate`
+//! provide the common joins and rates.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Parser;
-use compare::document::{ComparisonDocument, ComparisonsDocument, RegressionDocument};
+use compare::document::ComparisonsDocument;
 use compare::history::{self, Filter};
 use compare::live::{self, Contestant, Terms};
 use compare::side::Side;
@@ -127,7 +127,7 @@ fn show(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome<()> {
         )?;
     }
     if args.json {
-        console::data(&json::print(&document(args, comparisons)));
+        console::data(&json::print(&ComparisonsDocument::of(comparisons, &args.fail_on)));
         return Ok(());
     }
     for (number, comparison) in comparisons.iter().enumerate() {
@@ -138,37 +138,8 @@ fn show(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome<()> {
         }
         lines.iter().for_each(|line| console::data(line));
     }
-    for (after, point, change) in exceeded(args, comparisons) {
-        let (quantity, ratio) = (change.quantity.name(), text::percent(change.ratio.value));
-        console::data(&format!("regression of {after}: {quantity} {ratio}, {}", point.workload));
-    }
+    text::regressions(comparisons, &args.fail_on).iter().for_each(|line| console::data(line));
     Ok(())
-}
-
-type Exceeded<'a> = (&'a str, &'a verdict::PointChange, &'a verdict::Change);
-
-fn exceeded<'a>(
-    args: &'a CompareArgs,
-    comparisons: &'a [Comparison],
-) -> impl Iterator<Item = Exceeded<'a>> {
-    comparisons.iter().flat_map(|comparison| {
-        let found = limit::exceeded(comparison, &args.fail_on);
-        found.into_iter().map(|(point, change)| (comparison.after_name.as_str(), point, change))
-    })
-}
-
-fn document(args: &CompareArgs, comparisons: &[Comparison]) -> ComparisonsDocument {
-    let regression = |(after, point, change): Exceeded<'_>| RegressionDocument {
-        after: after.to_owned(),
-        workload: point.workload.clone(),
-        quantity: change.quantity,
-        ratio: change.ratio.value,
-    };
-    ComparisonsDocument {
-        halfpower: Program::this(),
-        comparisons: comparisons.iter().map(ComparisonDocument::from).collect(),
-        regressions: exceeded(args, comparisons).map(regression).collect(),
-    }
 }
 
 /// Writes a file that must not exist, or that holds JUnit XML.
