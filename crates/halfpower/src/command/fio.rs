@@ -59,7 +59,7 @@ fn measure(files: &[Jobs], args: &RunArgs, typed: &[OsString]) -> Outcome {
         let jobs = JobFileArgs::default();
         let args = RunArgs { targets: job.targets().to_vec(), filename: None, jobs, ..parsed };
         let check = || bench::preparation(&Job::resolve(&args.experiment()?, false)?);
-        check().map_err(|failure| job.explain(failure))?;
+        check().map_err(|failure| job.explain(&failure))?;
         all.push((job, args));
     }
     let console = Console::new(args.common.quiet);
@@ -69,7 +69,7 @@ fn measure(files: &[Jobs], args: &RunArgs, typed: &[OsString]) -> Outcome {
     }
     let mut exit = Exit::Ok;
     for (job, args) in all {
-        match run::execute(&args, Form::Run).map_err(|failure| job.explain(failure))? {
+        match run::execute(&args, Form::Run).map_err(|failure| job.explain(&failure))? {
             Exit::Ok => {}
             Exit::Interrupted => return Ok(Exit::Interrupted),
             other => exit = other,
