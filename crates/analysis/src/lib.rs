@@ -18,6 +18,7 @@ pub mod histogram;
 pub mod quantile;
 
 pub mod bootstrap;
+pub mod comparison;
 
 pub mod changepoint;
 pub mod drift;

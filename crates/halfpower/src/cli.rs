@@ -4,6 +4,7 @@
 //! (`--time-based`, `--time_based`). Switches are given alone, or with `=0` or `=1`.
 
 pub mod calibrate;
+pub mod compare;
 pub mod classic;
 pub mod copy;
 pub mod memory;
@@ -87,7 +88,11 @@ pub enum Verb {
     Target(TargetArgs),
     /// Write the page of a stored survey again
     Report(ReportArgs),
-    /// List stored runs
+    /// Compare stored runs, or workloads measured in turn
+    Compare(Box<compare::CompareArgs>),
+    /// Show stored points over time, and when they changed
+    History(compare::HistoryArgs),
+    /// List, show, label, delete and merge stored runs
     Runs(RunsArgs),
     /// Check measurements against reference devices with known timing
     Selftest(SelftestArgs),
@@ -458,10 +463,24 @@ pub struct ReportArgs {
 
 /// Flags of `runs`.
 #[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower runs list
+  halfpower runs show latest               facts, and a line for each point
+  halfpower runs tag 12 before             compare it later as label:before
+  halfpower runs merge host1.db host2.db   copies what is not yet in halfpower.db
+  halfpower runs prune --older-than 365    lists them; --yes deletes them
+
+A run is named by its number, the beginning of its uuid, its label, or latest.")]
 pub struct RunsArgs {
     /// The subcommand.
     #[command(subcommand)]
     pub verb: RunsVerb,
+    /// Results database
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", global = true)]
+    pub db: PathBuf,
+    /// Print what would be done and do nothing
+    #[arg(long, global = true)]
+    pub plan: bool,
 }
 
 /// Subcommands of `runs`.
@@ -469,16 +488,44 @@ pub struct RunsArgs {
 pub enum RunsVerb {
     /// List stored runs, newest first
     List {
-        /// Results database
-        #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
-        db: PathBuf,
         /// Print one JSON document instead of text
         #[arg(long)]
         json: bool,
-        /// Print what would be done and do nothing
-        #[arg(long)]
-        plan: bool,
     },
+    /// Show a run with all its points
+    Show {
+        /// The run
+        run: String,
+    },
+    /// Set the label of a run, or remove it
+    Tag {
+        /// The run
+        run: String,
+        /// The label; without one, it is removed
+        label: Option<String>,
+    },
+    /// Delete runs; without --yes, list them
+    Prune {
+        /// The runs
+        runs: Vec<String>,
+        /// Delete runs older than this number of days
+        #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36500))]
+        older_than: Option<u32>,
+        /// Keep only this number of the newest runs
+        #[arg(long, value_name = "N")]
+        keep: Option<usize>,
+        /// Delete
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Copy runs of other databases that are not yet in this one
+    Merge {
+        /// Databases to read
+        #[arg(required = true)]
+        from: Vec<PathBuf>,
+    },
+    /// Return the space of deleted runs to the file system
+    Vacuum,
 }
 
 /// Flags of `selftest`.

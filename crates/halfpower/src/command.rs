@@ -6,6 +6,7 @@ pub mod calibrate;
 pub mod cat;
 pub mod checksum;
 pub mod clean;
+pub mod compare;
 pub mod copy;
 pub mod engines;
 pub mod target;

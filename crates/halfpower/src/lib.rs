@@ -80,6 +80,8 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Target(args) => command::target::execute(args),
         Verb::Report(args) => command::report::execute(args),
+        Verb::Compare(args) => command::compare::execute(args),
+        Verb::History(args) => command::compare::history(args),
         Verb::Runs(args) => command::runs::execute(args),
         Verb::Selftest(args) => command::selftest::execute(args),
         Verb::Reproduce(args) => command::reproduce::execute(args),

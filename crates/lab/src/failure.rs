@@ -27,6 +27,8 @@ pub enum Exit {
     VerificationFailed,
     /// Completed, but the wrong thing was measured.
     Invalid,
+    /// A comparison found a change for the worse beyond a limit.
+    Regression,
     /// Stopped by the user; partial results are kept.
     Interrupted,
     /// The exit code of a failed command that was run for the user; 126 or 127 if it could not be
@@ -43,6 +45,7 @@ impl From<Exit> for ExitCode {
             Exit::Refused => 3,
             Exit::VerificationFailed => 4,
             Exit::Invalid => 5,
+            Exit::Regression => 6,
             Exit::Interrupted => 130,
             Exit::Command(code) => code,
         })

@@ -10,8 +10,8 @@
 //! come from the caller.
 //!
 //! The file is meant for other tools too. Tables and columns have plain names with units. The views
-//! `trial_summary`, `point_summary`, `latency_cumulative` and `series_rate` provide the common
-//! joins and rates.
+//! `points`, `trials`, `latency_percentiles`, `hosts`, `latency_cumulative` and `series_rate` provide
+//! the common joins and rates.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -28,8 +28,11 @@ mod query;
 
 mod export;
 
+mod manage;
+
 pub use error::Error;
 pub use export::Table;
+pub use manage::Merged;
 pub use row::{
     LatencyRow, NewRun, Operation, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind, RunRow,
     RunState, Seed, SeriesRow, TrialId, TrialRow, Verdict,

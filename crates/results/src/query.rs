@@ -22,8 +22,9 @@ impl Store {
         self.select("run ORDER BY started_unix_ns DESC, id DESC", [], RunRow::read)
     }
 
-    /// Finds a run by what the user typed: `latest`, a run's number, or the start of a uuid. Digits
-    /// that are an existing run's number select that run, even if a uuid starts with them.
+    /// Finds a run by what the user typed: `latest`, a run's number, the start of a uuid, or the
+    /// label of one run. Digits that are an existing run's number select that run, even if a uuid
+    /// starts with them.
     ///
     /// # Errors
     /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; lock, damage.
@@ -50,6 +51,9 @@ impl Store {
         let prefix = selector.to_ascii_lowercase();
         let by_uuid = "run WHERE substr(lower(uuid), 1, length(?1)) = ?1";
         let mut runs = self.select(by_uuid, [prefix], RunRow::read)?;
+        if runs.is_empty() {
+            runs = self.select("run WHERE label = ?1", [selector], RunRow::read)?;
+        }
         match (runs.pop(), runs.len()) {
             (None, _) => Err(self.no_run(selector)),
             (Some(run), 0) => Ok(run),

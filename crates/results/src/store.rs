@@ -245,7 +245,7 @@ impl Store {
     }
 
     /// Runs `body` in one transaction, which is rolled back on failure.
-    fn write<T>(
+    pub(crate) fn write<T>(
         &mut self,
         body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, Error> {

@@ -2,13 +2,16 @@
 //!
 //! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
 //! with nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the
-//! kernel's. All print tables; `--write` puts them into docs/accuracy.md.
+//! kernel's. `compare` counts how often comparisons are right. All print tables; `--write` puts
+//! them into docs/accuracy.md.
 
 mod selftest;
 
 mod foreign;
 
 mod pagecache;
+
+mod compare;
 
 use crate::repository;
 use anyhow::Result;
@@ -56,6 +59,8 @@ enum Campaign {
     Foreign,
     /// The simulated page cache beside that of this kernel, on a reference device; root
     Pagecache,
+    /// How often comparisons are right: false differences, changes found, true ratios covered
+    Compare,
 }
 
 /// Returns 0 if all limits are met, 1 if one is missed.
@@ -68,6 +73,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
     match options.only {
+        Campaign::Compare => compare::run(&program, &options.dir, options.write),
         Campaign::Pagecache => pagecache::run(&program, &options.case, options.write),
         Campaign::Selftest => selftest::run(&program, options.runs, options.write),
         Campaign::Foreign => foreign::run(&foreign::Settings {

@@ -49,7 +49,7 @@ fn manual() -> Outcome<String> {
 type Schema = (&'static str, fn() -> String);
 
 /// All verbs with `--json`.
-const SCHEMAS: [Schema; 16] = [
+const SCHEMAS: [Schema; 18] = [
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),
     ("simulate", schema::<SimulateDocument>),
@@ -60,6 +60,8 @@ const SCHEMAS: [Schema; 16] = [
     ("calibrate", schema::<calibrate::session::CalibrateDocument>),
     ("whatif", schema::<crate::command::whatif::WhatifDocument>),
     ("plan", schema::<capacity::document::CapacityDocument>),
+    ("compare", schema::<compare::document::ComparisonsDocument>),
+    ("history", schema::<compare::history::HistoryDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),
     ("checksum", schema::<crate::command::checksum::ChecksumDocument>),

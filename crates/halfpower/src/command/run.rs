@@ -1,27 +1,26 @@
 //! `halfpower run` and `halfpower sweep`: measure one workload, or all combinations of lists of
 //! parameters. `simulate` uses the same code.
 
-use std::sync::Arc;
-
 use ioengine::Caching;
 use lab::bench::{self, Bench};
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::job::Job;
+use lab::job_plan;
 use lab::journal::settings::Change;
 use lab::json::{self, PointDocument, Program, RunDocument, SweepDocument};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Point, State, Verdict};
+use lab::read_back::{distrust, note_writes, read_back};
 use lab::recorder::{HostSettingDocument, Recorder, RunFacts, RunSettings};
 use lab::request_log::RequestLog;
 use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
-use lab::rounds::{self, Rounds, bytes_of, fail_on_errors, share_of};
+use lab::rounds::{self, Rounds};
+use lab::run_text::point_line;
 use lab::settings::{self, Changed};
 use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
-use workload::spec::Content;
-use workload::{Workload, Written, content};
 
 use crate::cli::RunArgs;
 
@@ -65,7 +64,8 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     }
     let job = Job::resolve(&args.experiment()?, form != Form::Run)?;
     if args.common.plan {
-        return print_plan(&job, args.common.endurance);
+        job_plan::lines(&job, args.common.endurance)?.iter().for_each(|line| console::data(line));
+        return Ok(Exit::Ok);
     }
     settings::warn_of_left_behind(&console);
     // Report all usage errors before anything is created.
@@ -142,18 +142,6 @@ fn measure_and_print(
     exit_of(lab, &points)
 }
 
-/// Makes verified writes record what they wrote; None if nothing is written.
-fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
-    let workload = &settings.iter().find(|setting| setting.workload.writes())?.workload;
-    let block_bytes = content::block_bytes(workload.request_bytes)? as u64;
-    let region = workload.region_offset..workload.region_offset + workload.region_bytes;
-    let written = Arc::new(Written::new(block_bytes, region));
-    for setting in settings.iter_mut() {
-        setting.workload.written = Some(Arc::clone(&written));
-    }
-    Some(written)
-}
-
 /// Warns that the request log is incomplete.
 fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
     if let Some(log) = job.log.as_ref().filter(|_| lost > 0) {
@@ -164,57 +152,6 @@ fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
             units::count(lost as f64)
         ));
     }
-}
-
-fn print_plan(job: &Job, endurance: Option<u64>) -> Outcome {
-    let preparation = bench::preparation(job)?;
-    let changes = settings::plan(job.targets.paths(), &job.host)?;
-    for line in preparation.lines.iter().chain(&changes) {
-        console::data(line);
-    }
-    preparation.destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
-    let (mut seconds, mut endless, mut writes) = (0.0, false, preparation.write_bytes);
-    let mut at_least = "";
-    for axes in &job.axes {
-        let workload = job.workload(axes, preparation.region_bytes, job.direct.unwrap_or(true));
-        let trials = u64::from(job.trials) * if job.soaker { 2 } else { 1 };
-        match workload.limit_ns {
-            Some(ns) => seconds += trials as f64 * (ns + workload.warm_up_ns) as f64 / 1e9,
-            None => endless = true,
-        }
-        let share = f64::from(100 - axes.read_percent) / 100.0;
-        let warms_up = workload.warm_up_ns > 0 || workload.steady.is_some();
-        if share > 0.0 && (workload.limit_bytes.is_none() || warms_up) {
-            at_least = "at least ";
-        }
-        // Each target gets the whole workload.
-        let targets = job.targets.count() as u64;
-        let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
-        writes = writes.saturating_add(written.saturating_mul(trials * targets));
-        console::data(&format!(
-            "{} {} x depth {} x {} threads, {trials} trials",
-            workload.rw(),
-            units::size(u64::from(axes.request_bytes)),
-            axes.depth,
-            axes.threads
-        ));
-    }
-    if !job.targets.paths().is_empty() {
-        let share = units::share_of_endurance(writes, endurance);
-        console::data(&format!("writes {at_least}{} in all{share}", units::size(writes)));
-    }
-    let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
-    let time = if endless && job.targets.simulated().is_some() {
-        "the virtual time needed to move those bytes".to_owned()
-    } else if endless {
-        "as long as it takes to move those bytes".to_owned()
-    } else if job.base.steady.is_some() {
-        format!("{seconds} s of {spent}, and up to 10 min before each trial to reach steady state")
-    } else {
-        format!("{seconds} s of {spent}")
-    };
-    console::data(&format!("would take {time}; nothing was done"));
-    Ok(Exit::Ok)
 }
 
 /// Prints what is about to be measured, with all defaults.
@@ -283,54 +220,6 @@ fn documents(made: &[Change]) -> Vec<HostSettingDocument> {
     made.iter().map(HostSettingDocument::of).collect()
 }
 
-/// After verified writes, reads back and checks exactly the written blocks.
-fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) -> Outcome<()> {
-    let end = written.end_of_last_block();
-    let whole = end > 0 && job.targets.does_io() && !lab.interrupt.is_set();
-    let Some(axes) = job.axes.first().filter(|_| whole) else { return Ok(()) };
-    let direct = bench.place().caching().is_direct();
-    let of_writes = job.workload(axes, bench.region_bytes, direct);
-    let (offset, request) = (of_writes.region_offset, u64::from(of_writes.request_bytes));
-    let region = end.saturating_sub(offset).next_multiple_of(request);
-    let region = region.min(bench.region_bytes / request * request);
-    let workload = Workload {
-        read_percent: 100,
-        content: Content::Verified,
-        written: Some(Arc::clone(written)),
-        engine_kind: of_writes.engine_kind,
-        options: of_writes.options,
-        request_bytes: of_writes.request_bytes,
-        depth: of_writes.depth,
-        region_offset: offset,
-        region_bytes: region,
-        limit_bytes: Some(region),
-        pages: of_writes.pages,
-        ..Workload::default()
-    };
-    let setting = Setting {
-        scrub: !direct && bench.can_scrub(),
-        allow_holes: true,
-        ..Setting::at(bench.place(), workload)
-    };
-    let mut progress = lab.console.open_progress();
-    let bounds = (None, bytes_of(&setting), 0);
-    let trial = lab.trial(&setting, &mut |at| {
-        progress.advance(Some(share_of(at, bounds)), "reading back");
-    })?;
-    progress.finish();
-    fail_on_errors(&trial, "reading back")?;
-    lab.console.say(format!("verified {}: every block is correct", units::size(trial.bytes())));
-    Ok(())
-}
-
-/// Marks every point that wrote as invalid, because verification failed.
-fn distrust(points: &mut [Point], why: &str) {
-    let wrote = points.iter_mut().filter(|point| point.key.read_percent() < 100);
-    for trial in wrote.filter_map(|point| point.trials.last_mut()) {
-        trial.verdict.add(State::Invalid, why);
-    }
-}
-
 fn verdict_of(points: &[Point]) -> Verdict {
     let mut verdict = Verdict::default();
     points.iter().for_each(|point| verdict.merge(&point.summary().verdict));
@@ -358,7 +247,7 @@ fn print(
     let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
     if !args.common.json {
         for point in measured {
-            console::data(&line(point, args.common.pap, job.percentiles()));
+            console::data(&point_line(point, args.common.pap, job.percentiles()));
             if form == Form::Simulate {
                 resource_usage::of(point).lines().iter().for_each(|line| console::data(line));
             }
@@ -390,39 +279,4 @@ fn print(
             json::print(&SimulateDocument::new((halfpower, host, target), points))
         }
     });
-}
-
-/// The output line of a point.
-fn line(point: &Point, pap: Option<f64>, percentiles: &[f64]) -> String {
-    let summary = point.summary();
-    let percentile = |p: &f64| {
-        let found = summary.latency.quantile(p / 100.0);
-        let time = found.map_or_else(|| "-".into(), |ns| units::time(ns as f64));
-        format!("p{p} {time}")
-    };
-    let percentiles: Vec<String> = percentiles.iter().map(percentile).collect();
-    let rate = summary.bytes_per_s;
-    let spread = match point.unsoaked().len() {
-        1 => String::new(),
-        _ => format!(" +-{:.1}%", 100.0 * rate.half_width_relative()),
-    };
-    let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
-        (Some(low), Some(high)) => format!("{} to {}", units::time(low), units::time(high)),
-        (Some(low), None) => units::time(low),
-        _ => "-".to_owned(),
-    };
-    let share = pap.map(|pap| format!(", {:.0}% of PAP", 100.0 * rate.value / pap));
-    let reasons = match summary.verdict.reasons.as_slice() {
-        [] => String::new(),
-        reasons => format!(" ({})", reasons.join("; ")),
-    };
-    format!(
-        "{}: {}{spread}{}, {} requests/s, {}, CPU {cpu}/request, {}{reasons}",
-        point.key.describe(),
-        units::rate(rate.value),
-        share.unwrap_or_default(),
-        units::count(summary.requests_per_s.value),
-        percentiles.join(", "),
-        summary.verdict.state.word(),
-    )
 }

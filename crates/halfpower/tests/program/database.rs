@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use results::{Operation, RunKind, RunState};
 use serde_json::Value;
 
-use crate::fixture::{MIB, Place, list, whole};
+use crate::fixture::{MIB, Place, list, skip, whole};
 
 /// Short, but long enough for hundreds of requests.
 const SHORT: &str = "--size 1m --trials 2 --quiet";
@@ -193,4 +193,54 @@ fn a_database_is_not_its_own_target() {
     place.does("run --ioengine null --runtime 0.2 --trials 1");
     let line = "run halfpower.db --rw write --overwrite=halfpower.db --size 4k --direct=0";
     place.cannot(line).with_code(3).says("both the target and the database", "--db");
+}
+
+#[test]
+fn runs_are_shown_labelled_merged_and_pruned_only_with_yes() {
+    let place = Place::new();
+    place.does(&format!("run sim:sata-ssd {SHORT} --label first"));
+    place.does(&format!("run sim:sata-ssd {SHORT} --db other.db"));
+    place.does("runs show first").prints("seed 42").prints("requests/s");
+    place.does("runs tag latest renamed");
+    place.does("runs show renamed");
+    place.cannot("runs show first").says("no run \"first\"", "give a run's number");
+    place.does("runs merge other.db").prints("1 run added, 0 known");
+    place.does("runs merge other.db").prints("0 runs added, 1 known");
+    let both = place.document("runs list");
+    assert_eq!(list(&both).len(), 2);
+    assert!(list(&both).iter().all(|run| whole(&run["trials"]) == 2), "{both}");
+    place.does("runs prune --keep 1").prints("would delete 1 run; add --yes");
+    place.halfpower("runs prune").with_code(2);
+    assert_eq!(list(&place.document("runs list")).len(), 2);
+    place.does("runs prune renamed --yes").prints("1 run deleted");
+    place.does("runs vacuum");
+    assert_eq!(list(&place.document("runs list")).len(), 1);
+    place.halfpower("runs merge nowhere.db").with_code(1);
+    place.halfpower("runs vacuum --db nowhere.db").with_code(1);
+    assert!(!place.path("nowhere.db").exists());
+}
+
+/// The queries of docs/results.md.
+const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
+
+#[test]
+fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
+    let shell = std::process::Command::new("sqlite3").arg("--version").output();
+    if shell.is_err() {
+        return skip(std::any::type_name_of_val(&|| ()), "the sqlite3 shell is not installed");
+    }
+    let place = Place::new();
+    place.does("sweep sim:sata-ssd --rw read --bs 4k,64k,1m --size 4m --trials 2 --quiet");
+    let blocks = RESULTS_PAGE.split("```sql\n").skip(1);
+    let queries: Vec<&str> = blocks.map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(queries.len(), 10);
+    for query in queries {
+        let mut shell = std::process::Command::new("sqlite3");
+        let output = shell.arg(place.path("halfpower.db")).arg(query).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{query}: {said}");
+        // Simulated trials are valid, so the question of doubts has no answer.
+        let is_answered = !output.stdout.is_empty() || query.contains("<> 'valid'");
+        assert!(is_answered, "{query}: no rows");
+    }
 }

@@ -15,6 +15,7 @@ mod calibrate;
 mod campaign;
 mod classic;
 mod command_line;
+mod compare;
 mod consent;
 mod copying;
 mod database;

@@ -26,7 +26,7 @@ const LIBRARIES: [&str; 13] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("units", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
@@ -43,17 +43,30 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("lab", &[]),
     ("survey", &["lab"]),
     ("calibrate", &["lab"]),
+    ("compare", &["lab"]),
     ("capacity", &["lab"]),
     ("papers", &["lab"]),
     ("exchange", &["lab"]),
     ("study", &["lab", "survey", "papers"]),
-    ("halfpower", &["lab", "survey", "calibrate", "capacity", "papers", "exchange", "study"]),
+    (
+        "halfpower",
+        &["lab", "survey", "calibrate", "capacity", "compare", "papers", "exchange", "study"],
+    ),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 8] =
-    ["lab", "survey", "calibrate", "capacity", "papers", "exchange", "study", "halfpower"];
+const ABOVE_LIBRARIES: [&str; 9] = [
+    "lab",
+    "survey",
+    "calibrate",
+    "capacity",
+    "compare",
+    "papers",
+    "exchange",
+    "study",
+    "halfpower",
+];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {

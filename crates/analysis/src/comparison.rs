@@ -1,0 +1,345 @@
+//! Comparison of two sets of trials: the ratio of their means, whether it differs from one, and how
+//! many trials would decide.
+//!
+//! Rates and times of trials vary by factors, so all tests use logarithms: a ratio is that of the
+//! geometric means, its interval comes from Welch's t-test, or from the paired t-test if the trials
+//! were made in pairs. Many comparisons at once are corrected with the method of Benjamini and
+//! Hochberg (Controlling the False Discovery Rate, J. R. Statist. Soc. B 57, 1995), so that at most
+//! the stated share of the reported differences is expected to be false.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::interval::{CONFIDENCE, Interval};
+
+/// Share of false differences that is accepted among the reported ones.
+pub const FALSE_DISCOVERIES: f64 = 0.05;
+
+/// Probability of finding a change for which [`RatioTest::trials_needed`] plans.
+pub const POWER: f64 = 0.9;
+
+/// Minimum number of pairs before a sequential comparison may end. With fewer, the spread of the
+/// first pairs is often too small by chance, and the interval misses the true ratio too often.
+pub const SEQUENTIAL_PAIRS_MIN: usize = 10;
+
+/// Number of trials up to which [`RatioTest::trials_needed`] searches.
+const TRIALS_MAX: u32 = 10_000;
+
+/// The ratio of a second set of trials to a first one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatioTest {
+    /// Ratio of the geometric means, with its 95% interval. The interval has zero width if the
+    /// values do not vary.
+    pub ratio: Interval,
+    /// Probability of a ratio at least as far from one if there is no difference.
+    pub p_value: f64,
+    /// Standard deviation of the logarithm of a trial, or of the ratio of a pair.
+    pub deviation: f64,
+    /// Trials on each side: the smaller number.
+    pub trials: u32,
+    /// Whether the trials were compared in pairs.
+    pub paired: bool,
+}
+
+/// Result of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The second side is higher.
+    Higher,
+    /// The second side is lower.
+    Lower,
+    /// The whole interval lies within the tolerated change.
+    Same,
+    /// The trials do not decide.
+    Unclear,
+}
+
+/// The ratio `b / a` of trials that were made independently (Welch's t-test of the logarithms). If
+/// one side has a single value, both are taken to vary as the other side does.
+///
+/// `None` if a side is empty, both have one value, or a value is not positive and finite.
+pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
+    let (a, b) = (moments(a)?, moments(b)?);
+    let (variance, freedom) = match (a.variance, b.variance) {
+        (Some(of_a), Some(of_b)) => {
+            let (of_a, of_b) = (of_a / a.count, of_b / b.count);
+            let welch = of_a.powi(2) / (a.count - 1.0) + of_b.powi(2) / (b.count - 1.0);
+            (of_a + of_b, (of_a + of_b).powi(2) / welch)
+        }
+        (Some(of_a), None) => (of_a * (1.0 / a.count + 1.0), a.count - 1.0),
+        (None, Some(of_b)) => (of_b * (1.0 / b.count + 1.0), b.count - 1.0),
+        (None, None) => return None,
+    };
+    let spread = |variance: Option<f64>| variance.unwrap_or_default();
+    let deviation = spread(a.variance).max(spread(b.variance)).sqrt();
+    let trials = a.count.min(b.count) as u32;
+    let test = RatioTest { trials, deviation, ..RatioTest::EMPTY };
+    Some(test.with(b.mean - a.mean, variance.sqrt(), freedom))
+}
+
+/// The ratio `b / a` of trials that were made in pairs: `b[i]` right before or after `a[i]` (paired
+/// t-test of the logarithms). What both trials of a pair share does not count as noise.
+///
+/// `None` if the lengths differ, there is only one pair, or a value is not positive and finite.
+pub fn paired_ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
+    if a.len() != b.len() {
+        return None;
+    }
+    let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| b / a).collect();
+    let found = moments(&ratios)?;
+    let variance = found.variance?;
+    let test = RatioTest {
+        trials: found.count as u32,
+        deviation: variance.sqrt(),
+        paired: true,
+        ..RatioTest::EMPTY
+    };
+    Some(test.with(found.mean, (variance / found.count).sqrt(), found.count - 1.0))
+}
+
+/// Probabilities corrected for the number of comparisons (Benjamini and Hochberg's step-up
+/// procedure), in the order of `p_values`. A difference whose result is at most
+/// [`FALSE_DISCOVERIES`] may be reported.
+pub fn false_discovery(p_values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p_values.len()).collect();
+    order.sort_by(|a, b| p_values[*b].total_cmp(&p_values[*a]));
+    let mut corrected = vec![1.0; p_values.len()];
+    let mut least = 1.0_f64;
+    for (from_top, index) in order.into_iter().enumerate() {
+        let rank = p_values.len() - from_top;
+        least = least.min(p_values[index] * p_values.len() as f64 / rank as f64);
+        corrected[index] = least;
+    }
+    corrected
+}
+
+impl RatioTest {
+    const EMPTY: RatioTest = RatioTest {
+        ratio: Interval { value: 1.0, low: 1.0, high: 1.0 },
+        p_value: 1.0,
+        deviation: 0.0,
+        trials: 0,
+        paired: false,
+    };
+
+    fn with(self, difference: f64, error: f64, freedom: f64) -> RatioTest {
+        if error == 0.0 {
+            let p_value = if difference == 0.0 { 1.0 } else { 0.0 };
+            return RatioTest { ratio: Interval::exact(difference.exp()), p_value, ..self };
+        }
+        let t = student(freedom);
+        let half = error * t.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
+        let ratio = Interval {
+            value: difference.exp(),
+            low: (difference - half).exp(),
+            high: (difference + half).exp(),
+        };
+        let p_value = 2.0 * t.cdf(-(difference / error).abs());
+        RatioTest { ratio, p_value, ..self }
+    }
+
+    /// What the trials show. A difference is a ratio beyond `tolerated`, the change that does not
+    /// matter, as a share, which chance does not explain. `corrected` is the probability of this
+    /// comparison from [`false_discovery`].
+    pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
+        let limit = 1.0 + tolerated;
+        if self.ratio.low >= 1.0 / limit && self.ratio.high <= limit {
+            return Difference::Same;
+        }
+        if corrected > FALSE_DISCOVERIES {
+            Difference::Unclear
+        } else if self.ratio.value > limit {
+            Difference::Higher
+        } else if self.ratio.value < 1.0 / limit {
+            Difference::Lower
+        } else {
+            Difference::Unclear
+        }
+    }
+
+    /// Trials on each side with which a change by the share `change` is found with probability
+    /// [`POWER`], if trials vary as they did. `None` above 10,000.
+    pub fn trials_needed(&self, change: f64) -> Option<u32> {
+        let target = change.ln_1p();
+        let sides = if self.paired { 1.0 } else { 2.0 };
+        let is_enough = |trials: u32| {
+            let n = f64::from(trials);
+            let t = student(sides * (n - 1.0));
+            let quantiles = t.inverse_cdf(f64::midpoint(1.0, CONFIDENCE)) + t.inverse_cdf(POWER);
+            quantiles * self.deviation * (sides / n).sqrt() <= target
+        };
+        let (mut low, mut high) = (1, TRIALS_MAX);
+        if !is_enough(high) {
+            return None;
+        }
+        while high - low > 1 {
+            let middle = u32::midpoint(low, high);
+            if is_enough(middle) { high = middle } else { low = middle }
+        }
+        Some(high)
+    }
+
+    /// Whether a sequential comparison may end: enough pairs, and an interval that is nowhere
+    /// farther than the share `until` from the ratio. The decision depends on the spread of the
+    /// trials only, not on their ratio, so stopping early does not favour a difference.
+    ///
+    /// A comparison tends to stop when the spread happens to look small, and its interval is then
+    /// too narrow. As with the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965), an
+    /// allowance that shrinks with the number of pairs corrects this.
+    pub fn is_narrow(&self, until: f64) -> bool {
+        let far = (self.ratio.high / self.ratio.value).ln();
+        let pairs = f64::from(self.trials);
+        let allowance = 1.0 + 2.0 / pairs;
+        self.trials as usize >= SEQUENTIAL_PAIRS_MIN && far * allowance <= until.ln_1p()
+    }
+}
+
+/// Number, mean and variance of logarithms.
+struct Moments {
+    count: f64,
+    mean: f64,
+    variance: Option<f64>,
+}
+
+fn moments(values: &[f64]) -> Option<Moments> {
+    if values.is_empty() || !values.iter().all(|value| *value > 0.0 && value.is_finite()) {
+        return None;
+    }
+    let count = values.len() as f64;
+    // Relative to the first value: equal values then have a variance of exactly zero.
+    let logarithms: Vec<f64> = values.iter().map(|value| (value / values[0]).ln()).collect();
+    let offset = logarithms.iter().sum::<f64>() / count;
+    let squares: f64 = logarithms.iter().map(|value| (value - offset).powi(2)).sum();
+    let variance = (values.len() > 1).then(|| squares / (count - 1.0));
+    Some(Moments { count, mean: values[0].ln() + offset, variance })
+}
+
+fn student(freedom: f64) -> StudentsT {
+    StudentsT::new(0.0, 1.0, freedom.max(1.0)).expect("scale and degrees of freedom are positive")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+    /// A rate around `mean` with a standard deviation of the share `noise`.
+    fn rate(random: &mut Xoshiro256PlusPlus, mean: f64, noise: f64) -> f64 {
+        let normal = (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0;
+        mean * (noise * normal).exp()
+    }
+
+    fn rates(random: &mut Xoshiro256PlusPlus, count: usize, mean: f64, noise: f64) -> Vec<f64> {
+        (0..count).map(|_| rate(random, mean, noise)).collect()
+    }
+
+    #[test]
+    fn welchs_test_agrees_with_a_worked_example() {
+        // Logarithms 1 2 3 4 against 2 4 6 8: t = 2.5 / sqrt(1.6667/4 + 6.6667/4), 4.41 degrees.
+        let of = |values: [f64; 4]| values.map(f64::exp);
+        let test = ratio_test(&of([1.0, 2.0, 3.0, 4.0]), &of([2.0, 4.0, 6.0, 8.0])).unwrap();
+        assert!((test.ratio.value.ln() - 2.5).abs() < 1e-9);
+        assert!((test.p_value - 0.151_2).abs() < 5e-3, "{}", test.p_value);
+    }
+
+    #[test]
+    fn corrected_probabilities_agree_with_a_worked_example() {
+        let corrected = false_discovery(&[0.01, 0.04, 0.03, 0.005]);
+        let expected = [0.02, 0.04, 0.04, 0.02];
+        corrected.iter().zip(expected).for_each(|(c, e)| assert!((c - e).abs() < 1e-12));
+        assert!(false_discovery(&[]).is_empty());
+    }
+
+    #[test]
+    fn values_that_do_not_vary_differ_or_do_not() {
+        let same = ratio_test(&[3.0, 3.0], &[3.0, 3.0]).unwrap();
+        assert_eq!(same.difference(0.01, same.p_value), Difference::Same);
+        let other = ratio_test(&[3.0, 3.0], &[3.3, 3.3]).unwrap();
+        assert_eq!(other.difference(0.01, other.p_value), Difference::Higher);
+        assert_eq!(other.trials_needed(0.01), Some(2));
+        assert_eq!(ratio_test(&[3.0], &[3.0]), None);
+        assert_eq!(ratio_test(&[3.0, 0.0], &[3.0, 3.0]), None);
+    }
+
+    #[test]
+    fn equal_devices_rarely_look_different() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for count in [3, 5, 10] {
+            let mut wrong = 0;
+            for _ in 0..2000 {
+                let (a, b) =
+                    (rates(&mut random, count, 1.0, 0.03), rates(&mut random, count, 1.0, 0.03));
+                let test = ratio_test(&a, &b).unwrap();
+                wrong += u32::from(test.p_value <= FALSE_DISCOVERIES);
+            }
+            assert!(wrong <= 120, "{count} trials: {wrong} of 2000");
+        }
+    }
+
+    #[test]
+    fn the_planned_number_of_trials_finds_the_change() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(2);
+        let deviation = 0.03;
+        let trials = RatioTest { deviation, ..RatioTest::EMPTY }.trials_needed(0.05).unwrap();
+        let mut found = 0;
+        for _ in 0..1000 {
+            let a = rates(&mut random, trials as usize, 1.0, deviation);
+            let b = rates(&mut random, trials as usize, 1.05, deviation);
+            found += u32::from(ratio_test(&a, &b).unwrap().p_value <= 0.05);
+        }
+        assert!((880..=970).contains(&found), "{found} of 1000 with {trials} trials");
+    }
+
+    #[test]
+    fn a_sequential_comparison_covers_the_true_ratio() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        for (truth, noise) in [(1.0, 0.03), (1.05, 0.03), (0.9, 0.06)] {
+            let mut covered = 0;
+            for _ in 0..10_000 {
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                let ratio = loop {
+                    a.push(rate(&mut random, 1.0, noise));
+                    b.push(rate(&mut random, truth, noise));
+                    match paired_ratio_test(&a, &b) {
+                        Some(test) if test.is_narrow(0.02) => break test.ratio,
+                        _ => {}
+                    }
+                };
+                covered += u32::from(ratio.contains(truth));
+            }
+            assert!(covered >= 9300, "{truth} with {noise}: {covered} of 10000");
+        }
+    }
+
+    #[test]
+    fn pairs_remove_what_both_trials_share() {
+        let a = [1.0, 2.0, 4.0, 8.0];
+        let b = [1.1, 2.21, 4.39, 8.8];
+        let paired = paired_ratio_test(&a, &b).unwrap();
+        assert_eq!(paired.difference(0.02, paired.p_value), Difference::Higher);
+        let unpaired = ratio_test(&a, &b).unwrap();
+        assert_eq!(unpaired.difference(0.02, unpaired.p_value), Difference::Unclear);
+    }
+
+    proptest! {
+        #[test]
+        fn a_ratio_and_its_inverse_agree(
+            a in prop::collection::vec(0.1_f64..10.0, 2..8),
+            b in prop::collection::vec(0.1_f64..10.0, 2..8),
+        ) {
+            let (there, back) = (ratio_test(&a, &b).unwrap(), ratio_test(&b, &a).unwrap());
+            prop_assert!((there.ratio.value * back.ratio.value - 1.0).abs() < 1e-9);
+            prop_assert!((there.ratio.low * back.ratio.high - 1.0).abs() < 1e-6);
+            prop_assert!((there.p_value - back.p_value).abs() < 1e-9);
+            prop_assert!(there.ratio.contains(there.ratio.value));
+        }
+
+        #[test]
+        fn correction_never_lowers_a_probability(p in prop::collection::vec(0.0_f64..1.0, 1..30)) {
+            for (before, after) in p.iter().zip(false_discovery(&p)) {
+                prop_assert!(after >= *before - 1e-12 && after <= 1.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The comparison as a JSON document. Its field names are an interface: they are added to, and
+//! never change their meaning.
+
+use analysis::interval::Interval;
+use lab::json::Program;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::quantity::Quantity;
+use crate::verdict::{Change, Comparison, PointChange, Verdict};
+
+/// The output of `compare --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ComparisonsDocument {
+    /// The program that compared.
+    pub halfpower: Program,
+    /// The comparison of each side with the first one.
+    pub comparisons: Vec<ComparisonDocument>,
+    /// Changes that exceed a limit of --fail-on.
+    pub regressions: Vec<RegressionDocument>,
+}
+
+/// A change for the worse that exceeds its limit.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RegressionDocument {
+    /// Name of the side that is worse than the first one.
+    pub after: String,
+    /// The workload in words.
+    pub workload: String,
+    /// The quantity that became worse.
+    pub quantity: Quantity,
+    /// Ratio to the first side.
+    pub ratio: f64,
+}
+
+/// The comparison of two sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ComparisonDocument {
+    /// Name of the baseline.
+    pub before: String,
+    /// Name of the side that is compared with it.
+    pub after: String,
+    /// Change that does not matter, as a share.
+    pub tolerated: f64,
+    /// Runs of either side that are not valid, each with its verdict.
+    pub doubts: Vec<String>,
+    /// Settings of all points that differ.
+    pub settings: Vec<DifferenceDocument>,
+    /// Facts about program, host and target that differ.
+    pub facts: Vec<DifferenceDocument>,
+    /// The points that both sides have.
+    pub points: Vec<PointChangeDocument>,
+    /// Workloads that only the baseline has.
+    pub only_before: Vec<String>,
+    /// Workloads that only the other side has.
+    pub only_after: Vec<String>,
+}
+
+/// A setting or fact with its values on both sides.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DifferenceDocument {
+    /// Name of the setting or fact.
+    pub name: String,
+    /// Value of the baseline.
+    pub before: String,
+    /// Value of the other side.
+    pub after: String,
+}
+
+/// The comparison of a point.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PointChangeDocument {
+    /// The workload in words.
+    pub workload: String,
+    /// One per quantity.
+    pub changes: Vec<ChangeDocument>,
+}
+
+/// The comparison of a quantity of a point. Rates are in bytes per second, times in ns.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ChangeDocument {
+    /// The quantity.
+    pub quantity: Quantity,
+    /// Median of the baseline.
+    pub before: f64,
+    /// Median of the other side.
+    pub after: f64,
+    /// Ratio of the other side to the baseline.
+    pub ratio: f64,
+    /// Lower bound of the ratio (95%); null if there is one trial on each side.
+    pub ratio_low: Option<f64>,
+    /// Upper bound of the ratio (95%); null if there is one trial on each side.
+    pub ratio_high: Option<f64>,
+    /// Difference of the means of logarithms in standard deviations of a trial; null if trials do
+    /// not vary.
+    pub effect_size: Option<f64>,
+    /// Probability of the difference by chance, corrected for the number of points.
+    pub probability: f64,
+    /// Trials of each side: the smaller number.
+    pub trials: u32,
+    /// Whether trials were compared in pairs.
+    pub paired: bool,
+    /// What the trials show.
+    pub verdict: Verdict,
+    /// Further trials of each side that would decide; null if the verdict is clear.
+    pub more_trials: Option<u32>,
+}
+
+impl From<&Comparison> for ComparisonDocument {
+    fn from(comparison: &Comparison) -> ComparisonDocument {
+        let differences = |all: &[(String, String, String)]| {
+            let of = |(name, before, after): &(String, String, String)| DifferenceDocument {
+                name: name.clone(),
+                before: before.clone(),
+                after: after.clone(),
+            };
+            all.iter().map(of).collect()
+        };
+        ComparisonDocument {
+            before: comparison.before_name.clone(),
+            after: comparison.after_name.clone(),
+            tolerated: comparison.tolerated,
+            doubts: comparison.doubts.clone(),
+            settings: differences(&comparison.settings),
+            facts: differences(&comparison.facts),
+            points: comparison.points.iter().map(PointChangeDocument::from).collect(),
+            only_before: comparison.only_before.clone(),
+            only_after: comparison.only_after.clone(),
+        }
+    }
+}
+
+impl From<&PointChange> for PointChangeDocument {
+    fn from(point: &PointChange) -> PointChangeDocument {
+        let changes = point.changes.iter().map(ChangeDocument::from).collect();
+        PointChangeDocument { workload: point.workload.clone(), changes }
+    }
+}
+
+impl From<&Change> for ChangeDocument {
+    fn from(change: &Change) -> ChangeDocument {
+        let Interval { value, low, high } = change.ratio;
+        let has_interval = change.test.is_some();
+        let deviation = change.test.map(|test| test.deviation).filter(|sd| *sd > 0.0);
+        ChangeDocument {
+            quantity: change.quantity,
+            before: change.before,
+            after: change.after,
+            ratio: value,
+            ratio_low: has_interval.then_some(low),
+            ratio_high: has_interval.then_some(high),
+            effect_size: deviation.map(|deviation| value.ln() / deviation),
+            probability: change.probability,
+            trials: change.test.map_or(1, |test| test.trials),
+            paired: change.test.is_some_and(|test| test.paired),
+            verdict: change.verdict,
+            more_trials: change.more_trials,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Comparison of results: runs of one database, of several databases, or of several hosts.
+//!
+//! `matching` finds the points of two sides that measure the same, `side` finds what the user
+//! named, `quantity` names what is compared, `verdict` compares trials and decides, `limit` says
+//! when a change fails a build, `live` measures sides in turn, and `document`, `text`, `junit` and
+//! `page` show the result. `history` follows points over time. The first side is the baseline; the
+//! others are compared with it.
+
+pub mod matching;
+pub mod side;
+pub mod quantity;
+pub mod verdict;
+pub mod live;
+pub mod limit;
+pub mod document;
+pub mod text;
+pub mod junit;
+pub mod page;
+pub mod history;

@@ -1,0 +1,253 @@
+//! Measures two or more workloads in turn until the ratios of their rates are known well enough.
+//!
+//! The trials of a round follow each other at once, in an order that is reversed in each round, so
+//! that a slow period of the machine affects all sides. After each round the ratios are tested. The
+//! comparison ends when every interval is narrow enough, or when the budget is spent; see
+//! [`analysis::comparison::RatioTest::is_narrow`] for why stopping early does no harm.
+
+use std::path::PathBuf;
+
+use ioengine::clock::Clock;
+use ioengine::clock::Monotonic;
+use lab::bench::{self, Bench};
+use lab::failure::{Failure, Outcome};
+use lab::job::Job;
+use lab::machine::Host;
+use lab::point::Point;
+use lab::recorder::{Recorder, RunFacts, RunSettings};
+use lab::rounds::{fail_on_errors, seed_of};
+use lab::settings::Changed;
+use lab::trials::{Lab, Setting};
+use results::{RunKind, RunState};
+
+use crate::quantity::Quantity;
+use crate::side::Side;
+use crate::verdict::{self, Comparison};
+
+/// A workload to be measured.
+#[derive(Debug)]
+pub struct Contestant {
+    /// Its arguments as typed.
+    pub name: String,
+    /// Label of its run in the database.
+    pub label: Option<String>,
+    /// Seed of its first round.
+    pub seed: u64,
+    /// What is measured: one workload.
+    pub job: Job,
+}
+
+/// When to stop, and where to store the results.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Stop when no interval of a ratio extends farther than this share from the ratio.
+    pub until: f64,
+    /// Stop after this time (ns).
+    pub budget_ns: u64,
+    /// The database; None: results are not stored.
+    pub db: Option<PathBuf>,
+}
+
+/// A comparison that was measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// The sides in the order of the contestants.
+    pub sides: Vec<Side>,
+    /// Number of complete rounds.
+    pub rounds: u32,
+    /// Whether all intervals are as narrow as asked.
+    pub is_narrow: bool,
+}
+
+/// A contestant with its opened target.
+struct Ready<'a> {
+    contestant: &'a Contestant,
+    setting: Setting<'a>,
+    recorder: Recorder,
+    number: usize,
+    point: Point,
+}
+
+/// What would be done, as lines.
+///
+/// # Errors
+/// A workload that does not fit its target, or a target that may not be written.
+pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
+    let mut lines = Vec::new();
+    for contestant in contestants {
+        check(contestant)?;
+        let preparation = bench::preparation(&contestant.job)?;
+        lines.push(format!("measure {}", contestant.name));
+        lines.extend(preparation.lines.iter().map(|line| format!("  {line}")));
+        lines.extend(preparation.destroys.iter().map(|what| format!("  destroy {what}")));
+    }
+    lines.push(format!(
+        "in turn until the ratio is known within {}%, for at most {}; nothing was done",
+        units::count(100.0 * terms.until),
+        units::time(terms.budget_ns as f64)
+    ));
+    Ok(lines)
+}
+
+/// Measures the contestants.
+///
+/// # Errors
+/// A target that cannot be opened or may not be written, failed requests, or the database.
+pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<Measured> {
+    for contestant in contestants {
+        check(contestant)?;
+        let preparation = bench::preparation(&contestant.job)?;
+        preparation.destroys.iter().for_each(|what| lab.console.warn(format!("destroying {what}")));
+        Recorder::check(terms.db.as_deref(), contestant.job.targets.paths())?;
+    }
+    let benches: Outcome<Vec<Bench>> =
+        contestants.iter().map(|contestant| Bench::ready(&contestant.job, lab)).collect();
+    let (benches, host) = (benches?, Host::read());
+    let mut ready = Vec::new();
+    for (contestant, bench) in contestants.iter().zip(&benches) {
+        ready.push(Ready::new(contestant, bench, &host, terms)?);
+    }
+    let measured = rounds(lab, &mut ready, terms);
+    let state = match (&measured, lab.interrupt.is_set()) {
+        (Err(_), _) => RunState::Failed,
+        (Ok(_), true) => RunState::Interrupted,
+        (Ok(_), false) => RunState::Finished,
+    };
+    let mut sides = Vec::new();
+    for (ready, bench) in ready.into_iter().zip(&benches) {
+        let Ready { contestant, mut recorder, point, .. } = ready;
+        let points = vec![point];
+        recorder.judge(0, &points);
+        recorder.finish(state, None, Some(&points[0].summary().verdict))?;
+        let target = bench.facts().swap_remove(0);
+        sides.push(Side::of(&contestant.name, host.clone(), target, points));
+    }
+    let (rounds, is_narrow) = measured?;
+    Ok(Measured { sides, rounds, is_narrow })
+}
+
+/// Refuses what has no meaning in a comparison.
+fn check(contestant: &Contestant) -> Outcome<()> {
+    let (name, job) = (&contestant.name, &contestant.job);
+    let refused = if job.verify {
+        "--verify"
+    } else if job.log.is_some() {
+        "a log of requests"
+    } else if job.soaker {
+        "a soaker"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!("--run '{name}': compare does not support {refused}; drop it")))
+}
+
+/// Measures rounds; returns their number, and whether the intervals are narrow enough.
+fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bool)> {
+    let clock = Monotonic::new();
+    let start_ns = clock.now_ns();
+    let mut progress = lab.console.open_progress();
+    let mut message = "first round".to_owned();
+    let (mut round, mut is_narrow) = (0, false);
+    while !is_narrow {
+        let count = ready.len();
+        for turn in 0..count {
+            // AB BA AB ..: neighbours in time are of one round.
+            let place = if round % 2 == 0 { turn } else { count - 1 - turn };
+            let share = || (clock.now_ns() - start_ns) as f64 / terms.budget_ns as f64;
+            ready[place]
+                .trial(lab, round, &mut || progress.advance(Some(share().min(1.0)), &message))?;
+            if lab.interrupt.is_set() {
+                ready.iter_mut().for_each(|ready| ready.point.trials.truncate(round as usize));
+                progress.finish();
+                return Ok((round, false));
+            }
+        }
+        round += 1;
+        let (widest, narrow) = width(ready, terms.until);
+        is_narrow = narrow;
+        message = format!("round {round}, ratio known within {:.1}%", 100.0 * widest);
+        if clock.now_ns() - start_ns >= terms.budget_ns {
+            break;
+        }
+    }
+    progress.finish();
+    Ok((round, is_narrow))
+}
+
+/// The widest half-interval of all ratios as a share, and whether all are narrow enough.
+fn width(ready: &[Ready<'_>], until: f64) -> (f64, bool) {
+    let rates = |ready: &Ready<'_>| -> Vec<f64> {
+        ready.point.trials.iter().filter_map(|trial| Quantity::Rate.of(trial)).collect()
+    };
+    let baseline = rates(&ready[0]);
+    let (mut widest, mut all_narrow) = (0.0_f64, true);
+    for other in &ready[1..] {
+        let test = analysis::comparison::paired_ratio_test(&baseline, &rates(other));
+        let far = test.map_or(f64::INFINITY, |test| test.ratio.high / test.ratio.value - 1.0);
+        widest = widest.max(far);
+        all_narrow &= test.is_some_and(|test| test.is_narrow(until));
+    }
+    (widest, all_narrow)
+}
+
+/// The comparisons of all sides with the first one.
+pub fn comparisons(measured: &Measured, tolerated: f64) -> Vec<Comparison> {
+    let [baseline, others @ ..] = measured.sides.as_slice() else { return Vec::new() };
+    others.iter().map(|other| verdict::compare(baseline, other, tolerated)).collect()
+}
+
+impl<'a> Ready<'a> {
+    fn new(
+        contestant: &'a Contestant,
+        bench: &'a Bench,
+        host: &Host,
+        terms: &Terms,
+    ) -> Outcome<Ready<'a>> {
+        let job = &contestant.job;
+        let axes = job.axes.first().ok_or_else(|| Failure::usage("no workload to measure"))?;
+        let setting = bench.setting(job, axes);
+        setting.place.check_fit(&setting.workload)?;
+        let mut recorder = Recorder::open(terms.db.as_deref())?;
+        let facts = bench.facts();
+        recorder.begin(&RunFacts {
+            kind: RunKind::Run,
+            label: contestant.label.clone(),
+            seed: contestant.seed,
+            host,
+            target: facts.first(),
+            settings: RunSettings::default(),
+        })?;
+        let key = setting.key();
+        let number = recorder.add_point(&key)?;
+        let point = Point { key, trials: Vec::new() };
+        Ok(Ready { contestant, setting, recorder, number, point })
+    }
+
+    /// Measures a trial with the side's own settings of the device, and stores it.
+    fn trial(&mut self, lab: &Lab, round: u32, tell: &mut dyn FnMut()) -> Outcome<()> {
+        let job = &self.contestant.job;
+        self.setting.workload.seed = seed_of(self.contestant.seed, round);
+        let changed = Changed::apply(job.targets.paths(), &job.host)?;
+        let trial = lab.trial(&self.setting, &mut |_| tell());
+        let is_restored = changed.is_none_or(Changed::restore);
+        let mut trial = trial?;
+        if !is_restored {
+            return Err(Failure::failed("settings of the device could not be restored"));
+        }
+        fail_on_errors(&trial, &self.contestant.name)?;
+        trial.ordinal = round;
+        if self
+            .point
+            .trials
+            .last()
+            .is_some_and(|last| last.started_unix_ns >= trial.started_unix_ns)
+            || trial.started_unix_ns == 0
+        {
+            // Simulated systems have no clock of the world.
+            trial.started_unix_ns = ioengine::clock::unix_ns();
+        }
+        self.recorder.add_trial(self.number, &trial)?;
+        self.point.trials.push(trial);
+        Ok(())
+    }
+}

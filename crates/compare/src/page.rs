@@ -1,0 +1,281 @@
+//! The comparison as a page: for each group of points that differ in request size only, the curves
+//! of both sides and their ratio below; then a table of all points, and what differs between the
+//! sides.
+
+use std::collections::BTreeMap;
+
+use lab::point::Point;
+use report::model::{
+    Axis, Block, Cell, Chart, Column, Direction, Finding, Guide, KeyFigure, Kind, POINTS_SECTION,
+    Page, Point as Mark, Scale, Section, Series, State, Table, Tone, Verdict as Trust,
+};
+use report::units::Unit;
+
+use crate::quantity::Quantity;
+use crate::text;
+use crate::verdict::{Comparison, PointChange, Verdict};
+
+/// The page of the comparisons as HTML.
+pub fn html(comparisons: &[Comparison], program: &str) -> String {
+    report::render(&page(comparisons, program))
+}
+
+fn page(comparisons: &[Comparison], program: &str) -> Page {
+    let names: Vec<&str> = comparisons.iter().map(|found| found.after_name.as_str()).collect();
+    let baseline = comparisons.first().map_or("", |found| &found.before_name);
+    let mut sections = Vec::new();
+    for (number, comparison) in comparisons.iter().enumerate() {
+        sections.extend(charts(comparison, number));
+        sections.push(all_points(comparison, number));
+    }
+    Page {
+        title: format!("{} compared with {baseline}", names.join(", ")),
+        subtitle: sides(comparisons, program),
+        verdict: trust(comparisons),
+        key_figures: comparisons.first().map(key_figures).unwrap_or_default(),
+        findings: comparisons.iter().flat_map(findings).collect(),
+        advice: Vec::new(),
+        sections,
+        provenance: comparisons.iter().map(provenance).collect(),
+    }
+}
+
+/// The sides in one line each, and the program.
+fn sides(comparisons: &[Comparison], program: &str) -> String {
+    let baseline = comparisons.first().map(|found| found.before.as_str());
+    let others = comparisons.iter().map(|found| found.after.as_str());
+    let all: Vec<&str> = baseline.into_iter().chain(others).chain([program]).collect();
+    all.join("; ")
+}
+
+/// Suspect if a run of a side is not valid.
+fn trust(comparisons: &[Comparison]) -> Trust {
+    let mut reasons: Vec<String> =
+        comparisons.iter().flat_map(|found| found.doubts.clone()).collect();
+    reasons.dedup();
+    let state = if reasons.is_empty() { State::Valid } else { State::Suspect };
+    Trust { state, reasons, in_doubt: None }
+}
+
+fn key_figures(comparison: &Comparison) -> Vec<KeyFigure> {
+    let tolerated = 100.0 * comparison.tolerated;
+    let kinds = [
+        (Verdict::Better, "Faster", String::new()),
+        (Verdict::Worse, "Slower", String::new()),
+        (Verdict::Same, "Same", format!("within {tolerated}%")),
+        (Verdict::CannotTell, "Undecided", "more trials needed".to_owned()),
+    ];
+    let points = comparison.points.len();
+    kinds
+        .into_iter()
+        .map(|(verdict, label, note)| {
+            let count = comparison.count(Quantity::Rate, verdict);
+            KeyFigure { label: label.to_owned(), value: format!("{count} of {points}"), note }
+        })
+        .collect()
+}
+
+fn findings(comparison: &Comparison) -> Vec<Finding> {
+    let mut found = vec![Finding {
+        id: "summary".to_owned(),
+        headline: format!("{}: {}", comparison.after_name, text::summary(comparison)),
+        detail: String::new(),
+        tone: Tone::Note,
+    }];
+    for (name, before, after) in &comparison.settings {
+        found.push(Finding {
+            id: "setting".to_owned(),
+            headline: format!("All points differ in {name}: {before} before, {after} after"),
+            detail: String::new(),
+            tone: Tone::Note,
+        });
+    }
+    found
+}
+
+/// The key of a curve: all that is said of a point but its request size.
+fn curve_of(point: &Point) -> String {
+    let key = &point.key;
+    format!(
+        "{}, {}, depth {} x {} threads",
+        key.rw(),
+        key.caching.name(),
+        key.depth(),
+        key.threads()
+    )
+}
+
+fn charts(comparison: &Comparison, number: usize) -> Option<Section> {
+    let mut curves: BTreeMap<String, Vec<&PointChange>> = BTreeMap::new();
+    for point in &comparison.points {
+        curves.entry(curve_of(&point.before)).or_default().push(point);
+    }
+    let mut blocks = Vec::new();
+    for (index, (title, mut points)) in curves.into_iter().enumerate() {
+        points.sort_by_key(|point| point.before.key.request_bytes());
+        points.dedup_by_key(|point| point.before.key.request_bytes());
+        if points.len() > 1 {
+            let id = format!("curve-{number}-{index}");
+            blocks.push(Block::Chart(rates(comparison, &id, &title, &points)));
+            blocks.push(Block::Chart(ratios(&id, &title, &points)));
+        }
+    }
+    (!blocks.is_empty()).then(|| Section {
+        id: format!("curves-{number}"),
+        title: format!("{} against {}", comparison.after_name, comparison.before_name),
+        lead: "Rate by request size of both sides, and the ratio of the second to the first. Bars \
+               are 95% intervals."
+            .to_owned(),
+        blocks,
+    })
+}
+
+fn size_axis() -> Axis {
+    Axis { label: "request size".to_owned(), unit: Unit::Bytes, scale: Scale::Log2 }
+}
+
+fn rates(comparison: &Comparison, id: &str, title: &str, points: &[&PointChange]) -> Chart {
+    let series = |name: &str, of: fn(&PointChange) -> &Point, dashed: bool| {
+        let mark = |point: &&PointChange| {
+            let rate = of(point).bytes_per_s();
+            Mark {
+                x: of(point).key.request_bytes() as f64,
+                y: rate.value,
+                low: Some(rate.low),
+                high: Some(rate.high),
+                note: None,
+            }
+        };
+        let points = points.iter().map(mark).collect();
+        Series { name: name.to_owned(), points, dashed, hue: None }
+    };
+    let (before, after) = (&comparison.before_name, &comparison.after_name);
+    Chart {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        summary: format!("Rate of {before} and of {after} by request size."),
+        x: size_axis(),
+        y: Axis { label: "rate".to_owned(), unit: Unit::BytesPerSecond, scale: Scale::Linear },
+        series: vec![
+            series(before, |point| &point.before, true),
+            series(after, |point| &point.after, false),
+        ],
+        guides: Vec::new(),
+        kind: Kind::Lines,
+    }
+}
+
+fn ratios(id: &str, title: &str, points: &[&PointChange]) -> Chart {
+    let mark = |point: &&PointChange| {
+        let change = point.change(Quantity::Rate)?;
+        let bound = |value: f64| change.test.map(|_| value);
+        Some(Mark {
+            x: point.before.key.request_bytes() as f64,
+            y: change.ratio.value,
+            low: bound(change.ratio.low),
+            high: bound(change.ratio.high),
+            note: Some(text::verdict(change)),
+        })
+    };
+    let points = points.iter().filter_map(mark).collect();
+    Chart {
+        id: format!("{id}-ratio"),
+        title: format!("Ratio: {title}"),
+        summary: "Ratio of the rates; one means no difference.".to_owned(),
+        x: size_axis(),
+        y: Axis { label: "ratio".to_owned(), unit: Unit::Count, scale: Scale::Linear },
+        series: vec![Series { name: "ratio".to_owned(), points, dashed: false, hue: Some(2) }],
+        guides: vec![Guide { label: "1".to_owned(), at: 1.0, direction: Direction::Horizontal }],
+        kind: Kind::Lines,
+    }
+}
+
+fn all_points(comparison: &Comparison, number: usize) -> Section {
+    let column = |label: &str, unit| Column { label: label.to_owned(), unit };
+    let rows = comparison.points.iter().flat_map(|point| {
+        point.changes.iter().map(|change| {
+            let quantity = change.quantity;
+            vec![
+                Cell::Text(point.workload.clone()),
+                Cell::Text(quantity.name().to_owned()),
+                Cell::Text(quantity.shown(change.before)),
+                Cell::Text(quantity.shown(change.after)),
+                Cell::Number(change.ratio.value),
+                Cell::from(change.test.map(|test| test.ratio.low)),
+                Cell::from(change.test.map(|test| test.ratio.high)),
+                Cell::Text(text::verdict(change)),
+            ]
+        })
+    });
+    let table = Table {
+        id: format!("points-{number}"),
+        caption: format!("{} against {}", comparison.after_name, comparison.before_name),
+        columns: vec![
+            column("workload", None),
+            column("quantity", None),
+            column("before", None),
+            column("after", None),
+            column("ratio", Some(Unit::Count)),
+            column("ratio, low", Some(Unit::Count)),
+            column("ratio, high", Some(Unit::Count)),
+            column("verdict", None),
+        ],
+        rows: rows.collect(),
+    };
+    let id = if number == 0 { POINTS_SECTION.to_owned() } else { format!("all-points-{number}") };
+    let mut blocks = vec![Block::Table(table)];
+    let only = [
+        (&comparison.before_name, &comparison.only_before),
+        (&comparison.after_name, &comparison.only_after),
+    ];
+    for (name, points) in only.into_iter().filter(|(_, points)| !points.is_empty()) {
+        blocks.push(Block::Text(format!("Only {name} has these points:")));
+        blocks.push(Block::List(points.clone()));
+    }
+    let lead = "Verdicts hold after correction for the number of points (false-discovery rate 5%).";
+    Section { id, title: "All points".to_owned(), lead: lead.to_owned(), blocks }
+}
+
+fn provenance(comparison: &Comparison) -> (String, Vec<(String, String)>) {
+    let mut facts = vec![
+        ("before".to_owned(), comparison.before.clone()),
+        ("after".to_owned(), comparison.after.clone()),
+    ];
+    for (name, before, after) in comparison.settings.iter().chain(&comparison.facts) {
+        facts.push((name.clone(), format!("{before} -> {after}")));
+    }
+    (format!("What differs from {}", comparison.before_name), facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::side::Side;
+    use crate::verdict::compare;
+    use lab::machine::{Host, TargetFacts};
+    use lab::point::testing::point;
+
+    #[test]
+    fn the_page_has_both_curves_their_ratio_and_all_points() {
+        let side = |name: &str, faster: u64| {
+            let sized = |request_bytes: u32| {
+                let mut point = point(&[4096 * 100 * faster, 4096 * 101 * faster]);
+                point.key.workload.request_bytes = request_bytes;
+                point
+            };
+            let points = [4096, 8192, 65536].map(sized).to_vec();
+            Side::of(name, Host::default(), TargetFacts::default(), points)
+        };
+        let found = compare(&side("old <disk>", 1), &side("new", 2), 0.02);
+        let page = page(std::slice::from_ref(&found), "halfpower");
+        let [curves, points] = page.sections.as_slice() else { panic!("two sections") };
+        let [Block::Chart(rates), Block::Chart(ratio)] = curves.blocks.as_slice() else {
+            panic!("two charts")
+        };
+        assert_eq!((rates.series.len(), rates.series[0].points.len()), (2, 3));
+        assert!((ratio.series[0].points[2].y - 2.0).abs() < 1e-9);
+        assert_eq!(points.id, POINTS_SECTION);
+        let html = html(&[found], "halfpower");
+        assert!(html.contains("old &lt;disk&gt;") && !html.contains("old <disk>"));
+    }
+}

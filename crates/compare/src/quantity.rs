@@ -1,0 +1,111 @@
+//! What is compared: throughput, latency percentiles, and CPU time per request.
+//!
+//! Each quantity has a value per trial, so that the scatter between trials gives its interval.
+
+use lab::point::Trial;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Minimum number of requests beyond a percentile in a trial. With fewer, a few requests decide.
+const REQUESTS_BEYOND_MIN: f64 = 5.0;
+
+/// A quantity of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Bytes per second.
+    Rate,
+    /// Median latency (ns).
+    P50,
+    /// 99th percentile of latency (ns).
+    P99,
+    /// 99.9th percentile of latency (ns).
+    P999,
+    /// CPU time per request charged to the process (ns).
+    Cpu,
+}
+
+impl Quantity {
+    /// All quantities, in the order in which they are shown.
+    pub const ALL: [Quantity; 5] =
+        [Quantity::Rate, Quantity::P50, Quantity::P99, Quantity::P999, Quantity::Cpu];
+
+    /// The name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Quantity::Rate => "rate",
+            Quantity::P50 => "p50",
+            Quantity::P99 => "p99",
+            Quantity::P999 => "p99.9",
+            Quantity::Cpu => "cpu",
+        }
+    }
+
+    /// Whether a higher value is better.
+    pub fn is_higher_better(self) -> bool {
+        self == Quantity::Rate
+    }
+
+    /// A value with its unit.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Quantity::Rate => units::rate_mib(value),
+            _ => units::time(value),
+        }
+    }
+
+    /// The value of a trial. None if the trial has none or too few requests for it.
+    pub fn of(self, trial: &Trial) -> Option<f64> {
+        let value = match self {
+            Quantity::Rate => Some(trial.bytes_per_s()),
+            Quantity::P50 => percentile(trial, 0.5),
+            Quantity::P99 => percentile(trial, 0.99),
+            Quantity::P999 => percentile(trial, 0.999),
+            Quantity::Cpu => {
+                let requests = trial.requests();
+                (requests > 0).then(|| trial.cpu.process_ns as f64 / requests as f64)
+            }
+        };
+        value.filter(|value| *value > 0.0)
+    }
+}
+
+fn percentile(trial: &Trial, share: f64) -> Option<f64> {
+    let has_enough = trial.requests() as f64 * (1.0 - share) >= REQUESTS_BEYOND_MIN;
+    has_enough.then(|| trial.latency().quantile(share)).flatten().map(|ns| ns as f64)
+}
+
+impl std::str::FromStr for Quantity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Quantity, String> {
+        Quantity::ALL.into_iter().find(|quantity| quantity.name() == text).ok_or_else(|| {
+            let names = Quantity::ALL.map(Quantity::name).join(", ");
+            format!("unknown quantity '{text}': one of {names}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_requests_beyond_it() {
+        let mut trial = Trial::default();
+        for ns in 1..=100 {
+            trial.directions[0].latency.record(ns * 1000);
+        }
+        trial.directions[0].requests = 100;
+        assert!(Quantity::P50.of(&trial).is_some());
+        assert_eq!(Quantity::P99.of(&trial), None);
+    }
+
+    #[test]
+    fn every_name_is_parsed_back() {
+        for quantity in Quantity::ALL {
+            assert_eq!(quantity.name().parse(), Ok(quantity));
+        }
+        assert!("p98".parse::<Quantity>().unwrap_err().contains("p99.9"));
+    }
+}

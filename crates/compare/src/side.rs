@@ -1,0 +1,254 @@
+//! A side of a comparison: one or several stored runs, as the user named them.
+//!
+//! A name is `RUN`, `label:NAME`, `host:NAME`, `FILE` or `FILE:RUN`. `RUN` is what
+//! [`Store::run`] accepts. A label or a host stands for all its runs; their trials are put
+//! together.
+
+use std::path::{Path, PathBuf};
+
+use lab::date;
+use lab::failure::{Failure, Outcome};
+use lab::json;
+use lab::machine::{Host, TargetFacts};
+use lab::point::Point;
+use lab::recorder;
+use results::{RunRow, Store};
+
+use crate::matching;
+
+/// One side of a comparison.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// The name as typed.
+    pub name: String,
+    /// The runs, the oldest first.
+    pub runs: Vec<RunFacts>,
+    /// All points; points of several runs that measure the same are one.
+    pub points: Vec<Point>,
+}
+
+/// Facts about a run that may explain a difference.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    /// Number of the run in its database.
+    pub id: i64,
+    /// Start (ns since 1970).
+    pub started_unix_ns: i64,
+    /// Version of the program.
+    pub version: String,
+    /// The command line.
+    pub command_line: String,
+    /// The host.
+    pub host: Host,
+    /// The target, or the first of several.
+    pub target: TargetFacts,
+    /// Verdict on the run; None if nothing was measured.
+    pub verdict: Option<results::Verdict>,
+}
+
+/// Facts that differ between any two runs and explain nothing.
+const NEVER_COMPARED: [&str; 2] = ["host boot id", "target name"];
+
+impl Side {
+    /// Finds the runs that `name` stands for. Names without a file are looked up in `db`.
+    ///
+    /// # Errors
+    /// No such run or file, no points, or a database that cannot be read.
+    pub fn load(name: &str, db: &Path) -> Outcome<Side> {
+        let (path, selector) = place_of(name, db);
+        let store = Store::open_read_only(&path)?;
+        let mut rows = runs_of(&store, selector)?;
+        rows.sort_by_key(|row| (row.started_unix_ns, row.id));
+        let mut points = Vec::new();
+        let mut runs = Vec::new();
+        for row in rows {
+            points.extend(recorder::load(&store, row.id)?);
+            runs.push(RunFacts::of(row));
+        }
+        points.retain(|point| !point.trials.is_empty());
+        if points.is_empty() {
+            return Err(Failure::failed(format!(
+                "{name}: no trial was finished; choose another run (halfpower runs list)"
+            )));
+        }
+        Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
+    }
+
+    /// A side of runs without their points.
+    pub fn of_runs(runs: Vec<RunFacts>) -> Side {
+        Side { name: String::new(), runs, points: Vec::new() }
+    }
+
+    /// A side of points that were just measured.
+    pub fn of(name: &str, host: Host, target: TargetFacts, points: Vec<Point>) -> Side {
+        let started =
+            points.iter().flat_map(|point| &point.trials).map(|t| t.started_unix_ns).min();
+        let run = RunFacts {
+            id: 0,
+            started_unix_ns: started.unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command_line: name.to_owned(),
+            host,
+            target,
+            verdict: None,
+        };
+        Side { name: name.to_owned(), runs: vec![run], points: matching::together(points) }
+    }
+
+    /// Facts about program, host and target, as names and values. If runs of the side disagree on
+    /// one, its values are listed.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        for (name, value) in self.runs.iter().flat_map(RunFacts::named) {
+            match all.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, values)) if values.contains(&value) => {}
+                Some((_, values)) => values.push(value),
+                None => all.push((name, vec![value])),
+            }
+        }
+        all.into_iter().map(|(name, values)| (name, values.join(", "))).collect()
+    }
+
+    /// The runs that are not valid, each with its verdict.
+    pub fn doubts(&self) -> impl Iterator<Item = String> {
+        self.runs.iter().filter_map(|run| {
+            let word = run.verdict.filter(|verdict| *verdict != results::Verdict::Valid)?;
+            Some(format!("run {} of {} is {word}", run.id, self.name))
+        })
+    }
+
+    /// The side in one line: its runs, host and date.
+    pub fn describe(&self) -> String {
+        let Some(first) = self.runs.first() else { return self.name.clone() };
+        let runs = match self.runs.as_slice() {
+            [run] if run.id == 0 => "measured now".to_owned(),
+            [run] => format!("run {}", run.id),
+            runs => units::counted(runs.len() as u64, "run"),
+        };
+        let at = date::utc(first.started_unix_ns);
+        let (host, place) = (&first.host.name, first.target.place());
+        format!("{}: {runs}, {at} UTC, {place} on {host}", self.name)
+    }
+}
+
+impl RunFacts {
+    /// The facts of a stored run.
+    pub fn of(row: RunRow) -> RunFacts {
+        RunFacts {
+            id: row.id.0,
+            started_unix_ns: row.started_unix_ns,
+            version: row.version,
+            command_line: row.command_line,
+            host: serde_json::from_str(&row.host_json).unwrap_or_default(),
+            target: serde_json::from_str(&row.target_json).unwrap_or_default(),
+            verdict: row.verdict,
+        }
+    }
+
+    /// What tells targets apart over time: the simulated system, else the device's serial number or
+    /// name with the file system. Test files have another name in each run.
+    pub fn target_identity(&self) -> String {
+        let target = &self.target;
+        if let Some(simulated) = &target.simulated {
+            let changes = simulated.changes.iter().map(|(key, value)| format!(",{key}={value}"));
+            return format!("sim:{}{}", simulated.system, changes.collect::<String>());
+        }
+        let device = target.device.as_ref();
+        let known = |device: &lab::machine::DeviceFacts| {
+            device.serial.clone().unwrap_or_else(|| device.name.clone())
+        };
+        match (&target.file_system, device.map(known)) {
+            (Some(system), Some(device)) => format!("{system} on {device}"),
+            (None, Some(device)) => device,
+            _ => target.name.clone(),
+        }
+    }
+
+    fn named(&self) -> Vec<(String, String)> {
+        let mut all = vec![("halfpower version".to_owned(), self.version.clone())];
+        for (title, facts) in [json::facts("host", &self.host), json::facts("target", &self.target)]
+        {
+            all.extend(facts.into_iter().map(|(name, value)| (format!("{title} {name}"), value)));
+        }
+        all.retain(|(name, _)| !NEVER_COMPARED.contains(&name.as_str()));
+        all
+    }
+}
+
+/// Facts in which two sides differ: name, value of the first, value of the second.
+pub fn differences(a: &Side, b: &Side) -> Vec<(String, String, String)> {
+    let (of_a, of_b) = (a.facts(), b.facts());
+    let names = of_a.iter().chain(of_b.iter().filter(|(name, _)| find(&of_a, name).is_none()));
+    names
+        .map(|(name, _)| (name.clone(), shown(find(&of_a, name)), shown(find(&of_b, name))))
+        .filter(|(_, a, b)| a != b)
+        .collect()
+}
+
+fn find<'a>(facts: &'a [(String, String)], name: &str) -> Option<&'a String> {
+    facts.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+}
+
+fn shown(value: Option<&String>) -> String {
+    value.cloned().unwrap_or_else(|| "-".to_owned())
+}
+
+/// Splits `FILE:RUN`. A name that is no file is a run of `db`.
+fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
+    let is_file = |text: &str| text.ends_with(".db") || Path::new(text).is_file();
+    if is_file(name) {
+        return (PathBuf::from(name), "latest");
+    }
+    let splits = name.match_indices(':').map(|(at, _)| (&name[..at], &name[at + 1..]));
+    match splits.into_iter().find(|(file, _)| is_file(file)) {
+        Some((file, run)) => (PathBuf::from(file), run),
+        None => (db.to_path_buf(), name),
+    }
+}
+
+fn runs_of(store: &Store, selector: &str) -> Outcome<Vec<RunRow>> {
+    let (what, wanted) = match selector.split_once(':') {
+        Some(("label", name)) => ("label", name),
+        Some(("host", name)) => ("host", name),
+        _ => return Ok(vec![store.run(selector)?]),
+    };
+    let mut rows = store.runs()?;
+    rows.retain(|row| match what {
+        "label" => row.label.as_deref() == Some(wanted),
+        _ => RunFacts::of(row.clone()).host.name == wanted,
+    });
+    if rows.is_empty() {
+        let db = store.path().display();
+        return Err(Failure::failed(format!(
+            "{db} has no run with the {what} '{wanted}'; halfpower runs list shows all runs"
+        )));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_run_a_file_or_both() {
+        let db = Path::new("halfpower.db");
+        let of = |name| place_of(name, db);
+        assert_eq!(of("12"), (PathBuf::from("halfpower.db"), "12"));
+        assert_eq!(of("label:before"), (PathBuf::from("halfpower.db"), "label:before"));
+        assert_eq!(of("a/host1.db"), (PathBuf::from("a/host1.db"), "latest"));
+        assert_eq!(of("host1.db:7"), (PathBuf::from("host1.db"), "7"));
+        assert_eq!(of("host1.db:label:new"), (PathBuf::from("host1.db"), "label:new"));
+    }
+
+    #[test]
+    fn facts_that_differ_are_listed_with_both_values() {
+        let side = |kernel: &str, boot_id: &str| {
+            let (kernel, boot_id) = (kernel.to_owned(), boot_id.to_owned());
+            let host = Host { kernel, boot_id, ..Host::default() };
+            Side::of("x", host, TargetFacts::default(), Vec::new())
+        };
+        let found = differences(&side("6.1", "a"), &side("6.12", "b"));
+        assert_eq!(found, [("host kernel".to_owned(), "6.1".to_owned(), "6.12".to_owned())]);
+    }
+}

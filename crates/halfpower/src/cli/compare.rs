@@ -1,0 +1,101 @@
+//! Flags of `compare`: what is compared, how closely, and what fails.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use compare::limit::{Limit, parse_share};
+
+/// Flags of `history`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower history                        all points of the newest run's host and target
+  halfpower history randread '4 KiB'       points whose description contains these words
+  halfpower history --host db1 --target 'ext4 on S4EVNF0M' --json
+
+A run counts once, with the median of its trials. A change needs three runs before and after it.")]
+pub struct HistoryArgs {
+    /// Words of the workload's description, such as randread or '64 KiB'
+    #[arg(value_name = "WORD")]
+    pub words: Vec<String>,
+    /// Host (default: that of the newest run)
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Target: simulated system, device, or file system and device (default: of the newest run)
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<String>,
+    /// Results database
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+    pub db: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Flags of `compare`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower compare 12 latest                  run 12 is the baseline
+  halfpower compare label:before label:after   all runs with these labels
+  halfpower compare host1.db host2.db:7        two databases: latest run, run 7
+  halfpower compare 12 latest --fail-on 5% --fail-on p99:10% --junit result.xml
+  halfpower compare --run '. --bs 4k' --run '. --bs 4k --ioengine libaio'
+  halfpower compare --run 'sim:nvme-gen4 --bs 8k' --run 'sim:nvme-ftl --bs 8k' --until 1%
+
+Points are matched by workload. A setting with one value in all points of a side and another one in
+all points of the other side is what is compared; it is listed, and does not keep points apart. A
+ratio comes with its 95% interval; faster and slower hold for all points together (false-discovery
+rate 5%). The sides of --run are measured in turn until the ratio of their rates is known within
+--until, or until the budget is spent.
+
+Exit codes: 0 ok, 6 a change exceeds a limit of --fail-on.")]
+pub struct CompareArgs {
+    /// The baseline and what is compared with it: run number, uuid, latest, label:NAME, host:NAME,
+    /// FILE, or FILE:RUN
+    #[arg(value_name = "RUN", conflicts_with = "run")]
+    pub sides: Vec<String>,
+    /// Measure these arguments of `run` (repeatable, the first is the baseline)
+    #[arg(long, value_name = "ARGUMENTS", help_heading = "Measure")]
+    pub run: Vec<String>,
+    /// Stop when the ratio is known within this share
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%",
+          help_heading = "Measure")]
+    pub until: f64,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60",
+          help_heading = "Measure")]
+    pub budget: u64,
+    /// Do not store what is measured
+    #[arg(long, help_heading = "Measure")]
+    pub no_store: bool,
+    /// Change that does not matter
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
+    pub same_within: f64,
+    /// Exit with 6 if a point is worse by more: 5% (rate), p50:5%, p99:5%, p99.9:5%, cpu:5%
+    /// (repeatable)
+    #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>)]
+    pub fail_on: Vec<Limit>,
+    /// Database of runs that are named without a file
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+    pub db: PathBuf,
+    /// Print Markdown, for pull requests
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub markdown: bool,
+    /// Print one JSON document instead of text
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Write JUnit XML, for CI systems
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub junit: Option<PathBuf>,
+    /// Write a page with the curves of both sides and their ratio
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+    /// Print only the result, warnings and errors
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long, help_heading = "Output")]
+    pub plan: bool,
+}

@@ -1,0 +1,189 @@
+//! `halfpower compare`: compares stored runs, or measures workloads in turn and compares them.
+//! `halfpower history`: shows stored points over time.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Parser;
+use compare::document::{ComparisonDocument, ComparisonsDocument, RegressionDocument};
+use compare::history::{self, Filter};
+use compare::live::{self, Contestant, Terms};
+use compare::side::Side;
+use compare::verdict::{self, Comparison};
+use compare::{junit, limit, page, text};
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
+use lab::interrupt::Interrupt;
+use lab::job::Job;
+use lab::json::{self, Program};
+use lab::trials::Lab;
+
+use crate::cli::compare::{CompareArgs, HistoryArgs};
+use crate::cli::{self, Cli, Verb};
+
+/// Runs the command. Ends with 6 if a change exceeds a limit.
+pub fn execute(args: &CompareArgs) -> Outcome {
+    if args.sides.len().max(args.run.len()) < 2 {
+        return Err(Failure::usage(
+            "compare needs two sides, such as: halfpower compare 1 latest (halfpower runs list \
+             shows the runs)",
+        ));
+    }
+    args.html.as_deref().map_or(Ok(()), lab::page::check)?;
+    let comparisons = if args.run.is_empty() { stored(args) } else { measured(args) };
+    let Some(comparisons) = comparisons? else { return Ok(Exit::Ok) };
+    if comparisons.iter().all(|comparison| comparison.points.is_empty()) {
+        return Err(Failure::failed(format!(
+            "no point of {} measures what a point of {} measures",
+            comparisons[0].after_name, comparisons[0].before_name
+        )));
+    }
+    show(args, &comparisons)?;
+    let fails = comparisons.iter().any(|found| !limit::exceeded(found, &args.fail_on).is_empty());
+    Ok(if fails { Exit::Regression } else { Exit::Ok })
+}
+
+/// Runs `history`.
+pub fn history(args: &HistoryArgs) -> Outcome {
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    let (words, host, target) = (args.words.clone(), args.host.clone(), args.target.clone());
+    let found = history::load(&args.db, &Filter { words, host, target })?;
+    if args.json {
+        console::data(&json::print(&found));
+    } else {
+        history::lines(&found).iter().for_each(|line| console::data(line));
+    }
+    Ok(Exit::Ok)
+}
+
+fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
+    if args.plan {
+        let sides = args.sides.join(" and ");
+        console::data(&format!("compare the stored results of {sides}; nothing was done"));
+        return Ok(None);
+    }
+    let sides: Outcome<Vec<Side>> =
+        args.sides.iter().map(|name| Side::load(name, &args.db)).collect();
+    let sides = sides?;
+    let others = sides[1..].iter();
+    Ok(Some(others.map(|other| verdict::compare(&sides[0], other, args.same_within)).collect()))
+}
+
+fn measured(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
+    let contestants: Outcome<Vec<Contestant>> =
+        args.run.iter().map(|text| contestant(text)).collect();
+    let db = (!args.no_store).then(|| args.db.clone());
+    let (contestants, terms) =
+        (contestants?, Terms { until: args.until, budget_ns: args.budget, db });
+    if args.plan {
+        live::plan(&contestants, &terms)?.iter().for_each(|line| console::data(line));
+        return Ok(None);
+    }
+    let lab = Lab::new(Console::new(args.quiet), Interrupt::install());
+    let found = live::measure(&lab, &contestants, &terms)?;
+    if found.rounds == 0 {
+        return Err(Failure::interrupted());
+    }
+    let rounds = units::counted(u64::from(found.rounds), "round");
+    let (until, budget) = (100.0 * args.until, units::time(args.budget as f64));
+    lab.console.say(match (found.is_narrow, lab.interrupt.is_set()) {
+        (true, _) => format!("{rounds}: the ratio of the rates is known within {until}%"),
+        (false, true) => format!("{rounds}, then interrupted"),
+        (false, false) => format!(
+            "{rounds} in {budget}: the ratio of the rates is not known within {until}%; give more \
+             --budget"
+        ),
+    });
+    Ok(Some(live::comparisons(&found, args.same_within)))
+}
+
+/// Parses the arguments of a side.
+fn contestant(text: &str) -> Outcome<Contestant> {
+    let wrong = |why: &str| Failure::usage(format!("--run '{text}': {why}"));
+    let words = shlex::split(text).ok_or_else(|| wrong("a quote is not closed"))?;
+    let line = ["halfpower", "run"].into_iter().map(str::to_owned).chain(words);
+    let parsed = Cli::try_parse_from(cli::normalise(line.map(OsString::from)));
+    let verb = parsed.map_err(|error| wrong(error.to_string().trim_end()))?.verb;
+    let Verb::Run(run) = verb else { unreachable!("run was typed") };
+    run.check_without_plan()?;
+    run.parameters.given.check_one_workload()?;
+    let job = Job::resolve(&run.experiment()?, false)?;
+    let (label, seed) = (run.common.label.clone(), run.common.seed);
+    Ok(Contestant { name: text.to_owned(), label, seed, job })
+}
+
+fn show(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome<()> {
+    if let Some(path) = &args.junit {
+        write_new(path, &junit::document(comparisons, &args.fail_on))?;
+    }
+    if let Some(path) = &args.html {
+        let program = Program::this();
+        lab::page::write(
+            path,
+            &page::html(comparisons, &format!("halfpower {}", program.version)),
+        )?;
+    }
+    if args.json {
+        console::data(&json::print(&document(args, comparisons)));
+        return Ok(());
+    }
+    for (number, comparison) in comparisons.iter().enumerate() {
+        let lines =
+            if args.markdown { text::markdown(comparison) } else { text::lines(comparison) };
+        if number > 0 {
+            console::data("");
+        }
+        lines.iter().for_each(|line| console::data(line));
+    }
+    for (after, point, change) in exceeded(args, comparisons) {
+        let (quantity, ratio) = (change.quantity.name(), text::percent(change.ratio.value));
+        console::data(&format!("regression of {after}: {quantity} {ratio}, {}", point.workload));
+    }
+    Ok(())
+}
+
+type Exceeded<'a> = (&'a str, &'a verdict::PointChange, &'a verdict::Change);
+
+fn exceeded<'a>(
+    args: &'a CompareArgs,
+    comparisons: &'a [Comparison],
+) -> impl Iterator<Item = Exceeded<'a>> {
+    comparisons.iter().flat_map(|comparison| {
+        let found = limit::exceeded(comparison, &args.fail_on);
+        found.into_iter().map(|(point, change)| (comparison.after_name.as_str(), point, change))
+    })
+}
+
+fn document(args: &CompareArgs, comparisons: &[Comparison]) -> ComparisonsDocument {
+    let regression = |(after, point, change): Exceeded<'_>| RegressionDocument {
+        after: after.to_owned(),
+        workload: point.workload.clone(),
+        quantity: change.quantity,
+        ratio: change.ratio.value,
+    };
+    ComparisonsDocument {
+        halfpower: Program::this(),
+        comparisons: comparisons.iter().map(ComparisonDocument::from).collect(),
+        regressions: exceeded(args, comparisons).map(regression).collect(),
+    }
+}
+
+/// Writes a file that must not exist, or that holds JUnit XML.
+fn write_new(path: &Path, text: &str) -> Outcome<()> {
+    check_not_under_dev(path, "--junit")?;
+    let is_report = |old: String| old.contains("<testsuites>");
+    let replaces = std::fs::read_to_string(path).map(is_report);
+    let shown = path.display();
+    if path.exists() && !replaces.unwrap_or(false) {
+        return Err(Failure::refused(format!(
+            "{shown} exists and is no JUnit XML; give another --junit"
+        )));
+    }
+    std::fs::write(path, text).map_err(|error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::failed(format!("writing {shown}: {cause}; give another file with --junit"))
+    })
+}

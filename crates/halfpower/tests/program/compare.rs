@@ -1,0 +1,136 @@
+//! `compare`: stored runs, runs of several databases, workloads measured in turn, and what a CI
+//! system needs.
+
+use crate::fixture::{Place, list, real, text, whole};
+
+/// A simulated system is exact: the same numbers on every machine, and no scatter.
+const SLOW: &str = "run sim:sata-hdd-7200 --rw randread --bs 8k --size 64m --trials 2 --quiet";
+const FAST: &str = "run sim:sata-ssd --rw randread --bs 8k --size 64m --trials 2 --quiet";
+
+fn with_two_runs() -> Place {
+    let place = Place::new();
+    place.does(&format!("{SLOW} --label disk"));
+    place.does(&format!("{FAST} --label flash"));
+    place
+}
+
+#[test]
+fn a_faster_system_is_faster_and_what_differs_is_listed() {
+    let place = with_two_runs();
+    let document = place.document("compare 1 2");
+    let comparison = &document["comparisons"][0];
+    let change = &comparison["points"][0]["changes"][0];
+    assert_eq!(change["quantity"], "rate");
+    assert_eq!(change["verdict"], "better");
+    assert!(real(&change["ratio"]) > 10.0, "{change}");
+    assert!(real(&change["ratio_low"]) <= real(&change["ratio"]));
+    let facts: Vec<&str> =
+        list(&comparison["facts"]).iter().map(|fact| text(&fact["name"])).collect();
+    assert!(facts.contains(&"target simulated system"), "{facts:?}");
+}
+
+#[test]
+fn a_run_compared_with_itself_is_the_same_in_everything() {
+    let place = with_two_runs();
+    let document = place.document("compare 2 latest");
+    let changes = list(&document["comparisons"][0]["points"][0]["changes"]);
+    assert!(changes.len() >= 3, "{changes:?}");
+    assert!(changes.iter().all(|change| change["verdict"] == "same"), "{changes:?}");
+}
+
+#[test]
+fn labels_hosts_and_other_databases_name_a_side() {
+    let place = with_two_runs();
+    std::fs::copy(place.path("halfpower.db"), place.path("other.db")).unwrap();
+    place.does("compare label:disk label:flash").prints("faster");
+    place.does("compare other.db:1 other.db").prints("faster");
+    place.does("compare 1 other.db:label:flash").prints("faster");
+    place
+        .cannot("compare label:tape 1")
+        .says("no run with the label 'tape'", "halfpower runs list");
+    place.cannot("compare 1").says("two sides", "halfpower compare 1 latest");
+    place.cannot("compare 1 9").says("no run \"9\"", "give a run's number");
+}
+
+#[test]
+fn a_regression_beyond_the_limit_ends_with_6() {
+    let place = with_two_runs();
+    place.halfpower("compare 2 1 --fail-on 5%").with_code(6).prints("regression of 1: rate");
+    place.halfpower("compare 2 1 --fail-on p50:5%").with_code(6).prints("regression of 1: p50");
+    place.does("compare 1 2 --fail-on 5%");
+    place.does("compare 2 1 --fail-on 1000%");
+    place.halfpower("compare 2 1 --fail-on 5").with_code(2);
+}
+
+#[test]
+fn reports_for_other_programs_are_written_and_replace_nothing_else() {
+    let place = with_two_runs();
+    place
+        .does("compare 2 1 --fail-on 1000% --junit result.xml --html page.html --markdown")
+        .prints("| rate |");
+    let xml = std::fs::read_to_string(place.path("result.xml")).unwrap();
+    assert!(xml.contains("failures=\"0\""), "{xml}");
+    place.halfpower("compare 2 1 --fail-on 5% --junit result.xml").with_code(6);
+    let xml = std::fs::read_to_string(place.path("result.xml")).unwrap();
+    assert!(xml.contains("failures=\"1\""), "{xml}");
+    std::fs::write(place.path("notes.txt"), "mine").unwrap();
+    place.halfpower("compare 2 1 --junit notes.txt").with_code(3);
+    place.halfpower("compare 2 1 --html notes.txt").with_code(3);
+    assert_eq!(std::fs::read_to_string(place.path("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn workloads_are_measured_in_turn_and_stored_as_a_run_each() {
+    let place = Place::new();
+    let (disk, flash) = ("sim:sata-hdd-7200", "sim:sata-ssd");
+    let load = "--rw randread --bs 8k --size 8m";
+    let sides = format!("--run '{disk} {load}' --run '{flash} {load}'");
+    let command = format!("compare {sides} --until 5% --json");
+    let ended = place.halfpower_after(":", &command);
+    let document = ended.with_code(0).json();
+    let change = &document["comparisons"][0]["points"][0]["changes"][0];
+    assert_eq!(
+        (change["verdict"].as_str(), change["paired"].as_bool()),
+        (Some("better"), Some(true))
+    );
+    let runs = place.document("runs list");
+    assert_eq!(list(&runs).len(), 2);
+    assert!(whole(&runs[0]["trials"]) >= 10, "{runs}");
+    // The stored trials are still pairs.
+    let again = place.document("compare 1 2");
+    assert_eq!(again["comparisons"][0]["points"][0]["changes"][0], *change);
+}
+
+#[test]
+fn a_side_that_could_destroy_data_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    let file = place.file("precious", 1 << 20);
+    let before = std::fs::read(&file).unwrap();
+    let sides = "--run 'sim:sata-ssd --size 1m' --run 'precious --rw write --size 1m'";
+    place.halfpower_after(":", &format!("compare {sides}")).with_code(3);
+    place.halfpower_after(":", "compare --run '. --verify' --run '.'").with_code(2);
+    place.halfpower_after(":", "compare --run '. --bs 4q' --run '.'").with_code(2);
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    place.is_tidy();
+}
+
+#[test]
+fn history_shows_when_a_point_changed_and_what_changed_with_it() {
+    let place = Place::new();
+    for (seed, setting) in (1..).zip(["", "", "", ",drive.rotation=5400"]) {
+        let repeat = if setting.is_empty() { 1 } else { 3 };
+        for again in 0..repeat {
+            let load = format!("--rw randread --bs 8k --size 8m --trials 2 --seed {seed}{again}");
+            place.does(&format!("run sim:sata-hdd-7200{setting} {load} --quiet"));
+        }
+    }
+    // A changed system is another target: its history is its own.
+    let newest = place.document("history");
+    assert_eq!(newest["target"], "sim:sata-hdd-7200,drive.rotation=5400");
+    assert_eq!(list(&newest["points"][0]["runs"]).len(), 3);
+    let first = place.document("history --target sim:sata-hdd-7200");
+    assert_eq!(list(&first["points"][0]["runs"]).len(), 3);
+    place.does("history randread").prints("too few runs");
+    place.cannot("history randwrite").says("contains 'randwrite'", "shows all points");
+    place.cannot("history --host elsewhere").says("no such run", "--target");
+}

@@ -1,0 +1,116 @@
+//! Stored and measured runs as text: the list of runs, one run in full, and the line of a point.
+//! The list is also a JSON document.
+
+use results::{RunRow, Store};
+use serde::Serialize;
+
+use crate::date;
+use crate::failure::Outcome;
+use crate::point::Point;
+use crate::recorder;
+
+/// A stored run, as `runs list --json` prints it.
+#[derive(Debug, Serialize)]
+pub struct ListedRun {
+    id: i64,
+    uuid: String,
+    kind: &'static str,
+    state: &'static str,
+    label: Option<String>,
+    started_unix_ns: i64,
+    finished_unix_ns: Option<i64>,
+    command_line: String,
+    points: u64,
+    trials: u64,
+    verdict: Option<&'static str>,
+    verdict_reasons: Vec<String>,
+}
+
+impl ListedRun {
+    /// The run with its numbers of points and trials.
+    pub fn new(row: RunRow, points: u64, trials: u64) -> Self {
+        ListedRun {
+            id: row.id.0,
+            uuid: row.uuid,
+            kind: row.kind.as_str(),
+            state: row.state.as_str(),
+            label: row.label,
+            started_unix_ns: row.started_unix_ns,
+            finished_unix_ns: row.finished_unix_ns,
+            command_line: row.command_line,
+            points,
+            trials,
+            verdict_reasons: serde_json::from_str(&row.verdict_reasons_json).unwrap_or_default(),
+            verdict: row.verdict.map(results::Verdict::as_str),
+        }
+    }
+}
+
+/// The line of a run in the list.
+pub fn run_line(row: &RunRow) -> String {
+    let verdict = row.verdict.map_or("-", results::Verdict::as_str);
+    let started = date::utc(row.started_unix_ns);
+    let label = row.label.as_ref().map(|label| format!("  [{label}]")).unwrap_or_default();
+    format!(
+        "{:>4}  {started}  {:<6} {:<11} {verdict:<7} {}{label}",
+        row.id.0, row.kind, row.state, row.command_line
+    )
+}
+
+/// A run in full: its facts, the reasons of its verdict, and a line for each point.
+///
+/// # Errors
+/// A database that cannot be read.
+pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
+    let reasons: Vec<String> = serde_json::from_str(&row.verdict_reasons_json).unwrap_or_default();
+    let host: crate::machine::Host = serde_json::from_str(&row.host_json).unwrap_or_default();
+    let target: crate::machine::TargetFacts =
+        serde_json::from_str(&row.target_json).unwrap_or_default();
+    let mut lines = vec![
+        run_line(row),
+        format!("uuid {}, halfpower {}, seed {}", row.uuid, row.version, row.seed.0),
+        format!("{} ({}) on {}, Linux {}", target.name, target.place(), host.name, host.kernel),
+    ];
+    lines.extend(reasons.iter().map(|reason| format!("verdict: {reason}")));
+    for point in recorder::load(store, row.id)? {
+        if !point.trials.is_empty() {
+            lines.push(point_line(&point, None, &[50.0, 99.0]));
+        }
+    }
+    Ok(lines)
+}
+
+/// The output line of a point: rate, percentiles of latency, CPU time, verdict.
+pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f64]) -> String {
+    let summary = point.summary();
+    let percentile = |p: &f64| {
+        let found = summary.latency.quantile(p / 100.0);
+        let time = found.map_or_else(|| "-".into(), |ns| units::time(ns as f64));
+        format!("p{p} {time}")
+    };
+    let percentiles: Vec<String> = percentiles.iter().map(percentile).collect();
+    let rate = summary.bytes_per_s;
+    let spread = match point.unsoaked().len() {
+        1 => String::new(),
+        _ => format!(" +-{:.1}%", 100.0 * rate.half_width_relative()),
+    };
+    let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
+        (Some(low), Some(high)) => format!("{} to {}", units::time(low), units::time(high)),
+        (Some(low), None) => units::time(low),
+        _ => "-".to_owned(),
+    };
+    let share = pap_bytes_per_s.map(|pap| format!(", {:.0}% of PAP", 100.0 * rate.value / pap));
+    let reasons = match summary.verdict.reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!(" ({})", reasons.join("; ")),
+    };
+    format!(
+        "{}: {}{spread}{}, {} requests/s, {}, CPU {cpu}/request, {}{reasons}",
+        point.key.describe(),
+        units::rate(rate.value),
+        share.unwrap_or_default(),
+        units::count(summary.requests_per_s.value),
+        percentiles.join(", "),
+        summary.verdict.state.word(),
+    )
+}

@@ -1,0 +1,220 @@
+//! Changes to stored runs: labels, deletion, merging of databases, compaction.
+//!
+//! Each change is one transaction. Merging copies runs that are not yet there, by their uuid, with
+//! all their points, trials, histograms and series; the other database is only read.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
+
+use crate::error::Error;
+use crate::row::RunId;
+use crate::store::Store;
+
+/// The result of [`Store::merge`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Runs that were copied.
+    pub added: u64,
+    /// Runs that were there already.
+    pub known: u64,
+}
+
+impl Store {
+    /// Sets the label of a run, or removes it.
+    ///
+    /// # Errors
+    /// [`Error::RunNotFound`]; full disk, lock, damage.
+    pub fn set_label(&mut self, run: RunId, label: Option<&str>) -> Result<(), Error> {
+        let changed = self.write(|transaction| {
+            transaction.execute("UPDATE run SET label = ? WHERE id = ?", (label, run))
+        })?;
+        if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
+    }
+
+    /// Deletes runs with all their points and trials. The file keeps its size until
+    /// [`Store::vacuum`].
+    ///
+    /// # Errors
+    /// Full disk, lock, damage. Either all runs are deleted or none.
+    pub fn delete_runs(&mut self, runs: &[RunId]) -> Result<(), Error> {
+        self.write(|transaction| {
+            let mut delete = transaction.prepare("DELETE FROM run WHERE id = ?")?;
+            runs.iter().try_for_each(|run| delete.execute([run]).map(drop))
+        })
+    }
+
+    /// Copies all runs of another database that this one does not have.
+    ///
+    /// # Errors
+    /// Full disk, lock, damage of either. This database is then unchanged.
+    pub fn merge(&mut self, other: &Store) -> Result<Merged, Error> {
+        let runs = other.runs()?;
+        let from = other.connection();
+        self.write(|transaction| {
+            let mut merged = Merged::default();
+            for run in runs.iter().rev() {
+                let known = transaction
+                    .query_row("SELECT 1 FROM run WHERE uuid = ?", [&run.uuid], |_| Ok(()))
+                    .optional()?;
+                if known.is_some() {
+                    merged.known += 1;
+                    continue;
+                }
+                merged.added += 1;
+                for (_, new) in copied(from, transaction, Rows::of("run", "id", run.id.0), None)? {
+                    let points = Rows::of("point", "run_id", run.id.0);
+                    for (old, new) in copied(from, transaction, points, Some(new))? {
+                        copy_trials(from, transaction, old, new)?;
+                    }
+                }
+            }
+            Ok(merged)
+        })
+    }
+
+    /// Returns the space of deleted runs to the file system.
+    ///
+    /// # Errors
+    /// Full disk (the database is rewritten beside itself), lock, damage.
+    pub fn vacuum(&mut self) -> Result<(), Error> {
+        self.connection().execute_batch("VACUUM").map_err(|error| self.error(error))
+    }
+}
+
+/// The rows of a table with one value in a column.
+#[derive(Clone, Copy)]
+struct Rows {
+    table: &'static str,
+    column: &'static str,
+    value: i64,
+}
+
+impl Rows {
+    fn of(table: &'static str, column: &'static str, value: i64) -> Rows {
+        Rows { table, column, value }
+    }
+}
+
+fn copy_trials(
+    from: &Connection,
+    to: &Transaction<'_>,
+    old_point: i64,
+    new_point: i64,
+) -> rusqlite::Result<()> {
+    for (old, new) in copied(from, to, Rows::of("trial", "point_id", old_point), Some(new_point))? {
+        for table in ["latency", "series"] {
+            copied(from, to, Rows::of(table, "trial_id", old), Some(new))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies rows; `parent` replaces the value by which they were selected. Returns their old and new
+/// ids; rows of tables without an id have 0.
+fn copied(
+    from: &Connection,
+    to: &Transaction<'_>,
+    Rows { table, column, value }: Rows,
+    parent: Option<i64>,
+) -> rusqlite::Result<Vec<(i64, i64)>> {
+    let mut select = from.prepare(&format!("SELECT * FROM {table} WHERE {column} = ?"))?;
+    let names: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+    let kept: Vec<usize> = (0..names.len()).filter(|index| names[*index] != "id").collect();
+    let columns: Vec<&str> = kept.iter().map(|index| names[*index].as_str()).collect();
+    let mut insert = to.prepare(&format!(
+        "INSERT INTO {table} ({}) VALUES ({})",
+        columns.join(", "),
+        vec!["?"; columns.len()].join(", ")
+    ))?;
+    let id = names.iter().position(|name| name == "id");
+    let mut rows = select.query([value])?;
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next()? {
+        let values: Vec<Value> = kept
+            .iter()
+            .map(|index| match parent {
+                Some(parent) if names[*index] == column => Ok(Value::Integer(parent)),
+                _ => row.get(*index),
+            })
+            .collect::<rusqlite::Result<_>>()?;
+        insert.execute(params_from_iter(values))?;
+        let old = id.map_or(Ok(0), |index| row.get(index))?;
+        ids.push((old, to.last_insert_rowid()));
+    }
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{a_point, a_series, sample_histogram, sample_run, sample_trial};
+
+    fn with_runs(uuids: &[&str]) -> Store {
+        let mut store = Store::in_memory().unwrap();
+        for (index, uuid) in uuids.iter().enumerate() {
+            let run = store.begin_run(&sample_run(uuid, index as i64)).unwrap();
+            for ordinal in 0..2 {
+                let point = store.add_point(run, &a_point(ordinal)).unwrap();
+                let trial = sample_trial(ordinal);
+                store.add_trial(point, &trial, &sample_histogram(3), &a_series(2)).unwrap();
+            }
+        }
+        store
+    }
+
+    fn content(store: &Store) -> Vec<String> {
+        let mut all = Vec::new();
+        for run in store.runs().unwrap() {
+            for (point, row) in store.points(run.id).unwrap() {
+                for (trial, values) in store.trials(point).unwrap() {
+                    let (latency, series) = (store.latency(trial), store.series(trial));
+                    all.push(format!("{} {row:?} {values:?} {latency:?} {series:?}", run.uuid));
+                }
+            }
+        }
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn merging_copies_every_row_and_merging_again_changes_nothing() {
+        let (mut one, two) = (with_runs(&["a", "b"]), with_runs(&["b", "c", "d"]));
+        assert_eq!(one.merge(&two).unwrap(), Merged { added: 2, known: 1 });
+        assert_eq!(content(&one), content(&with_runs(&["a", "b", "c", "d"])));
+        assert_eq!(one.merge(&two).unwrap(), Merged { added: 0, known: 3 });
+        assert_eq!(content(&two), content(&with_runs(&["b", "c", "d"])));
+    }
+
+    #[test]
+    fn a_deleted_run_takes_its_trials_with_it_and_no_others() {
+        let mut store = with_runs(&["a", "b"]);
+        let first = store.run("a").unwrap().id;
+        store.delete_runs(&[first]).unwrap();
+        store.vacuum().unwrap();
+        assert_eq!(content(&store), content(&with_runs(&["b"])));
+        let rows = "SELECT count(*) FROM latency";
+        let left: u32 = store.connection().query_row(rows, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 6);
+    }
+
+    #[test]
+    fn a_label_is_set_and_removed() {
+        let mut store = with_runs(&["a"]);
+        let run = store.run("a").unwrap().id;
+        store.set_label(run, Some("before")).unwrap();
+        assert_eq!(store.run("before").unwrap().id, run);
+        store.set_label(run, None).unwrap();
+        assert!(store.run("before").is_err());
+        assert!(store.set_label(RunId(99), Some("x")).is_err());
+    }
+
+    #[test]
+    fn a_label_of_several_runs_is_ambiguous() {
+        let mut store = with_runs(&["a", "b"]);
+        for name in ["a", "b"] {
+            let run = store.run(name).unwrap().id;
+            store.set_label(run, Some("twice")).unwrap();
+        }
+        assert!(matches!(store.run("twice"), Err(Error::RunAmbiguous { count: 2, .. })));
+    }
+}

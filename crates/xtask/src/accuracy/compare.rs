@@ -1,0 +1,201 @@
+//! `cargo xtask accuracy --only compare`: how often `halfpower compare` is right.
+//!
+//! Each comparison is one call of the program with `--run` on both sides. Null comparisons measure
+//! the same twice with different seeds: on a simulated disk whose rate varies by 3% between trials,
+//! on a reference device in this process, and on a file of the disk at hand. Others compare two
+//! simulated disks whose true ratio comes from long runs. Counted are false differences, changes
+//! that were found, and intervals that contain the true ratio.
+
+use crate::repository;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Random reads of a simulated disk. One second of virtual time gives trials that vary by 3%.
+const LOAD: &str = "--rw randread --bs 8k --size 16g";
+/// The disk of the null comparisons, and the baseline of the others.
+const DISK: &str = "sim:sata-hdd-7200";
+/// The same disk with a faster spindle: about 5% more requests.
+const FASTER: &str = "sim:sata-hdd-7200,drive.rotation=7650";
+
+/// The largest share of null comparisons that may show a difference.
+const FALSE_MAX: f64 = 0.05;
+/// The least share of true changes that must be found.
+const FOUND_MIN: f64 = 0.90;
+/// The least share of intervals that must contain the true ratio.
+const COVERED_MIN: f64 = 0.93;
+
+/// A kind of comparison.
+struct Case {
+    name: &'static str,
+    /// Both sides; `{seed}` stands for their seeds.
+    sides: [String; 2],
+    /// Further flags.
+    flags: &'static str,
+    /// Number of comparisons.
+    count: u32,
+    /// The true ratio; None if it is not known and no difference may be found.
+    truth: Option<f64>,
+}
+
+/// The result of all comparisons of a case.
+#[derive(Default)]
+struct Counts {
+    all: u32,
+    faster: u32,
+    slower: u32,
+    covered: u32,
+    rounds: u64,
+}
+
+/// Runs all cases. Returns 0 if all shares are within their bars, 1 if one is not.
+///
+/// # Errors
+/// A comparison that fails.
+pub fn run(program: &Path, dir: &Path, write: bool) -> Result<ExitCode> {
+    let folder = tempfile::Builder::new().prefix("halfpower-compare-").tempdir_in(dir)?;
+    let cases = cases(program)?;
+    make_file(folder.path())?;
+    let mut table =
+        "| comparison | number | rounds, mean | true ratio | faster | slower | interval \
+                     contains the true ratio |\n|---|---|---|---|---|---|---|\n"
+            .to_string();
+    let mut missed = Vec::new();
+    let (mut nulls, mut wrong, mut covered, mut with_truth) = (0, 0, 0, 0);
+    for case in &cases {
+        let counts = counted(program, folder.path(), case)?;
+        eprintln!("{}: {} faster, {} slower", case.name, counts.faster, counts.slower);
+        let known = case.truth.map_or("1".to_owned(), |truth| format!("{truth:.3}"));
+        let share =
+            case.truth.map_or("-".to_owned(), |_| format!("{} of {}", counts.covered, counts.all));
+        writeln!(
+            table,
+            "| {} | {} | {:.0} | {known} | {} | {} | {share} |",
+            case.name,
+            counts.all,
+            counts.rounds as f64 / f64::from(counts.all),
+            counts.faster,
+            counts.slower
+        )?;
+        if case.truth.is_some() {
+            covered += counts.covered;
+            with_truth += counts.all;
+        }
+        if case.truth.is_none_or(|truth| truth == 1.0) {
+            nulls += counts.all;
+            wrong += counts.faster + counts.slower;
+        } else if f64::from(counts.faster) < FOUND_MIN * f64::from(counts.all) {
+            missed.push("true changes found");
+        }
+    }
+    if f64::from(wrong) > FALSE_MAX * f64::from(nulls) {
+        missed.push("false differences");
+    }
+    if f64::from(covered) < COVERED_MIN * f64::from(with_truth) {
+        missed.push("intervals that contain the true ratio");
+    }
+    let text = format!(
+        "False differences: {wrong} of {nulls} (at most 5%). Intervals that contain the true \
+         ratio: {covered} of {with_truth} (at least 93%). Not met: {}.\n\n{table}",
+        if missed.is_empty() { "none".to_owned() } else { missed.join(", ") }
+    );
+    println!("{text}");
+    if write {
+        repository::write_section("docs/accuracy.md", "compare", &text)?;
+    }
+    Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All comparisons.
+fn cases(program: &Path) -> Result<[Case; 4]> {
+    let truth = long_rate(program, FASTER)? / long_rate(program, DISK)?;
+    let second = |target: &str| format!("{target} {LOAD} --runtime 1 --seed {{seed}}");
+    let file = "file.dat --rw randread --bs 4k --iodepth 4 --runtime 30ms --seed {seed}";
+    let device = "truth:fixed=200us --bs 4k --size 64m --runtime 10ms --seed {seed}".to_owned();
+    Ok([
+        Case {
+            name: "the same simulated disk twice",
+            sides: [second(DISK), second(DISK)],
+            flags: "",
+            count: 700,
+            truth: Some(1.0),
+        },
+        Case {
+            name: "the same reference device twice",
+            sides: [device.clone(), device],
+            flags: "--budget 1",
+            count: 200,
+            truth: None,
+        },
+        Case {
+            name: "the same file of this disk twice",
+            sides: [file.to_owned(), file.to_owned()],
+            flags: "--budget 1500ms",
+            count: 100,
+            truth: None,
+        },
+        Case {
+            name: "a simulated disk with a faster spindle",
+            sides: [second(DISK), second(FASTER)],
+            flags: "",
+            count: 300,
+            truth: Some(truth),
+        },
+    ])
+}
+
+fn counted(program: &Path, folder: &Path, case: &Case) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for number in 0..case.count {
+        let mut command = Command::new(program);
+        command.args(["compare", "--json", "--quiet", "--no-store"]).current_dir(folder);
+        for (side, arguments) in case.sides.iter().enumerate() {
+            let seed = 2 * u64::from(number) + side as u64 + 1;
+            command.args(["--run", &arguments.replace("{seed}", &seed.to_string())]);
+        }
+        command.args(case.flags.split_whitespace());
+        let document = document(&mut command)?;
+        let point = &document["comparisons"][0]["points"][0];
+        let change = &point["changes"][0];
+        let number = |name: &str| change[name].as_f64().with_context(|| format!("no {name}"));
+        counts.all += 1;
+        counts.rounds += change["trials"].as_u64().unwrap_or_default();
+        match change["verdict"].as_str() {
+            Some("better") => counts.faster += 1,
+            Some("worse") => counts.slower += 1,
+            _ => {}
+        }
+        let (low, high) = (number("ratio_low")?, number("ratio_high")?);
+        counts.covered += u32::from(case.truth.is_some_and(|truth| low <= truth && truth <= high));
+    }
+    Ok(counts)
+}
+
+/// The rate of a simulated disk over an hour of virtual time.
+fn long_rate(program: &Path, target: &str) -> Result<f64> {
+    let mut command = Command::new(program);
+    command.args(["run", target, "--json", "--quiet", "--no-store", "--trials", "4"]);
+    command.args(LOAD.split_whitespace()).args(["--runtime", "900"]);
+    let document = document(&mut command)?;
+    document["summary"]["throughput_bytes_per_s"]["median"].as_f64().context("a run without a rate")
+}
+
+/// A file of the disk at hand, for reads.
+fn make_file(folder: &Path) -> Result<()> {
+    let path = folder.join("file.dat");
+    let text: Vec<u8> =
+        (0..64_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    std::fs::File::open(&path)?.sync_all()?;
+    Ok(())
+}
+
+fn document(command: &mut Command) -> Result<Value> {
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start halfpower")?;
+    match serde_json::from_slice(&output.stdout) {
+        Ok(document) => Ok(document),
+        Err(_) => bail!("{command:?} ended with {} and no document", output.status),
+    }
+}
