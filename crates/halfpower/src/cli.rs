@@ -251,11 +251,8 @@ pub struct JobFileArgs {
 
 /// A command line of fio, and flags of `run` after `--`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = "Examples:
-  halfpower fio --name=x --rw=randread --size=1g --runtime=10 --showcmd
-  halfpower fio --name=x --filename=data --rw=write -- --overwrite data --no-store
-
-Flags after -- are those of halfpower run, --section, --strict and --serial among them.")]
+#[command(after_help = "Example:
+  halfpower fio --name=x --filename=data --rw=write -- --overwrite data --no-store")]
 pub struct FioArgs {
     /// fio's options, then -- and flags of halfpower run
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]

@@ -7,7 +7,6 @@
 mod bytes;
 mod classic;
 mod stored;
-mod system;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -45,7 +44,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("survey", stored::survey),
     ("database", stored::database),
     ("host_texts", host_texts),
-    ("system", system::system),
+    ("system", lab::fuzz::system),
     ("trace_page", iotrace::fuzz::page),
     ("sqlio", classic::sqlio),
     ("sums", lines_of_sums),

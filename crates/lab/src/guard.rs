@@ -86,7 +86,10 @@ pub fn check_writable(
 /// Decides whether a copy may replace or remove an existing file: `--overwrite` must name the file
 /// or the destination directory of the tree. Files in use are never replaced.
 pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
-    let named: Vec<PathBuf> = consent.overwrite.iter().flat_map(|path| full_paths(path)).collect();
+    // With a slash at its end, a path names a directory, and no file.
+    let ends_in_slash = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let typed = consent.overwrite.iter().filter(|path| !ends_in_slash(path) || path.is_dir());
+    let named: Vec<PathBuf> = typed.flat_map(|path| full_paths(path)).collect();
     let is_named = |path: &Path| full_paths(path).iter().any(|full| named.contains(full));
     let trees: Vec<PathBuf> =
         trees.iter().filter(|tree| is_named(tree)).flat_map(|tree| full_paths(tree)).collect();

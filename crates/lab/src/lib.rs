@@ -51,3 +51,5 @@ pub mod memory;
 pub mod soak;
 pub mod tuning;
 pub mod selftest;
+#[doc(hidden)]
+pub mod fuzz;

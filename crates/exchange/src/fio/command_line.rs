@@ -101,11 +101,10 @@ pub fn parse(words: &[String]) -> Outcome<Jobs> {
             continue;
         }
         if given.key != "name" {
-            if has_begun {
-                jobs.add(given)?
-            } else {
-                early.push(given)
-            };
+            match has_begun {
+                true => jobs.add(given)?,
+                false => early.push(given),
+            }
             continue;
         }
         let name = given.value.as_deref().unwrap_or_default();

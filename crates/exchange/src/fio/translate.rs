@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use lab::experiment::Experiment;
 use lab::experiment::parameters;
-use lab::failure::{Failure, Outcome};
+use lab::failure::{Exit, Failure, Outcome};
 
 use crate::fio::job_file::{Jobs, Section, Surroundings};
 use crate::fio::load::{self, Load, Word};
@@ -120,10 +120,13 @@ impl Run {
     }
 
     /// A failure of the run, with the job's name and the flags that it became.
-    pub fn explain(&self, failure: Failure) -> Failure {
+    pub fn explain(&self, failure: &Failure) -> Failure {
         let (place, name) = (&self.place, self.name.escape_debug());
         let message = format!("{place}: job '{name}': {failure} (the job means: {})", self.line());
-        Failure { message, ..failure }
+        match failure.exit {
+            Exit::Interrupted => Failure::interrupted(),
+            exit => Failure::new(exit, message),
+        }
     }
 
     /// The run as a typed experiment.

@@ -7,7 +7,6 @@ use clap::Parser;
 use exchange::fio::host::{Host, is_job_file, read_jobs};
 use exchange::fio::job_file::Jobs;
 use exchange::fio::schedule::{self, Wishes};
-use exchange::fio::translate::Run;
 use exchange::fio::{command_line, translate};
 use lab::bench;
 use lab::console::{self, Console};
@@ -59,17 +58,17 @@ fn measure(files: &[Jobs], args: &RunArgs, typed: &[OsString]) -> Outcome {
         let jobs = JobFileArgs::default();
         let args = RunArgs { targets: job.targets().to_vec(), filename: None, jobs, ..parsed };
         let check = || bench::preparation(&Job::resolve(&args.experiment()?, false)?);
-        check().map_err(|failure| job.explain(failure))?;
+        check().map_err(|failure| job.explain(&failure))?;
         all.push((job, args));
     }
     let console = Console::new(args.common.quiet);
     translate::notes(&runs).for_each(|line| console.say(line));
     if showcmd {
-        runs.iter().map(Run::line).for_each(|line| console::data(&line));
+        runs.iter().map(translate::Run::line).for_each(|line| console::data(&line));
     }
     let mut exit = Exit::Ok;
     for (job, args) in all {
-        match run::execute(&args, Form::Run).map_err(|failure| job.explain(failure))? {
+        match run::execute(&args, Form::Run).map_err(|failure| job.explain(&failure))? {
             Exit::Ok => {}
             Exit::Interrupted => return Ok(Exit::Interrupted),
             other => exit = other,

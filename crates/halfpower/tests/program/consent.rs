@@ -339,13 +339,7 @@ fn lines_for(
         "run" => (0..workloads).map(|_| treasure.workload("run", dice)).collect(),
         "sweep" => (0..workloads / 2).map(|_| treasure.workload("sweep", dice)).collect(),
         "survey" => (0..workloads / 2).map(|_| treasure.survey(dice)).collect(),
-        "simulate" => {
-            let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
-            let named = treasure.targets().into_iter();
-            let written = files.iter().map(|db| format!("{system} --rw write --db {db}"));
-            let shown = named.map(|target| format!("simulate {target} --rw write --show {target}"));
-            written.chain(shown).collect()
-        }
+        "simulate" => simulate_lines(treasure, &files),
         "report" => {
             let pages =
                 ["precious.html", "precious.txt", "link", "dangling", "folder", "page.html"];
@@ -419,6 +413,15 @@ fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
         format!("copy {source} {target} {consent} {way}")
     };
     treasure.targets().into_iter().map(line).collect()
+}
+
+/// Simulations on everything, and databases at paths of other files.
+fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
+    let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
+    let named = treasure.targets().into_iter();
+    let written = files.iter().map(|db| format!("{system} --rw write --db {db}"));
+    let shown = named.map(|target| format!("simulate {target} --rw write --show {target}"));
+    written.chain(shown).collect()
 }
 
 /// Jobs of fio that write to everything and say that they may, with a wrong permission.

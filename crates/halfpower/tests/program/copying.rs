@@ -651,3 +651,14 @@ fn a_limit_is_kept_and_said() {
     assert!(whole(&document["elapsed_ns"]) >= 300_000_000, "{document}");
     assert!(text(&document["how"]).contains("KiB"), "{document}");
 }
+
+#[test]
+fn a_permission_with_a_slash_at_its_end_is_for_a_directory_and_not_for_a_file() {
+    let place = Place::new();
+    place.file("source", 4096);
+    place.file("there", 8192);
+    place.cannot("copy source there --overwrite=there/").with_code(3).says("there", "--overwrite");
+    assert_eq!(fs::metadata(place.path("there")).unwrap().len(), 8192);
+    place.does("copy source there --overwrite=there");
+    assert_eq!(fs::metadata(place.path("there")).unwrap().len(), 4096);
+}

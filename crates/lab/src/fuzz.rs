@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
+use crate::simulated::caching_of;
 use ioengine::Op;
-use lab::simulated::caching_of;
 use simulator::bounds::{self, Shape};
 use simulator::{Description, Driver, System};
 
