@@ -118,7 +118,7 @@ fn copied(
     parent: Option<i64>,
 ) -> rusqlite::Result<Vec<(i64, i64)>> {
     let mut select = from.prepare(&format!("SELECT * FROM {table} WHERE {column} = ?"))?;
-    let names: Vec<String> = select.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = select.column_names().map(str::to_owned).collect();
     let kept: Vec<usize> = (0..names.len()).filter(|index| names[*index] != "id").collect();
     let columns: Vec<&str> = kept.iter().map(|index| names[*index].as_str()).collect();
     let mut insert = to.prepare(&format!(
