@@ -508,7 +508,7 @@ pub enum RunsVerb {
         /// Delete runs older than this number of days
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36500))]
         older_than: Option<u32>,
-        /// Keep only this number of the newest runs
+        /// Keep this number of the newest runs; with --older-than, delete only older ones
         #[arg(long, value_name = "N")]
         keep: Option<usize>,
         /// Delete

@@ -229,17 +229,17 @@ pub enum Error {
 
     /// Several runs match the selector.
     #[error(
-        "{count} runs in the database {} have a uuid that starts with {selector:?}: give more \
-         of its characters, or the run's number",
-        path.display()
+        "{selector:?} is the label or the beginning of the uuid of several runs in the database {}: \
+         {}; give a run's number",
+        path.display(), runs.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
     )]
     RunAmbiguous {
         /// The database.
         path: PathBuf,
         /// The selector.
         selector: String,
-        /// Number of matching runs.
-        count: usize,
+        /// Numbers of the matching runs.
+        runs: Vec<i64>,
     },
 
     /// The destination of an export cannot be written.

@@ -17,6 +17,8 @@ pub struct Merged {
     pub added: u64,
     /// Runs that were there already.
     pub known: u64,
+    /// Runs that were there with fewer trials or unfinished, and were replaced.
+    pub replaced: u64,
 }
 
 impl Store {
@@ -43,7 +45,8 @@ impl Store {
         })
     }
 
-    /// Copies all runs of another database that this one does not have.
+    /// Copies all runs of another database that this one does not have, or has from a time when
+    /// they were not finished.
     ///
     /// # Errors
     /// Full disk, lock, damage of either. This database is then unchanged.
@@ -51,16 +54,22 @@ impl Store {
         let runs = other.runs()?;
         let from = other.connection();
         self.write(|transaction| {
+            // All reads see the other database at one moment.
+            let from = from.unchecked_transaction()?;
+            let from = &from;
             let mut merged = Merged::default();
             for run in runs.iter().rev() {
-                let known = transaction
-                    .query_row("SELECT 1 FROM run WHERE uuid = ?", [&run.uuid], |_| Ok(()))
-                    .optional()?;
-                if known.is_some() {
-                    merged.known += 1;
-                    continue;
+                match completeness(transaction, &run.uuid)? {
+                    None => merged.added += 1,
+                    Some(here) if Some(here) >= completeness(from, &run.uuid)? => {
+                        merged.known += 1;
+                        continue;
+                    }
+                    Some(_) => {
+                        transaction.execute("DELETE FROM run WHERE uuid = ?", [&run.uuid])?;
+                        merged.replaced += 1;
+                    }
                 }
-                merged.added += 1;
                 for (_, new) in copied(from, transaction, Rows::of("run", "id", run.id.0), None)? {
                     let points = Rows::of("point", "run_id", run.id.0);
                     for (old, new) in copied(from, transaction, points, Some(new))? {
@@ -79,6 +88,15 @@ impl Store {
     pub fn vacuum(&mut self) -> Result<(), Error> {
         self.connection().execute_batch("VACUUM").map_err(|error| self.error(error))
     }
+}
+
+/// How complete a stored run is: whether it ended by itself, and its number of trials. None if there
+/// is no such run.
+fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i64)>> {
+    let sql = "SELECT state IN ('finished', 'failed'), (SELECT count(*) FROM trial \
+               JOIN point ON point.id = trial.point_id WHERE point.run_id = run.id) \
+               FROM run WHERE uuid = ?";
+    of.query_row(sql, [uuid], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
 /// The rows of a table with one value in a column.
@@ -147,7 +165,8 @@ fn copied(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{a_point, a_series, sample_histogram, sample_run, sample_trial};
+    use crate::fixture::{a_point, a_series, an_end, sample_histogram, sample_run, sample_trial};
+    use crate::row::RunState;
 
     fn with_runs(uuids: &[&str]) -> Store {
         let mut store = Store::in_memory().unwrap();
@@ -179,10 +198,39 @@ mod tests {
     #[test]
     fn merging_copies_every_row_and_merging_again_changes_nothing() {
         let (mut one, two) = (with_runs(&["a", "b"]), with_runs(&["b", "c", "d"]));
-        assert_eq!(one.merge(&two).unwrap(), Merged { added: 2, known: 1 });
+        assert_eq!(one.merge(&two).unwrap(), Merged { added: 2, known: 1, replaced: 0 });
         assert_eq!(content(&one), content(&with_runs(&["a", "b", "c", "d"])));
-        assert_eq!(one.merge(&two).unwrap(), Merged { added: 0, known: 3 });
+        assert_eq!(one.merge(&two).unwrap(), Merged { added: 0, known: 3, replaced: 0 });
         assert_eq!(content(&two), content(&with_runs(&["b", "c", "d"])));
+    }
+
+    #[test]
+    fn a_run_that_was_copied_in_progress_is_replaced_by_its_finished_form() {
+        let (mut all, mut host) = (Store::in_memory().unwrap(), with_runs(&["a"]));
+        all.merge(&host).unwrap();
+        let run = host.run("a").unwrap().id;
+        let point = host.add_point(run, &a_point(2)).unwrap();
+        host.add_trial(point, &sample_trial(0), &sample_histogram(3), &a_series(2)).unwrap();
+        let replaced = Merged { added: 0, known: 0, replaced: 1 };
+        assert_eq!(all.merge(&host).unwrap(), replaced, "more trials");
+        host.finish_run(run, &an_end(), &[]).unwrap();
+        assert_eq!(all.merge(&host).unwrap(), replaced, "finished");
+        assert_eq!(all.run("a").unwrap().state, RunState::Finished);
+        assert_eq!(content(&all), content(&host));
+        // The older copy does not come back.
+        let older = with_runs(&["a"]);
+        assert_eq!(all.merge(&older).unwrap(), Merged { added: 0, known: 1, replaced: 0 });
+    }
+
+    #[test]
+    fn a_label_that_is_also_the_beginning_of_a_uuid_is_ambiguous_and_one_of_digits_is_found() {
+        let mut store = with_runs(&["aaaa-1", "bbbb-2"]);
+        store.set_label(RunId(1), Some("bbbb")).unwrap();
+        let error = store.run("bbbb").unwrap_err();
+        assert!(error.to_string().contains("1, 2"), "{error}");
+        assert!(store.run("bb").is_err(), "three characters name nothing");
+        store.set_label(RunId(1), Some("2024")).unwrap();
+        assert_eq!(store.run("2024").unwrap().id, RunId(1));
     }
 
     #[test]
@@ -215,6 +263,6 @@ mod tests {
             let run = store.run(name).unwrap().id;
             store.set_label(run, Some("twice")).unwrap();
         }
-        assert!(matches!(store.run("twice"), Err(Error::RunAmbiguous { count: 2, .. })));
+        assert!(matches!(store.run("twice"), Err(Error::RunAmbiguous { .. })));
     }
 }

@@ -10,6 +10,8 @@ use crate::row::{
 };
 use crate::store::Store;
 
+/// Minimum length of a selector that is a uuid prefix.
+const IDENTIFIER_LENGTH_MIN: usize = 4;
 /// Minimum length of a selector of digits that is a uuid prefix.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
 
@@ -45,22 +47,18 @@ impl Store {
         }
         // A short number is a run's number; matching a uuid would be a coincidence.
         let is_number = selector.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && selector.len() < IDENTIFIER_DIGITS_MIN {
-            return Err(self.no_run(selector));
-        }
+        let length_min = if is_number { IDENTIFIER_DIGITS_MIN } else { IDENTIFIER_LENGTH_MIN };
         let prefix = selector.to_ascii_lowercase();
-        let by_uuid = "run WHERE substr(lower(uuid), 1, length(?1)) = ?1";
-        let mut runs = self.select(by_uuid, [prefix], RunRow::read)?;
-        if runs.is_empty() {
-            runs = self.select("run WHERE label = ?1", [selector], RunRow::read)?;
-        }
-        match (runs.pop(), runs.len()) {
-            (None, _) => Err(self.no_run(selector)),
-            (Some(run), 0) => Ok(run),
-            (Some(_), others) => Err(Error::RunAmbiguous {
+        let named = "run WHERE label = ?1 OR lower(uuid) = ?2 \
+                     OR (length(?2) >= ?3 AND substr(lower(uuid), 1, length(?2)) = ?2) ORDER BY id";
+        let mut runs = self.select(named, (selector, prefix, length_min), RunRow::read)?;
+        match runs.len() {
+            0 => Err(self.no_run(selector)),
+            1 => Ok(runs.remove(0)),
+            _ => Err(Error::RunAmbiguous {
                 path: self.path().to_path_buf(),
                 selector: selector.to_owned(),
-                count: others + 1,
+                runs: runs.iter().map(|run| run.id.0).collect(),
             }),
         }
     }
@@ -315,9 +313,9 @@ mod tests {
 
     #[test]
     fn a_start_that_several_uuids_share_is_ambiguous() {
-        let store = a_store_with_runs(&[("abcd-1", 1), ("abce-2", 2)]);
-        let error = store.run("abc").unwrap_err();
-        assert!(matches!(error, Error::RunAmbiguous { count: 2, .. }), "{error}");
+        let store = a_store_with_runs(&[("abcd-1", 1), ("abcd-2", 2)]);
+        let error = store.run("abcd").unwrap_err();
+        assert!(matches!(error, Error::RunAmbiguous { .. }), "{error}");
     }
 
     #[test]

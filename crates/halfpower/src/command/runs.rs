@@ -51,8 +51,11 @@ pub fn execute(args: &RunsArgs) -> Outcome {
             let (others, mut store) = (others?, Store::open(db)?);
             for (path, other) in from.iter().zip(others) {
                 let merged = store.merge(&other)?;
-                let (added, known) = (units::counted(merged.added, "run"), merged.known);
-                console::data(&format!("{}: {added} added, {known} known", path.display()));
+                let (added, path) = (units::counted(merged.added, "run"), path.display());
+                let (known, replaced) = (merged.known, merged.replaced);
+                console::data(&format!(
+                    "{path}: {added} added, {known} known, {replaced} replaced"
+                ));
             }
             store.close()?;
         }
@@ -108,8 +111,13 @@ fn chosen(
         limit_ns.is_some_and(|limit_ns| row.started_unix_ns < limit_ns)
     };
     let rows = store.runs()?.into_iter().enumerate().filter(|(index, row)| {
-        let is_chosen = named.contains(&row.id) || is_old(row) || keep.is_some_and(|n| *index >= n);
-        is_chosen && row.state != RunState::Running
+        let is_over = keep.is_some_and(|count| *index >= count);
+        // With both limits, a run goes only if both say so.
+        let is_beyond = match (older_than_days, keep) {
+            (Some(_), Some(_)) => is_old(row) && is_over,
+            _ => is_old(row) || is_over,
+        };
+        (named.contains(&row.id) || is_beyond) && row.state != RunState::Running
     });
     Ok(rows.map(|(_, row)| row).collect())
 }

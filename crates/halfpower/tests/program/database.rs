@@ -204,12 +204,13 @@ fn runs_are_shown_labelled_merged_and_pruned_only_with_yes() {
     place.does("runs tag latest renamed");
     place.does("runs show renamed");
     place.cannot("runs show first").says("no run \"first\"", "give a run's number");
-    place.does("runs merge other.db").prints("1 run added, 0 known");
+    place.does("runs merge other.db").prints("1 run added, 0 known, 0 replaced");
     place.does("runs merge other.db").prints("0 runs added, 1 known");
     let both = place.document("runs list");
     assert_eq!(list(&both).len(), 2);
     assert!(list(&both).iter().all(|run| whole(&run["trials"]) == 2), "{both}");
     place.does("runs prune --keep 1").prints("would delete 1 run; add --yes");
+    place.does("runs prune --keep 1 --older-than 30").prints("would delete 0 runs");
     place.halfpower("runs prune").with_code(2);
     assert_eq!(list(&place.document("runs list")).len(), 2);
     place.does("runs prune renamed --yes").prints("1 run deleted");
@@ -232,14 +233,20 @@ fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
     let place = Place::new();
     place.does("sweep sim:sata-ssd --rw read --bs 4k,64k,1m --size 4m --trials 2 --quiet");
     let blocks = RESULTS_PAGE.split("```sql\n").skip(1);
+    place.does("run sim:sata-ssd --rw randread --bssplit 4k/50:64k/50 --size 4m --quiet");
+    let rates = "SELECT abs(points.requests_per_s / avg(trials.requests_per_s) - 1) < 0.05 FROM points \
+                 JOIN trials USING (point_id) WHERE points.rw = 'randread'";
+    let blocks = std::iter::once(rates).chain(blocks);
     let queries: Vec<&str> = blocks.map(|block| block.split("```").next().unwrap()).collect();
-    assert_eq!(queries.len(), 10);
+    assert_eq!(queries.len(), 1 + 10);
     for query in queries {
         let mut shell = std::process::Command::new("sqlite3");
         let output = shell.arg(place.path("halfpower.db")).arg(query).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{query}: {said}");
         // Simulated trials are valid, so the question of doubts has no answer.
+        let is_wrong = query == rates && output.stdout != b"1\n";
+        assert!(!is_wrong, "rate of requests of two sizes");
         let is_answered = !output.stdout.is_empty() || query.contains("<> 'valid'");
         assert!(is_answered, "{query}: no rows");
     }

@@ -23,7 +23,12 @@ SELECT
     summary.throughput_median_bytes_per_s,
     summary.throughput_min_bytes_per_s,
     summary.throughput_max_bytes_per_s,
-    summary.throughput_median_bytes_per_s / summary.request_bytes AS requests_median_per_s,
+    -- Requests may have several sizes: the rate divided by their mean size.
+    summary.throughput_median_bytes_per_s * (
+        SELECT sum(trial.requests) * 1.0 / sum(trial.bytes)
+        FROM trial
+        WHERE trial.point_id = summary.point_id AND NOT trial.soaked
+    ) AS requests_per_s,
     point.verdict
 FROM point_summary AS summary
 JOIN point ON point.id = summary.point_id
