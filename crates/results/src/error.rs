@@ -229,8 +229,8 @@ pub enum Error {
 
     /// Several runs match the selector.
     #[error(
-        "{selector:?} is the label or the beginning of the uuid of several runs in the database {}: \
-         {}; give a run's number",
+        "{selector:?} is the label or the beginning of the uuid of several runs in the database \
+         {}: {}; give a run's number",
         path.display(), runs.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
     )]
     RunAmbiguous {

@@ -90,8 +90,8 @@ impl Store {
     }
 }
 
-/// How complete a stored run is: whether it ended by itself, and its number of trials. None if there
-/// is no such run.
+/// How complete a stored run is: whether it ended by itself, and its number of trials. None if
+/// there is no such run.
 fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i64)>> {
     let sql = "SELECT state IN ('finished', 'failed'), (SELECT count(*) FROM trial \
                JOIN point ON point.id = trial.point_id WHERE point.run_id = run.id) \

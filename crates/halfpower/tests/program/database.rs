@@ -234,8 +234,8 @@ fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
     place.does("sweep sim:sata-ssd --rw read --bs 4k,64k,1m --size 4m --trials 2 --quiet");
     let blocks = RESULTS_PAGE.split("```sql\n").skip(1);
     place.does("run sim:sata-ssd --rw randread --bssplit 4k/50:64k/50 --size 4m --quiet");
-    let rates = "SELECT abs(points.requests_per_s / avg(trials.requests_per_s) - 1) < 0.05 FROM points \
-                 JOIN trials USING (point_id) WHERE points.rw = 'randread'";
+    let rates = "SELECT abs(points.requests_per_s / avg(trials.requests_per_s) - 1) < 0.05 \
+                 FROM points JOIN trials USING (point_id) WHERE points.rw = 'randread'";
     let blocks = std::iter::once(rates).chain(blocks);
     let queries: Vec<&str> = blocks.map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(queries.len(), 1 + 10);
