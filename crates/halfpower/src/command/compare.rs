@@ -148,7 +148,8 @@ fn write_new(path: &Path, text: &str) -> Outcome<()> {
     let is_report = |old: String| old.contains("<testsuites>");
     let replaces = std::fs::read_to_string(path).map(is_report);
     let shown = path.display();
-    if path.exists() && !replaces.unwrap_or(false) {
+    // A link to nothing exists as well: writing to it would create its target.
+    if std::fs::symlink_metadata(path).is_ok() && !replaces.unwrap_or(false) {
         return Err(Failure::refused(format!(
             "{shown} exists and is no JUnit XML; give another --junit"
         )));

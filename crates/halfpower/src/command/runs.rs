@@ -6,6 +6,7 @@ use std::path::Path;
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
+use lab::recorder::Recorder;
 use lab::run_text::{ListedRun, run_in_full, run_line};
 use results::{RunId, RunRow, RunState, Store};
 
@@ -47,6 +48,7 @@ pub fn execute(args: &RunsArgs) -> Outcome {
             store.close()?;
         }
         RunsVerb::Merge { from } => {
+            Recorder::check(Some(db), &[])?;
             let others: Result<Vec<Store>, _> = from.iter().map(Store::open_read_only).collect();
             let (others, mut store) = (others?, Store::open(db)?);
             for (path, other) in from.iter().zip(others) {

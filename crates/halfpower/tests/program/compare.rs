@@ -76,6 +76,9 @@ fn reports_for_other_programs_are_written_and_replace_nothing_else() {
     std::fs::write(place.path("notes.txt"), "mine").unwrap();
     place.halfpower("compare 2 1 --junit notes.txt").with_code(3);
     place.halfpower("compare 2 1 --html notes.txt").with_code(3);
+    std::os::unix::fs::symlink("elsewhere", place.path("dangling")).unwrap();
+    place.halfpower("compare 2 1 --junit dangling").with_code(3);
+    assert!(!place.path("elsewhere").exists());
     assert_eq!(std::fs::read_to_string(place.path("notes.txt")).unwrap(), "mine");
 }
 

@@ -346,7 +346,27 @@ fn lines_for(
             let all = pages.iter().flat_map(|page| files.map(|db| (page, db)));
             all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
         }
-        "runs" => files.iter().map(|db| format!("runs list --db {db}")).collect(),
+        "runs" => {
+            let verbs = ["list", "tag 1 x", "prune --keep 0 --yes", "vacuum", "merge swept.db"];
+            let all =
+                verbs.iter().flat_map(|verb| files.map(|db| format!("runs {verb} --db {db}")));
+            all.chain(files.map(|from| format!("runs merge {from} --db new.db"))).collect()
+        }
+        "history" => files.iter().map(|db| format!("history --db {db}")).collect(),
+        "compare" => {
+            let written = files.iter().flat_map(|out| {
+                let sides = "compare swept.db swept.db";
+                [format!("{sides} --junit {out}"), format!("{sides} --html {out}")]
+            });
+            let read = files.iter().map(|db| format!("compare 1 2 --db {db}"));
+            let named = treasure.targets().into_iter();
+            let measured = named.map(|target| {
+                let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
+                let sides = format!("--run={target} --run=sim:sata-ssd --budget 300ms");
+                format!("compare {sides} {plan} --db {}", dice.one_of(&files))
+            });
+            read.chain(measured).chain(written).collect()
+        }
         "mount" => {
             // The server ends at once, because standard input is closed.
             let served = ["truth:fixed=1ms", "sim:nt4-ultrawide"];
@@ -498,9 +518,10 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
     let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
     let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
     new.retain(|name| name != "folder");
-    // The expected new files: copies under unused names, and a copy of the device in this folder.
+    // The expected new files: copies under unused names, a new database, and a copy of the device
+    // in this folder.
     let device = Path::new(treasure.device.path()).file_name().unwrap().to_str().unwrap();
-    let ours = ["halfpower.db", "new.html", "nothing", device];
+    let ours = ["halfpower.db", "new.db", "new.html", "nothing", device];
     assert!(new.iter().all(|name| ours.contains(&name.as_str())), "left behind: {new:?}");
 }
 

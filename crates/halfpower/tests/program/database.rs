@@ -216,6 +216,9 @@ fn runs_are_shown_labelled_merged_and_pruned_only_with_yes() {
     place.does("runs prune renamed --yes").prints("1 run deleted");
     place.does("runs vacuum");
     assert_eq!(list(&place.document("runs list")).len(), 1);
+    std::os::unix::fs::symlink("elsewhere.db", place.path("dangling.db")).unwrap();
+    place.halfpower("runs merge other.db --db dangling.db").with_code(3);
+    assert!(!place.path("elsewhere.db").exists());
     place.halfpower("runs merge nowhere.db").with_code(1);
     place.halfpower("runs vacuum --db nowhere.db").with_code(1);
     assert!(!place.path("nowhere.db").exists());

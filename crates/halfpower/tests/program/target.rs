@@ -104,6 +104,8 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "classic" => "classic sqlio -fsequential data --plan".to_owned(),
             "memory" | "engines" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
+            "compare" => "compare --run data --run data --plan".to_owned(),
+            "history" => "history --plan".to_owned(),
             "copy" => "copy data there --plan".to_owned(),
             "cat" | "checksum" => format!("{verb} data --plan"),
             "tune" => "tune . --plan".to_owned(),
