@@ -327,6 +327,28 @@ fn verbs(place: &Place) -> Vec<String> {
     listed.map(str::to_owned).chain(["generate".to_owned()]).collect()
 }
 
+fn runs_lines(files: &[&str]) -> Vec<String> {
+    let verbs = ["list", "tag 1 x", "prune --keep 0 --yes", "vacuum", "merge swept.db"];
+    let all =
+        verbs.iter().flat_map(|verb| files.iter().map(move |db| format!("runs {verb} --db {db}")));
+    all.chain(files.iter().map(move |from| format!("runs merge {from} --db new.db"))).collect()
+}
+
+fn compare_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<String> {
+    let written = files.iter().flat_map(|out| {
+        let sides = "compare swept.db swept.db";
+        [format!("{sides} --junit {out}"), format!("{sides} --html {out}")]
+    });
+    let read = files.iter().map(|db| format!("compare 1 2 --db {db}"));
+    let named = treasure.targets().into_iter();
+    let measured = named.map(|target| {
+        let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
+        let sides = format!("--run={target} --run=sim:sata-ssd --budget 300ms");
+        format!("compare {sides} {plan} --db {}", dice.one_of(files))
+    });
+    read.chain(measured).chain(written).collect()
+}
+
 /// The lines to try for a verb.
 fn lines_for(
     verb: &str,
@@ -346,27 +368,9 @@ fn lines_for(
             let all = pages.iter().flat_map(|page| files.map(|db| (page, db)));
             all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
         }
-        "runs" => {
-            let verbs = ["list", "tag 1 x", "prune --keep 0 --yes", "vacuum", "merge swept.db"];
-            let all =
-                verbs.iter().flat_map(|verb| files.map(|db| format!("runs {verb} --db {db}")));
-            all.chain(files.map(|from| format!("runs merge {from} --db new.db"))).collect()
-        }
+        "runs" => runs_lines(&files),
         "history" => files.iter().map(|db| format!("history --db {db}")).collect(),
-        "compare" => {
-            let written = files.iter().flat_map(|out| {
-                let sides = "compare swept.db swept.db";
-                [format!("{sides} --junit {out}"), format!("{sides} --html {out}")]
-            });
-            let read = files.iter().map(|db| format!("compare 1 2 --db {db}"));
-            let named = treasure.targets().into_iter();
-            let measured = named.map(|target| {
-                let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
-                let sides = format!("--run={target} --run=sim:sata-ssd --budget 300ms");
-                format!("compare {sides} {plan} --db {}", dice.one_of(&files))
-            });
-            read.chain(measured).chain(written).collect()
-        }
+        "compare" => compare_lines(treasure, dice, &files),
         "mount" => {
             // The server ends at once, because standard input is closed.
             let served = ["truth:fixed=1ms", "sim:nt4-ultrawide"];
