@@ -94,7 +94,7 @@ fn measured(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
         (false, true) => format!("{rounds}, then interrupted"),
         (false, false) => format!(
             "{rounds} in {budget}: the ratio of the rates is not known within {until}%; give more \
-             --budget"
+             --budget, or a shorter --runtime on each side"
         ),
     });
     Ok(Some(live::comparisons(&found, args.same_within)))

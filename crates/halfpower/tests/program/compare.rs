@@ -118,22 +118,41 @@ fn a_side_that_could_destroy_data_is_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn history_shows_when_a_point_changed_and_what_changed_with_it() {
+fn a_history_is_that_of_one_host_and_one_target() {
     let place = Place::new();
-    for (seed, setting) in (1..).zip(["", "", "", ",drive.rotation=5400"]) {
-        let repeat = if setting.is_empty() { 1 } else { 3 };
-        for again in 0..repeat {
-            let load = format!("--rw randread --bs 8k --size 8m --trials 2 --seed {seed}{again}");
-            place.does(&format!("run sim:sata-hdd-7200{setting} {load} --quiet"));
-        }
+    for setting in ["", "", "", ",drive.rotation=5400"] {
+        let load = "--rw randread --bs 8k --size 8m --trials 2 --quiet";
+        place.does(&format!("run sim:sata-hdd-7200{setting} {load}"));
     }
-    // A changed system is another target: its history is its own.
+    // A changed system is another target.
     let newest = place.document("history");
     assert_eq!(newest["target"], "sim:sata-hdd-7200,drive.rotation=5400");
-    assert_eq!(list(&newest["points"][0]["runs"]).len(), 3);
+    assert_eq!(list(&newest["points"][0]["runs"]).len(), 1);
     let first = place.document("history --target sim:sata-hdd-7200");
     assert_eq!(list(&first["points"][0]["runs"]).len(), 3);
+    assert_eq!(list(&first["points"][0]["changes"]).len(), 0);
     place.does("history randread").prints("too few runs");
     place.cannot("history randwrite").says("contains 'randwrite'", "shows all points");
     place.cannot("history --host elsewhere").says("no such run", "--target");
+}
+
+#[test]
+fn a_history_names_the_first_run_after_a_change() {
+    let place = Place::new();
+    let system = place.does("simulate --show sata-hdd-7200").stdout;
+    let slower = system.replace("rotation = { value = 7200", "rotation = { value = 5400");
+    assert_ne!(system, slower);
+    for content in [&system, &slower] {
+        std::fs::write(place.path("disk.toml"), content).unwrap();
+        for seed in 1..=3 {
+            let load = "--rw randread --bs 8k --size 4g --runtime 20 --trials 2 --quiet";
+            place.does(&format!("run sim:./disk.toml {load} --seed {seed}"));
+        }
+    }
+    let history = place.document("history");
+    let changes = list(&history["points"][0]["changes"]);
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(whole(&changes[0]["run"]), 4);
+    assert!(real(&changes[0]["ratio_high"]) < 0.95, "{changes:?}");
+    place.does("history").prints("from run 4");
 }
