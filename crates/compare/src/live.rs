@@ -103,9 +103,13 @@ pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<
     let benches: Outcome<Vec<Bench>> =
         contestants.iter().map(|contestant| Bench::ready(&contestant.job, lab)).collect();
     let (benches, host) = (benches?, Host::read());
-    let mut ready = Vec::new();
+    let mut ready: Vec<Ready<'_>> = Vec::new();
     for (contestant, bench) in contestants.iter().zip(&benches) {
-        ready.push(Ready::new(contestant, bench, &host, terms)?);
+        let recorder = match ready.first() {
+            None => Recorder::open(terms.db.as_deref())?,
+            Some(Ready { recorder, .. }) => recorder.another()?,
+        };
+        ready.push(Ready::new(contestant, bench, &host, recorder)?);
     }
     let measured = rounds(lab, &mut ready, terms);
     let state = match (&measured, lab.interrupt.is_set()) {
@@ -201,13 +205,12 @@ impl<'a> Ready<'a> {
         contestant: &'a Contestant,
         bench: &'a Bench,
         host: &Host,
-        terms: &Terms,
+        mut recorder: Recorder,
     ) -> Outcome<Ready<'a>> {
         let job = &contestant.job;
         let axes = job.axes.first().ok_or_else(|| Failure::usage("no workload to measure"))?;
         let setting = bench.setting(job, axes);
         setting.place.check_fit(&setting.workload)?;
-        let mut recorder = Recorder::open(terms.db.as_deref())?;
         let facts = bench.facts();
         recorder.begin(&RunFacts {
             kind: RunKind::Run,

@@ -149,6 +149,15 @@ impl Recorder {
         Ok(Recorder { store, run: None, points: Vec::new(), log: None })
     }
 
+    /// A recorder of another run in the same database, at the same time.
+    ///
+    /// # Errors
+    /// The database cannot be opened.
+    pub fn another(&self) -> Outcome<Recorder> {
+        let store = self.store.as_ref().map(Store::open_again).transpose()?;
+        Ok(Recorder { store, run: None, points: Vec::new(), log: None })
+    }
+
     /// Logs every request to a file; None: no log.
     ///
     /// # Errors

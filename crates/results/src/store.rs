@@ -77,6 +77,21 @@ impl Store {
         Ok(Self { connection, path, writable: true })
     }
 
+    /// Opens the same database again, for writing a second run at the same time.
+    ///
+    /// A process must not open the file by [`Store::open`] while it has it open: that reads the
+    /// header outside of SQLite, and closing any descriptor of a file drops all locks that the
+    /// process holds on it (fcntl(2)). Another program could then truncate the shared memory that
+    /// is in use here.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn open_again(&self) -> Result<Self, Error> {
+        let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(|error| self.error(error))?;
+        Ok(Self { connection, path: self.path.clone(), writable: self.writable })
+    }
+
     /// Refuses a path where creating a database would delete a foreign file.
     ///
     /// # Errors

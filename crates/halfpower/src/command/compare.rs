@@ -30,7 +30,8 @@ pub fn execute(args: &CompareArgs) -> Outcome {
         ));
     }
     args.html.as_deref().map_or(Ok(()), lab::page::check)?;
-    let comparisons = if args.run.is_empty() { stored(args) } else { measured(args) };
+    let interrupt = Interrupt::install();
+    let comparisons = if args.run.is_empty() { stored(args) } else { measured(args, &interrupt) };
     let Some(comparisons) = comparisons? else { return Ok(Exit::Ok) };
     if comparisons.iter().all(|comparison| comparison.points.is_empty()) {
         return Err(Failure::failed(format!(
@@ -39,6 +40,9 @@ pub fn execute(args: &CompareArgs) -> Outcome {
         )));
     }
     show(args, &comparisons)?;
+    if interrupt.is_set() {
+        return Ok(Exit::Interrupted);
+    }
     let fails = comparisons.iter().any(|found| !limit::exceeded(found, &args.fail_on).is_empty());
     Ok(if fails { Exit::Regression } else { Exit::Ok })
 }
@@ -72,7 +76,7 @@ fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
     Ok(Some(others.map(|other| verdict::compare(&sides[0], other, args.same_within)).collect()))
 }
 
-fn measured(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
+fn measured(args: &CompareArgs, interrupt: &Interrupt) -> Outcome<Option<Vec<Comparison>>> {
     let contestants: Outcome<Vec<Contestant>> =
         args.run.iter().map(|text| contestant(text)).collect();
     let db = (!args.no_store).then(|| args.db.clone());
@@ -82,7 +86,7 @@ fn measured(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
         live::plan(&contestants, &terms)?.iter().for_each(|line| console::data(line));
         return Ok(None);
     }
-    let lab = Lab::new(Console::new(args.quiet), Interrupt::install());
+    let lab = Lab::new(Console::new(args.quiet), interrupt.clone());
     let found = live::measure(&lab, &contestants, &terms)?;
     if found.rounds == 0 {
         return Err(Failure::interrupted());

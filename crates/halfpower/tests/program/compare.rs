@@ -156,3 +156,19 @@ fn a_history_names_the_first_run_after_a_change() {
     assert!(real(&changes[0]["ratio_high"]) < 0.95, "{changes:?}");
     place.does("history").prints("from run 4");
 }
+
+#[test]
+fn an_interrupted_comparison_shows_and_keeps_its_complete_rounds() {
+    let place = Place::new();
+    let mut command = place.command("compare --budget 600 --until 0.001%");
+    for size in ["4k", "8k"] {
+        command.args(["--run", &format!("truth:fixed=1ms --bs {size} --size 1m --runtime 20ms")]);
+    }
+    let mut running = place.start_command(command, "compare, interrupted");
+    running.until("some rounds are stored", || place.stored_trials_so_far() > 5);
+    running.signal("INT");
+    running.ended().was_interrupted().prints("compared by rate");
+    let runs = place.document("runs list");
+    assert!(list(&runs).iter().all(|run| run["state"] == "interrupted"), "{runs}");
+    place.is_tidy();
+}
