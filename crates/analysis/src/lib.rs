@@ -3,7 +3,8 @@
 //! [`histogram`], [`quantile`] and [`bootstrap`] summarise a trial. [`outlier`], [`drift`],
 //! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`lsq`],
 //! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models. [`cachesteps`] finds the caches of a
-//! machine, and [`ladder`] finds the bottleneck. Nothing here does I/O, reads a clock or keeps
+//! machine, and [`ladder`] finds the bottleneck. [`units`] reads and writes sizes,
+//! durations and rates as people do. Nothing here does I/O, reads a clock or keeps
 //! state. Equal input gives equal output; randomness comes from a seed of the caller. Modules
 //! import only modules declared above them.
 //!
@@ -11,6 +12,8 @@
 //! documented). A NaN is an arithmetic error of the caller and must not pass as a measurement.
 
 #![forbid(unsafe_code)]
+
+pub mod units;
 
 pub mod interval;
 

@@ -6,6 +6,7 @@
 //! correction for the number of possible moments (Bonferroni); parts before and after it are
 //! searched again.
 
+use analysis::units;
 use std::path::Path;
 
 use analysis::comparison::{RatioTest, ratio_test};

@@ -2,6 +2,7 @@
 //!
 //! A change exceeds a limit if the comparison says that it is worse, and by more than the limit.
 
+use analysis::units;
 use std::str::FromStr;
 
 use crate::quantity::Quantity;

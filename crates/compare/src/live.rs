@@ -5,6 +5,7 @@
 //! comparison ends when every interval is narrow enough, or when the budget is spent; see
 //! [`analysis::comparison::RatioTest::is_narrow`] for why stopping early does no harm.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use ioengine::clock::Clock;

@@ -2,6 +2,7 @@
 //!
 //! Each quantity has a value per trial, so that the scatter between trials gives its interval.
 
+use analysis::units;
 use lab::point::Trial;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -4,6 +4,7 @@
 //! [`Store::run`] accepts. A label or a host stands for all its runs; their trials are put
 //! together.
 
+use analysis::units;
 use std::path::{Path, PathBuf};
 
 use lab::date;

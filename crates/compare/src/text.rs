@@ -3,6 +3,7 @@
 use crate::limit::{self, Limit};
 use crate::quantity::Quantity;
 use crate::verdict::{Change, Comparison, PointChange, Verdict};
+use analysis::units;
 
 /// Up to this many points, all quantities of each are shown. With more, quantities other than the
 /// rate are shown if they changed.

@@ -17,6 +17,7 @@ pub mod tune;
 pub mod whatif;
 pub mod plan;
 
+use analysis::units;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

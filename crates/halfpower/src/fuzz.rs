@@ -8,6 +8,7 @@ mod bytes;
 mod classic;
 mod stored;
 
+use analysis::units;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -68,11 +69,11 @@ pub fn run(name: &str, data: &[u8]) {
 fn need(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (need, prices) = text.split_once('\n').unwrap_or((&text, ""));
-    if let Ok(need) = capacity::need::Need::parse(need) {
+    if let Ok(need) = predict::plan::need::Need::parse(need) {
         assert!(need.streams.iter().all(|stream| stream.requests_per_s > 0.0), "{need:?}");
     }
-    if let Ok(prices) = capacity::prices::Prices::parse(prices) {
-        let price = |system: &capacity::prices::SystemPrices| system.of(system.most, true);
+    if let Ok(prices) = predict::plan::prices::Prices::parse(prices) {
+        let price = |system: &predict::plan::prices::SystemPrices| system.of(system.most, true);
         assert!(prices.systems.iter().all(|system| price(system) >= 0.0), "{prices:?}");
     }
 }

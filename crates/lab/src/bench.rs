@@ -1,6 +1,7 @@
 //! Prepares the targets of a job: opens them in the right mode, checks them, and creates test files
 //! in directories.
 
+use analysis::units;
 use std::path::Path;
 
 use ioengine::engine::pieces_bits;

@@ -1,6 +1,7 @@
 //! The results of a survey or study before analysis: measured points, other readings, and the
 //! parts that were left out.
 
+use analysis::units;
 use std::collections::BTreeMap;
 
 use analysis::bootstrap::{Timed, nearest_ratio_interval};

@@ -5,6 +5,7 @@ use crate::bench;
 use crate::failure::Outcome;
 use crate::job::Job;
 use crate::settings;
+use analysis::units;
 
 /// What a job would do, as lines. `endurance_bytes` is the rated endurance of the device.
 ///

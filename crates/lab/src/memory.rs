@@ -10,6 +10,7 @@ mod levels;
 mod paths;
 pub mod text;
 
+use analysis::units;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 

@@ -7,6 +7,7 @@ use analysis::bootstrap::median_interval;
 use analysis::histogram::Histogram;
 use analysis::interval::{CONFIDENCE, Interval};
 use analysis::quantile::median;
+use analysis::units;
 use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::engine::Setup;

@@ -1,6 +1,7 @@
 //! The key of a point: a workload, its targets and the preparation of each trial.
 //! Results of points with equal keys can be compared.
 
+use analysis::units;
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Caching, EngineKind};
 use workload::{Distribution, Pattern, Placement, Steady, Workload};

@@ -1,6 +1,7 @@
 //! `--verify`: notes what a run writes, reads back and checks exactly those blocks, and marks the
 //! results as invalid if a block is damaged.
 
+use analysis::units;
 use std::sync::Arc;
 
 use workload::spec::Content;

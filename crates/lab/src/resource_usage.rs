@@ -1,6 +1,7 @@
 //! Resource use of a simulated system over all trials of a point: which resource limits, how busy
 //! each resource was and in which phases, as text and as JSON.
 
+use analysis::units;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;

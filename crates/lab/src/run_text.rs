@@ -1,6 +1,7 @@
 //! Stored and measured runs as text: the list of runs, one run in full, and the line of a point.
 //! The list is also a JSON document.
 
+use analysis::units;
 use results::{RunRow, Store};
 use serde::Serialize;
 

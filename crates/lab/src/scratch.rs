@@ -4,6 +4,7 @@
 //! journalled before it is created, and removed when its guard is dropped: at the end, after an
 //! error, and after Ctrl-C.
 
+use analysis::units;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 //! Each point gets its own simulated system in virtual time. Points do not influence each other,
 //! and results do not depend on the number of threads.
 
+use analysis::units;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;

@@ -1,6 +1,7 @@
 //! Parsers for skewed loads with fio's syntax: distributions (`zipf:1.2`), request sizes with
 //! shares (`4k/50:64k/50`) and pauses (`100us`).
 
+use analysis::units;
 use std::str::FromStr;
 
 use workload::plan::SHARES_MAX;

@@ -5,6 +5,7 @@
 //! minus the background. The background is the smaller of the losses before and after the command,
 //! so the bound stays an upper bound. All functions here are pure.
 
+use analysis::units;
 use std::process::ExitStatus;
 
 use cpucost::descendants::{LeftBehind, Running};

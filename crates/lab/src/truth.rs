@@ -1,6 +1,7 @@
 //! Parsers for reference devices and faults, such as `fixed=500us,rate=500m` and
 //! `eio@100,short:512@7x3`.
 
+use analysis::units;
 use ioengine::Op;
 use ioengine::fault::{Fault, FaultPlan, FaultRule};
 use ioengine::truth::{

@@ -9,6 +9,7 @@ pub mod choice;
 pub mod keep;
 mod probe;
 
+use analysis::units;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;

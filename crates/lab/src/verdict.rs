@@ -6,6 +6,7 @@
 use analysis::changepoint::{Break, greatest_break};
 use analysis::drift::drift;
 use analysis::littles_law;
+use analysis::units;
 use ioengine::cgroup::IoLimit;
 use ioengine::clock::Disagreement;
 use ioengine::device::DeviceCounters;

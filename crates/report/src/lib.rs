@@ -10,7 +10,7 @@
 //! crates; the caller converts.
 #![forbid(unsafe_code)]
 
-pub use units::page as units;
+pub use analysis::units::page as units;
 
 pub mod model;
 

@@ -5,6 +5,7 @@
 //! bytes, rates in bytes per second, costs in ns per byte. These four have a maximum, so that the
 //! arithmetic of the models cannot overflow. `system` checks plain numbers, key by key.
 
+use analysis::units;
 use serde::Deserialize;
 
 /// A value as written in a system file.

@@ -7,6 +7,7 @@
 //! No part of the region is read twice, so no read hits data that an earlier read left in a cache.
 
 use analysis::quantile::median;
+use analysis::units;
 use lab::bench::Bench;
 use lab::evidence::{Evidence, Reading};
 use lab::failure::Outcome;

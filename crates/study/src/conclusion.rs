@@ -5,6 +5,7 @@
 //! whether the effect still exists. A simulated machine of the papers must show the published
 //! number, in the quantity that the paper means: [`Conclusion::judge_as_reproduced`].
 
+use analysis::units;
 use lab::simulated_target::PREFIX;
 pub use papers::claims::Verdict;
 use papers::claims::{self, Claim, Paper, Role, Standard};

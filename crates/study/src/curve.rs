@@ -139,6 +139,7 @@ pub fn edge(curve: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use analysis::units;
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{LinkFacts, TargetFacts};
 

@@ -4,6 +4,7 @@
 //! The study `device-cache` measures the repeated reads, and the plan of this file the sequential
 //! reads.
 
+use analysis::units;
 use std::collections::BTreeMap;
 
 use lab::evidence::{Evidence, Reading};

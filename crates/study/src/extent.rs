@@ -2,6 +2,7 @@
 //!
 //! `--plan` prints it.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use lab::failure::{Failure, Outcome};

@@ -3,6 +3,7 @@
 //!
 //! They apply to points of any kind.
 
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 
 use crate::conclusion::Conclusion;

@@ -1,6 +1,7 @@
 //! The targets of studies: a directory with a test file, an existing file or device, a simulated
 //! system or a reference device. Each is prepared once for all studies.
 
+use analysis::units;
 use std::path::{Path, PathBuf};
 
 use ioengine::{Caching, HostTarget, Target};

@@ -3,6 +3,7 @@
 //!
 //! Both show the same findings, advice, verdicts on claims and doubts.
 
+use analysis::units;
 use lab::date;
 use lab::evidence::MeasuredPoint;
 use lab::json;

@@ -4,6 +4,7 @@
 //! least [`GAIN_MIN`]. The baseline is the present setting of the user's program (--app), or the
 //! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
 
+use analysis::units;
 use ioengine::Caching;
 use lab::evidence::MeasuredPoint;
 use lab::point::State;

@@ -1,6 +1,7 @@
 //! The requests that the user's program issues today (`survey --app`), the baseline of the gains
 //! that advice states.
 
+use analysis::units;
 use serde::{Deserialize, Serialize};
 
 /// The requests that the user's program issues today.

@@ -3,6 +3,7 @@
 //! "The measured peak" is a measured rate; "PAP" is a stated or advertised rate.
 
 use analysis::interval::Interval;
+use analysis::units;
 use ioengine::Caching;
 use lab::evidence::MeasuredPoint;
 use lab::point::State;

@@ -4,6 +4,7 @@
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
+use analysis::units;
 use ioengine::Caching;
 use lab::evidence::MeasuredPoint;
 use schemars::JsonSchema;

@@ -1,6 +1,7 @@
 //! Conclusions of a survey: peaks, half-power points, CPU costs, the bottleneck ladder, the best
 //! settings and the verdict. A pure function of the evidence, with the numbers behind the findings.
 
+use analysis::units;
 use ioengine::Caching;
 use std::cmp::Reverse;
 

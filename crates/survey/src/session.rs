@@ -1,6 +1,7 @@
 //! Runs a survey from options to exit code: checks the options, writes the test file, measures the
 //! grid points, and produces text, page and database rows.
 
+use analysis::units;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

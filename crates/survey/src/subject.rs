@@ -1,6 +1,7 @@
 //! The target of a survey: a file or device of this host opened in both caching modes, or a
 //! simulated system, with the limits on its grid.
 
+use analysis::units;
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target};
 use lab::failure::{Failure, Outcome};

@@ -3,6 +3,7 @@
 
 use analysis::histogram::Histogram;
 use analysis::interval::Interval;
+use analysis::units;
 use ioengine::Caching;
 use lab::date;
 use lab::evidence::MeasuredPoint;

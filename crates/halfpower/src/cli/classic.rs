@@ -4,6 +4,7 @@
 //! parsing, each becomes a value of the hidden flag `--sqlio`, so that they can be mixed with flags
 //! of halfpower. `papers::classic::flags` interprets them.
 
+use analysis::units;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 

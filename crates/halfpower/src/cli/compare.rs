@@ -1,5 +1,6 @@
 //! Flags of `compare`: what is compared, how closely, and what fails.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use clap::Args;

@@ -1,6 +1,7 @@
 //! Flags of `copy`: sources and destination, what is preserved, what may be overwritten, and how
 //! data are moved.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};

@@ -1,6 +1,7 @@
 //! Flags of `memory`: kernels, working sets, threads, page size, and the directory for the
 //! page-cache tests.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use clap::Args;

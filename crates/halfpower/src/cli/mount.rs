@@ -1,6 +1,7 @@
 //! Flags of `mount`: the reference device or simulated system, the mount point, and the speed of
 //! simulated time.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use clap::Args;

@@ -26,8 +26,8 @@ need is printed, with the load that it sustains and what limits it.")]
 pub struct PlanArgs {
     /// What storage must deliver
     #[arg(long, value_name = "NEED", required_unless_present = "show_prices",
-          value_parser = capacity::need::Need::parse)]
-    pub need: Option<capacity::need::Need>,
+          value_parser = predict::plan::need::Need::parse)]
+    pub need: Option<predict::plan::need::Need>,
     /// Price list with the systems to consider (default: the list of --show-prices)
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,

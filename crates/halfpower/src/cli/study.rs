@@ -1,6 +1,7 @@
 //! Flags of `study`: names of studies, targets, duration, and facts about the targets that only
 //! the user can supply (price, power, capacity).
 
+use analysis::units;
 use std::path::PathBuf;
 
 use clap::Args;

@@ -1,6 +1,7 @@
 //! Flags of `tune`: the target, permission to write to it, and whether the result is saved for
 //! other programs.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use clap::Args;

@@ -1,6 +1,7 @@
 //! Flags of `whatif`: a simulated system and its load, and the changes to either whose effect is
 //! predicted.
 
+use analysis::units;
 use clap::Args;
 
 /// Flags of `whatif`.

@@ -1,9 +1,9 @@
 //! `halfpower calibrate`: converts the flags to the options of a calibration. The calibration
 //! itself is in the crate `calibrate`.
 
-use calibrate::session::{self, CalibrateOptions};
 use lab::failure::Outcome;
 use lab::guard::Consent;
+use predict::session::{self, CalibrateOptions};
 
 use crate::cli::calibrate::CalibrateArgs;
 

@@ -1,6 +1,7 @@
 //! `halfpower cat`: copies files to standard output unchanged, with large requests and several in
 //! flight.
 
+use analysis::units;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;

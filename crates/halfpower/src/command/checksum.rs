@@ -1,6 +1,7 @@
 //! `halfpower checksum`: prints BLAKE3 checksums of files, or compares files with stored checksums
 //! (`--check`).
 
+use analysis::units;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};

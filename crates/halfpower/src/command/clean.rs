@@ -1,6 +1,7 @@
 //! `halfpower clean`: removes test files, unfinished copies and mounts that killed runs left
 //! behind. A journal names them; what is in use is kept.
 
+use analysis::units;
 use std::fs;
 use std::io::ErrorKind;
 

@@ -1,6 +1,7 @@
 //! `halfpower compare`: compares stored runs, or measures workloads in turn and compares them.
 //! `halfpower history`: shows stored points over time.
 
+use analysis::units;
 use std::ffi::OsString;
 use std::path::Path;
 

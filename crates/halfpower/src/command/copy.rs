@@ -1,6 +1,7 @@
 //! `halfpower copy`: copies files, directory trees, devices and streams at the speed of the
 //! storage. A file gets its name only when its copy is complete.
 
+use analysis::units;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

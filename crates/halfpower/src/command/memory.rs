@@ -1,6 +1,7 @@
 //! `halfpower memory`: memory rates of several kernels by cache level and threads, the caches
 //! found, and the rates of the same bytes through the file system.
 
+use analysis::units;
 use lab::console::{self, Console};
 use lab::experiment::parameters;
 use lab::failure::{Exit, Failure, Outcome};

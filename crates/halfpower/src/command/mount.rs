@@ -1,11 +1,11 @@
 //! `halfpower mount`: serves a reference device or a simulated system as a file over FUSE, for any
 //! program. It runs until a signal, the end of standard input (`--until-eof`) or an unmount.
 
+use analysis::units;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use calibrate::time_machine::{PathCost, TimeMachine};
 use fusefile::{KnownTruth, Mounted, Spec, Timing, mounted};
 use ioengine::Monotonic;
 use ioengine::fault::{Fault, FaultPlan};
@@ -18,6 +18,7 @@ use lab::reference_device;
 use lab::simulated;
 use lab::simulated_target;
 use lab::truth;
+use predict::time_machine::{PathCost, TimeMachine};
 use simulator::{Driver, System};
 
 use crate::cli::mount::MountArgs;

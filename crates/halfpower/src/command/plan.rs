@@ -1,13 +1,13 @@
 //! `halfpower plan`: the cheapest simulated configurations that meet a stated need.
 
-use capacity::candidate::{Catalogue, Limits};
-use capacity::document;
-use capacity::prices::{BUILT_IN, Prices};
-use capacity::ranking::{self, Question};
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::text_file;
+use predict::plan::candidate::{Catalogue, Limits};
+use predict::plan::document;
+use predict::plan::prices::{BUILT_IN, Prices};
+use predict::plan::ranking::{self, Question};
 
 use crate::cli::plan::PlanArgs;
 

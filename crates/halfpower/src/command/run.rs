@@ -1,6 +1,7 @@
 //! `halfpower run` and `halfpower sweep`: measure one workload, or all combinations of lists of
 //! parameters. `simulate` uses the same code.
 
+use analysis::units;
 use ioengine::Caching;
 use lab::bench::{self, Bench};
 use lab::console::{self, Console};

@@ -1,6 +1,7 @@
 //! `halfpower runs`: lists, shows, labels, deletes and merges stored runs. Nothing is deleted
 //! without `--yes`.
 
+use analysis::units;
 use std::path::Path;
 
 use lab::console;

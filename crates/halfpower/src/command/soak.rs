@@ -5,6 +5,7 @@
 //! to the lowest priority. The report goes to stderr and the command keeps stdout; `--json` swaps
 //! the two.
 
+use analysis::units;
 use std::ffi::OsString;
 use std::io;
 use std::process::{Child, Command, Stdio};

@@ -1,6 +1,7 @@
 //! `halfpower study`, and `halfpower sweep` with the plan of a study: runs studies on targets and
 //! prints the results.
 
+use analysis::units;
 use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;

@@ -1,6 +1,7 @@
 //! `halfpower target`: describes a target layer by layer down to the bus, its content, and whether
 //! writing to it is safe. It never writes.
 
+use analysis::units;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! `halfpower tune`: finds the request size and depth that reach nearly the best rate of a storage
 //! with the least memory and CPU, and stores them for all programs that use `seqio`.
 
+use analysis::units;
 use ioengine::Op;
 use ioengine::clock::unix_ns;
 use lab::console::{self, Console};

@@ -1,14 +1,15 @@
 //! `halfpower whatif`: predicts what a change of a simulated system or its load does to throughput,
 //! latency and price.
 
+use analysis::units;
 use std::sync::{Mutex, PoisonError};
 
-use calibrate::trust::Basis;
-use calibrate::whatif::{self, Answer, Question, SensitivityDocument, SideDocument};
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json::{self, Program};
 use lab::simulated_target;
+use predict::trust::Basis;
+use predict::whatif::{self, Answer, Question, SensitivityDocument, SideDocument};
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;

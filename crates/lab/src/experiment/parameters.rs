@@ -3,6 +3,7 @@
 //! A parameter is a flag of `run` and `sweep` and a key of plan files. To add a parameter, add a
 //! field to [`Experiment`], a row here, and the code that uses the field.
 
+use analysis::units;
 use ioengine::target::Hint;
 use ioengine::{BufferPages, EngineKind};
 use workload::Placement;

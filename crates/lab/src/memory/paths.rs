@@ -7,6 +7,7 @@
 //! array and one buffer. The difference between the two is the cost of the file system. All paths
 //! are measured in turn, repeatedly.
 
+use analysis::units;
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
 use std::io;

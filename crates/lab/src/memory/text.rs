@@ -1,6 +1,7 @@
 //! The rates of the memory as text: a table for each number of threads, the caches found, and the
 //! rates of the same bytes through the file system.
 
+use analysis::units;
 use memspeed::Kernel;
 
 use super::{Curve, GridPoint, Level, MemoryReadings, MemorySpec};

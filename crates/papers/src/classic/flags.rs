@@ -3,6 +3,7 @@
 //! A flag with a meaning here becomes a field of [`Flags`]. Every other flag is refused with the
 //! reason and the alternative, so that no test silently runs as a different one.
 
+use analysis::units;
 use std::path::PathBuf;
 
 use ioengine::Caching;

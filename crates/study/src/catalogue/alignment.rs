@@ -9,6 +9,7 @@
 //! which the file system allocates and frees space are measured on a test file. The study discards
 //! nothing on any device.
 
+use analysis::units;
 use std::path::Path;
 
 use ioengine::allocation::{self, Units};

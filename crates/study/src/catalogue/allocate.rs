@@ -3,6 +3,7 @@
 //!
 //! Blocks are already written, reserved with `fallocate`, or allocated while the file grows.
 
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 
 use crate::catalogue::Study;

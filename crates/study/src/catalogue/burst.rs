@@ -6,6 +6,7 @@
 //! the real refill rate. Cloud volumes, throttled containers, and drives with a fast cache on slow
 //! media behave like this.
 
+use analysis::units;
 use std::time::Duration;
 
 use analysis::changepoint::{Throttle, early_burst, throttle};

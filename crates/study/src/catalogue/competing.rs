@@ -9,6 +9,7 @@
 //! the streams keep of their rates alone: 1 if all lose the same share, 1/n if one keeps
 //! everything.
 
+use analysis::units;
 use std::slice;
 use std::sync::Barrier;
 use std::thread;

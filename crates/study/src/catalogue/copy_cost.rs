@@ -7,6 +7,7 @@
 //! (`lab::fuse_server`). It serves from memory without delay, so its whole latency is the overhead
 //! of FUSE.
 
+use analysis::units;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::quantile::median;
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use report::model::{Cell as TableCell, Column, Table};

@@ -4,6 +4,7 @@
 //! raises the rate; beyond it, only the latency.
 
 use analysis::halfpower::measured;
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 
 use crate::catalogue::Study;

@@ -9,6 +9,7 @@
 //! The read-ahead is measured first (`study::ahead`), while nothing of the region has been read.
 
 use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
+use analysis::units;
 use lab::bench::Bench;
 use lab::evidence::Evidence;
 use lab::failure::Outcome;

@@ -6,6 +6,7 @@
 //! belongs to the process, so its CPU is charged to it. The reads are random, so that read-ahead
 //! issues no requests of its own.
 
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::point::Trial;

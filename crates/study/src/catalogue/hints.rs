@@ -3,6 +3,7 @@
 //!
 //! It compares rates and the size of the requests that reach the device.
 
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 
 use crate::catalogue::Study;

@@ -4,6 +4,7 @@
 //! `lab::memory` measures, as for `halfpower memory`. This module turns its results into findings
 //! and claims.
 
+use analysis::units;
 use lab::evidence::Evidence;
 use lab::failure::Outcome;
 use lab::memory::{self, MemoryReadings, MemorySpec};

@@ -3,6 +3,7 @@
 //!
 //! Direct requests of the same sizes show which small change would pay.
 
+use analysis::units;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;

@@ -11,6 +11,7 @@
 //! with the part busy. A claim about a share holds within ten percentage points of the published
 //! value.
 
+use analysis::units;
 use std::collections::BTreeMap;
 
 use analysis::bootstrap::median_interval;

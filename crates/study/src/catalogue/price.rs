@@ -7,6 +7,7 @@
 //! price, capacity and power (`--price`, `--capacity`, `--power`). Without a price everything else
 //! is reported.
 
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::{Failure, Outcome};
 use report::model::{Cell as TableCell, Column, Table};

@@ -5,6 +5,7 @@
 //! here. `free` and `cached` run with 1, 2, 4 ... threads; `pinned` pins as many threads to one CPU
 //! each; `near` runs on a CPU that serves the device's interrupts, `far` on another CPU.
 
+use analysis::units;
 use std::fs;
 use std::path::Path;
 

@@ -6,6 +6,7 @@
 //! mapper, btrfs). They are only read, because a write to a member would destroy the volume. The
 //! effect of a write to the volume is read from their counters.
 
+use analysis::units;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! Study `random`: random requests per second by depth, the effect of the page cache, and the
 //! number of members of a stripe that random requests keep busy (`study::stripe_load`).
 
+use analysis::units;
 use std::slice;
 
 use ioengine::stripe::Layout;

@@ -4,6 +4,7 @@
 //! Each size is measured at depth 1.
 
 use analysis::costmodel::CostModel;
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 use survey::half_power;
 

@@ -6,6 +6,7 @@
 //! at a distance. While both halves lie in one chunk they wait for each other. At larger distances,
 //! another member serves the second half at the same time.
 
+use analysis::units;
 use ioengine::engine::EngineOptions;
 use ioengine::{
     BufferPages, Caching, Clock, Engine, EngineKind, EngineSpec, HostEngine, HostTarget, Monotonic,

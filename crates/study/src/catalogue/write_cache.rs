@@ -5,6 +5,7 @@
 //! the kernel's assumption. It is switched only with `--toggle-write-cache`; the old value is
 //! journalled first and restored at the end.
 
+use analysis::units;
 use std::path::Path;
 
 use ioengine::device::Device;

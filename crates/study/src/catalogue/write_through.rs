@@ -3,6 +3,7 @@
 //!
 //! Durability is requested by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
 
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 
 use crate::catalogue::Study;

@@ -7,6 +7,7 @@
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
+use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::machine::TargetFacts;

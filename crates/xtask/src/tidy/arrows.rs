@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// General libraries, which all crates of [`ABOVE_LIBRARIES`] may import.
-const LIBRARIES: [&str; 13] = [
-    "units",
+const LIBRARIES: [&str; 12] = [
     "ioengine",
     "cpucost",
     "analysis",
@@ -26,8 +25,7 @@ const LIBRARIES: [&str; 13] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 23] = [
-    ("units", &[]),
+const ARROWS: [(&str, &[&str]); 21] = [
     ("ioengine", &[]),
     ("cpucost", &[]),
     ("analysis", &[]),
@@ -37,36 +35,23 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("seqio", &["ioengine"]),
     ("filecopy", &["ioengine", "seqio"]),
     ("workload", &["ioengine", "cpucost", "analysis"]),
-    ("simulator", &["ioengine", "cpucost", "units"]),
+    ("simulator", &["ioengine", "cpucost", "analysis"]),
     ("fusefile", &["ioengine"]),
-    ("report", &["analysis", "results", "units"]),
+    ("report", &["analysis", "results"]),
     ("lab", &[]),
     ("survey", &["lab"]),
-    ("calibrate", &["lab"]),
+    ("predict", &["lab"]),
     ("compare", &["lab"]),
-    ("capacity", &["lab"]),
     ("papers", &["lab"]),
     ("exchange", &["lab"]),
     ("study", &["lab", "survey", "papers"]),
-    (
-        "halfpower",
-        &["lab", "survey", "calibrate", "capacity", "compare", "papers", "exchange", "study"],
-    ),
+    ("halfpower", &["lab", "survey", "predict", "compare", "papers", "exchange", "study"]),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 9] = [
-    "lab",
-    "survey",
-    "calibrate",
-    "capacity",
-    "compare",
-    "papers",
-    "exchange",
-    "study",
-    "halfpower",
-];
+const ABOVE_LIBRARIES: [&str; 8] =
+    ["lab", "survey", "predict", "compare", "papers", "exchange", "study", "halfpower"];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {

@@ -4,6 +4,7 @@
 //! Here the kernel drops the pages of one file and reports how many remain. With --read, the file
 //! is then read once through the cache, which is how the second paper measured buffered reads.
 
+use analysis::units;
 use std::path::Path;
 
 use clap::Parser;

@@ -1,6 +1,7 @@
 //! `halfpower classic cmdgen`: prints the command lines of a set of tests, as `halfpower run` or
 //! `halfpower classic sqlio` commands or as a plan file.
 
+use analysis::units;
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use papers::classic::cmdgen::TestSet;

@@ -5,6 +5,7 @@
 //! temporary file, copy) and three of these on all CPUs. Table 2 of the earlier paper has two more
 //! rows, which access one word per cache line.
 
+use analysis::units;
 use lab::console::{self, Console};
 use lab::failure::{Exit, Outcome};
 use lab::interrupt::Interrupt;

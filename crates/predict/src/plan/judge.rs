@@ -6,6 +6,7 @@
 //! Configurations that the bounds do not exclude are simulated: all streams run together as open
 //! loops with Poisson arrivals, and every stated rate and latency must hold.
 
+use analysis::units;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
@@ -16,8 +17,8 @@ use simulator::bounds::{self, Shape};
 use simulator::{SimWorld, System};
 use workload::{Arrival, Pattern, Sample, Workload};
 
-use crate::candidate::{Candidate, Catalogue};
-use crate::need::{Need, Stream};
+use crate::plan::candidate::{Candidate, Catalogue};
+use crate::plan::need::{Need, Stream};
 
 /// Maximum requests in flight for the bounds; large enough that bounds on outstanding requests have
 /// no effect.
@@ -222,8 +223,8 @@ fn missed(stream: &Stream, sample: &Sample, run_ns: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::candidate::Limits;
-    use crate::prices::{BUILT_IN, Prices};
+    use crate::plan::candidate::Limits;
+    use crate::plan::prices::{BUILT_IN, Prices};
 
     fn judged(need: &str, which: impl Fn(&Candidate) -> bool) -> Judgement {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();

@@ -1,6 +1,8 @@
-//! Fits a simulated system to a stored run of a real device, or to a rotating disk that it
-//! measures, with an interval for each parameter, and predicts what a change of it or load does.
+//! Predictions: a simulated system fitted to a real device, what a change of it does, and which
+//! configuration is the cheapest that meets a need.
 //!
+//! The fit is to a stored run, or to a rotating disk that is measured for it, with an interval for
+//! each parameter.
 //! `history` reads the measured points and trials. `replay` runs the same trials on a simulated
 //! system in virtual time, in the same order and with the same pauses, so that the state of caches,
 //! write buffers and burst credit carries over. `rotating` recognises disks, which are not fitted
@@ -8,7 +10,7 @@
 //! and fits a model and scores it on held-out points, and `result` builds the system file. `trust`
 //! estimates the error for a given load, `whatif` predicts changes, and `time_machine` runs a
 //! system in real time. `disk` measures a rotating disk with requests of its own and fits it, and
-//! `session` is the command from options to exit code.
+//! `session` is the command from options to exit code. `plan` searches configurations.
 
 pub mod history;
 pub mod rotating;
@@ -22,3 +24,4 @@ pub mod time_machine;
 pub mod whatif;
 pub mod disk;
 pub mod session;
+pub mod plan;

@@ -1,6 +1,7 @@
 //! Configurations to choose from: a system of the price list, the number of its devices, their
 //! volume and its RAID controller, the stripe unit, and the state of write caches.
 
+use analysis::units;
 use std::fmt;
 
 use lab::failure::{Failure, Outcome};
@@ -8,8 +9,8 @@ use lab::simulated_target;
 use simulator::system::{RaidIn, VolumeKind};
 use simulator::{Description, System};
 
-use crate::need::Need;
-use crate::prices::{Prices, SystemPrices};
+use crate::plan::need::Need;
+use crate::plan::prices::{Prices, SystemPrices};
 
 /// Stripe units to choose from (bytes).
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
@@ -227,7 +228,7 @@ impl fmt::Display for Candidate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prices::BUILT_IN;
+    use crate::plan::prices::BUILT_IN;
 
     fn candidates(need: &str, price_max: Option<f64>) -> Vec<Candidate> {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();

@@ -1,6 +1,7 @@
 //! How far to trust the prediction of a calibrated system for a load: its errors on the calibration
 //! points of similar request size and depth.
 
+use analysis::units;
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::CalibrationPoint;

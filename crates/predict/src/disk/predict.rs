@@ -1,5 +1,6 @@
 //! Loads that a calibrated disk is scored on. None of them is used by the fit.
 
+use analysis::units;
 use lab::failure::Outcome;
 use simulator::{CalibrationPoint, System};
 use workload::{Pattern, Workload};

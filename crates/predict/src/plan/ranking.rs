@@ -5,6 +5,7 @@
 //! any further, because its other configurations cost more. Of configurations with the same price,
 //! the one that sustains the largest load is chosen.
 
+use analysis::units;
 use std::collections::BTreeSet;
 
 use lab::failure::Outcome;
@@ -12,9 +13,9 @@ use lab::simulated::on_all_cores;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::candidate::{Candidate, Catalogue, Limits};
-use crate::judge::{Judgement, Outlook, judge};
-use crate::need::Need;
+use crate::plan::candidate::{Candidate, Catalogue, Limits};
+use crate::plan::judge::{Judgement, Outlook, judge};
+use crate::plan::need::Need;
 
 /// Number of configurations judged before the next check of whether enough are found.
 const BATCH: usize = 32;
@@ -236,7 +237,7 @@ fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prices::{BUILT_IN, Prices};
+    use crate::plan::prices::{BUILT_IN, Prices};
 
     fn answer(need: &str, price_max: Option<f64>) -> (Question, Answer) {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();

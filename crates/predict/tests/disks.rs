@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use calibrate::disk::{
+use lab::failure::Outcome;
+use predict::disk::{
     self,
     probe::{Kind, Probe, SimulatedDisk, Timed},
 };
-use calibrate::result::{Calibrated, ParameterDocument as Parameter};
-use lab::failure::Outcome;
+use predict::result::{Calibrated, ParameterDocument as Parameter};
 use simulator::Description;
 use workload::Workload;
 use workload::random::Stream;

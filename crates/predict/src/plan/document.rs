@@ -2,12 +2,13 @@
 //!
 //! Both have the same content; the text rounds.
 
+use analysis::units;
 use lab::json::Program;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::need::Need;
-use crate::ranking::{Answer, Choice, Counts, Question};
+use crate::plan::need::Need;
+use crate::plan::ranking::{Answer, Choice, Counts, Question};
 
 /// What `plan --json` prints. Prices are in the currency of the price list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -183,9 +184,9 @@ fn lines_of(number: usize, choice: &ChoiceDocument, currency: &str) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::candidate::{Catalogue, Limits};
-    use crate::prices::{BUILT_IN, Prices};
-    use crate::ranking;
+    use crate::plan::candidate::{Catalogue, Limits};
+    use crate::plan::prices::{BUILT_IN, Prices};
+    use crate::plan::ranking;
 
     fn document(need: &str, price_max: Option<f64>) -> CapacityDocument {
         let prices = Prices::parse(BUILT_IN).unwrap();

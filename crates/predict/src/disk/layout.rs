@@ -5,6 +5,7 @@
 //! (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger 1999). Reads in descending
 //! order always miss: nothing is read ahead of them.
 
+use analysis::units;
 use std::collections::BTreeMap;
 
 use analysis::interval::Interval;

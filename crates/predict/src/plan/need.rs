@@ -4,6 +4,7 @@
 //! A need is text: clauses separated by semicolons, of words separated by spaces or commas, such as
 //! `reads 8k 20000/s p99<2ms; writes 64k 300MB/s; capacity 20TB; survives 1`.
 
+use analysis::units;
 use std::fmt;
 
 use ioengine::Op;

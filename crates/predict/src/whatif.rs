@@ -1,6 +1,7 @@
 //! Predicts the effect of a change of system or load: simulated results and closed-form bounds
 //! before and after, sensitivities to the parameters, and an estimate of the error.
 
+use analysis::units;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ioengine::{Caching, EngineKind};

@@ -4,6 +4,7 @@
 //! A simulated system knows its drives. A host reports a rotation speed for real disks only, but
 //! reports virtual disks as rotating too. For these, the latency of random reads decides.
 
+use analysis::units;
 use lab::machine::TargetFacts;
 
 use crate::history::{History, MeasuredPoint};

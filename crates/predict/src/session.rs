@@ -1,6 +1,7 @@
 //! `halfpower calibrate` from options to exit code: fits a simulated system to a stored run, or to
 //! a rotating disk that it measures, prints its parameters and score, and writes the system file.
 
+use analysis::units;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
