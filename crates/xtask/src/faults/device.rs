@@ -174,14 +174,18 @@ pub fn unmount(folder: &Path) {
 }
 
 /// A reference device, served as a file by another process of the program.
-pub struct Served {
+pub struct Served<'a> {
     server: Option<Running>,
     folder: TempDir,
+    /// The place of the server. Its journal has an entry for the mount as long as the server lives,
+    /// so it must not be the journal that is checked after a run.
+    _place: Place<'a>,
 }
 
-impl Served {
+impl<'a> Served<'a> {
     /// Mounts `truth:TRUTH` with additional flags.
-    pub fn new(context: &Context, place: &Place<'_>, truth: &str, flags: &str) -> Result<Served> {
+    pub fn new(context: &'a Context, truth: &str, flags: &str) -> Result<Served<'a>> {
+        let place = context.place()?;
         let folder = tempfile::tempdir_in(&context.folder)?;
         let line = format!("mount truth:{truth} {} {flags}", folder.path().display());
         let mut server = place.start(&line)?;
@@ -189,7 +193,7 @@ impl Served {
             let said = fs::read_to_string(&server.stderr).unwrap_or_default();
             bail!(Missing(format!("FUSE: {}", said.trim())));
         }
-        Ok(Served { server: Some(server), folder })
+        Ok(Served { server: Some(server), folder, _place: place })
     }
 
     /// Path of the served file.
@@ -203,7 +207,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for Served<'_> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
             let _ = server.signal(Signal::SIGTERM);

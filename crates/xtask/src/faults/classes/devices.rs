@@ -103,7 +103,7 @@ fn server_dies(context: &Context) -> Result<Tally> {
     for engine in context.some(&ENGINES) {
         for rw in ["randread", "randwrite"] {
             let place = context.place()?;
-            let mut device = Served::new(context, &place, "fixed=200us,parallel=4", "--size 4m")?;
+            let mut device = Served::new(context, "fixed=200us,parallel=4", "--size 4m")?;
             let (file, depth) = (device.file(), depth(engine));
             let line = format!(
                 "run {file} --overwrite={file} --rw {rw} --bs 4k --time-based --runtime 20 \

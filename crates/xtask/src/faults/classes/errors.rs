@@ -94,7 +94,7 @@ fn eio_of_a_device(context: &Context) -> Result<Tally> {
         for (rw, verb, number) in [("read", "reading", 0_u64), ("write", "writing", 100)] {
             let place = context.place()?;
             let flags = format!("--size 4m --inject {rw}-eio@{number}");
-            let device = Served::new(context, &place, "fixed=20us", &flags)?;
+            let device = Served::new(context, "fixed=20us", &flags)?;
             let file = device.file();
             let line = format!(
                 "run {file} --overwrite={file} --rw {rw} --bs 4k --size 1m --ioengine {engine} \

@@ -59,7 +59,7 @@ fn outstanding(context: &Context) -> Result<Tally> {
     }
     for engine in ["io_uring", "libaio"] {
         let place = context.place()?;
-        let device = Served::new(context, &place, "fixed=100ms,parallel=4096", "--size 64m")?;
+        let device = Served::new(context, "fixed=100ms,parallel=4096", "--size 64m")?;
         let line = format!(
             "run {} --rw randread --ioengine {engine} --allow-holes --bs 4k --iodepth 4096 \
              --time-based --runtime 3 --trials 1 --quiet --json",

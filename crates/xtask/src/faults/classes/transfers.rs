@@ -88,8 +88,7 @@ fn short_reads(context: &Context) -> Result<Tally> {
         }
     }
     let place = context.place()?;
-    let device =
-        Served::new(context, &place, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
+    let device = Served::new(context, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
     let file = device.file();
     // The bytes must be correct, however the kernel handles the short answer.
     let line = format!(
@@ -176,7 +175,7 @@ fn stall(context: &Context) -> Result<Tally> {
     for milliseconds in if context.quick { vec![1500] } else { vec![1500, 30_000] } {
         let place = context.place()?;
         let flags = format!("--size 1m --inject hang:{milliseconds}ms@50");
-        let device = Served::new(context, &place, "fixed=100us", &flags)?;
+        let device = Served::new(context, "fixed=100us", &flags)?;
         let line = format!(
             "run {} --rw read --bs 4k --time-based --runtime 2 --trials 1 --allow-holes --quiet \
              --json",
@@ -203,7 +202,7 @@ fn never(context: &Context) -> Result<Tally> {
     }
     let mut tally = Tally::default();
     let places: Vec<Place<'_>> = (0..7).map(|_| context.place()).collect::<Result<_>>()?;
-    let device = Served::new(context, &places[6], "fixed=20us", "--size 1m --inject never@9")?;
+    let device = Served::new(context, "fixed=20us", "--size 1m --inject never@9")?;
     let mut lines: Vec<String> = ENGINES
         .map(|engine| {
             let depth = depth(engine);

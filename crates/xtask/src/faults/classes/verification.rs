@@ -114,7 +114,7 @@ fn falsified(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<T
         }
         let place = context.place()?;
         let flags = format!("--size 1m --inject write-{fault}@3");
-        let device = Served::new(context, &place, "fixed=20us", &flags)?;
+        let device = Served::new(context, "fixed=20us", &flags)?;
         let file = device.file();
         let line = format!("run {file} --overwrite={file} {WRITE} --ioengine {engine} --trials 1");
         check_reported(&mut tally, &place, &line, offset(3))?;
