@@ -32,6 +32,7 @@ pub mod record;
 pub mod verdict;
 pub mod recorder;
 pub mod json;
+pub mod target_description;
 pub mod run_text;
 pub mod simulated_target;
 pub mod reference_device;

@@ -7,12 +7,12 @@ use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::resource_usage::SimulateDocument;
+use lab::target_description::TargetDocument;
 use papers::reproduce::document::ReproduceDocument;
 use papers::reproduce::score_table;
 use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
-use crate::command::target::TargetDocument;
 
 pub fn execute(args: &GenerateArgs) -> Outcome {
     if args.plan {

@@ -1,72 +1,15 @@
 //! `halfpower target`: describes a target layer by layer down to the bus, its content, and whether
 //! writing to it is safe. It never writes.
 
-use analysis::units;
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use ioengine::kernel::Kernel;
-use ioengine::stack::{self, Layer, Value};
-use ioengine::{Caching, ErrorKind, HostTarget, Target, TargetKind, usage};
 use lab::bench;
 use lab::console::{self, Console};
 use lab::failure::{Exit, Outcome};
-use lab::guard::{self, Consent};
-use lab::json::{self, Program};
+use lab::guard::Consent;
+use lab::json;
 use lab::machine;
-use schemars::JsonSchema;
-use serde::Serialize;
+use lab::target_description::TargetDocument;
 
 use crate::cli::TargetArgs;
-
-/// Description of a target.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct TargetDocument {
-    halfpower: Program,
-    /// The path as typed.
-    target: String,
-    /// The target first, then the layers below it, in the direction of the data.
-    layers: Vec<LayerDocument>,
-    /// Content of a file or device, as far as recognised.
-    content: Option<String>,
-    /// Free bytes of the target's file system.
-    free_bytes: Option<u64>,
-    writing: Writing,
-    /// Information that only root can read.
-    missing: Vec<String>,
-}
-
-/// One layer of the path from the target to the hardware.
-#[derive(Debug, Serialize, JsonSchema)]
-struct LayerDocument {
-    /// file, directory, file system, partition, volume, device or bus.
-    kind: &'static str,
-    name: String,
-    /// Number of branches (an array, a btrfs of several devices) above it.
-    depth: usize,
-    /// Properties of the layer; each name ends in a unit.
-    facts: BTreeMap<&'static str, FactDocument>,
-}
-
-/// The value of a property.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(untagged)]
-enum FactDocument {
-    Text(String),
-    Integer(u64),
-    Number(f64),
-}
-
-/// Whether writing is safe.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Writing {
-    /// Whether writing is allowed: "freely", "with" (needs the flag), or "refused".
-    allowed: &'static str,
-    /// The flag that allows it and gives up the existing data.
-    flag: Option<String>,
-    /// Why writing is allowed or refused.
-    why: String,
-}
 
 pub fn execute(args: &TargetArgs) -> Outcome {
     bench::check_path(&args.target, &Consent::default())?;
@@ -74,124 +17,14 @@ pub fn execute(args: &TargetArgs) -> Outcome {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
-    let path = args.target.as_path();
-    let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-    let layers = stack::of(&Kernel::of_host(), &full);
-    let (opened, missing) = open(path)?;
-    let document = TargetDocument {
-        halfpower: Program::this(),
-        target: path.display().to_string(),
-        content: opened.as_ref().map(guard::holds),
-        free_bytes: free_bytes(path, opened.as_ref()),
-        writing: writing(path, opened.as_ref()),
-        missing,
-        layers: layers.iter().map(LayerDocument::from).collect(),
-    };
+    let document = TargetDocument::of(&args.target)?;
     if args.json {
         console::data(&json::print(&document));
     } else {
-        layers.iter().for_each(|layer| console::data(&line(layer)));
-        print_rest(&document);
+        document.lines().iter().for_each(|line| console::data(line));
     }
     for missing in document.missing.iter().filter(|_| !machine::is_root()) {
         Console::new(false).say(format!("only root can read {missing}"));
     }
     Ok(Exit::Ok)
-}
-
-/// Opens a file or device. Without read permission, returns the names of the unknown facts.
-fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
-    if path.is_dir() {
-        return Ok((None, Vec::new()));
-    }
-    match HostTarget::open(path, false, Caching::Buffered) {
-        Ok(target) => Ok((Some(target), Vec::new())),
-        Err(error) if error.kind() == ErrorKind::NotWritable => {
-            Ok((None, vec!["its content, and which other programs use it".to_owned()]))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn print_rest(document: &TargetDocument) {
-    let say = |name: &str, text: &str| console::data(&format!("{name:<12} {text}"));
-    document.content.iter().for_each(|content| say("content", content));
-    document.free_bytes.iter().for_each(|bytes| say("free", &units::size(*bytes)));
-    let Writing { allowed, flag, why } = &document.writing;
-    let allowed = match flag {
-        Some(flag) => format!("allowed with {flag}"),
-        None if *allowed == "freely" => "allowed".to_owned(),
-        None => (*allowed).to_owned(),
-    };
-    say("writing", &format!("{allowed}: {why}"));
-}
-
-fn free_bytes(path: &Path, opened: Option<&HostTarget>) -> Option<u64> {
-    if path.is_dir() {
-        return ioengine::host::free_bytes_at(path).ok();
-    }
-    opened.filter(|target| target.kind() == TargetKind::File)?.free_bytes()
-}
-
-fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
-    let unwritable = ioengine::host::unwritable(path).filter(|_| path.is_dir() || opened.is_some());
-    if let Some(why) = unwritable {
-        return Writing { allowed: "refused", flag: None, why };
-    }
-    if path.is_dir() {
-        let why = "a test file is created here and removed afterwards".to_owned();
-        return Writing { allowed: "freely", flag: None, why };
-    }
-    let Some(target) = opened else {
-        let kernel = Kernel::of_host();
-        let device = kernel.at(path);
-        let used = device.and_then(|device| usage::of_device(&kernel, &device));
-        let used = used.map(|why| format!("{} {why}", path.display()));
-        let why = used.unwrap_or_else(|| "permission denied; run as root".to_owned());
-        return Writing { allowed: "refused", flag: None, why };
-    };
-    match guard::advice(target, path) {
-        (Some(flag), why) => {
-            // The flag is shown instead of the remedy.
-            let why = why.split("; say ").next().unwrap_or_default().to_owned();
-            Writing { allowed: "with", flag: Some(flag), why }
-        }
-        (None, why) => Writing { allowed: "refused", flag: None, why },
-    }
-}
-
-fn line(layer: &Layer) -> String {
-    let fact = |(name, value): &(&str, Value)| {
-        let name = name.trim_end_matches("_bytes_per_s").trim_end_matches("_bytes");
-        let value = match value {
-            Value::Text(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            Value::Bytes(bytes) => units::size(*bytes),
-            Value::BytesPerS(rate) => units::rate(*rate),
-        };
-        format!("{} {value}", name.replace('_', " "))
-    };
-    let facts: Vec<String> = layer.facts.iter().map(fact).collect();
-    let colon = if facts.is_empty() { "" } else { ": " };
-    let (indent, kind) = ("  ".repeat(layer.depth), layer.kind.name());
-    format!("{kind:<12} {indent}{}{colon}{}", layer.name, facts.join(", "))
-}
-
-impl From<&Layer> for LayerDocument {
-    fn from(layer: &Layer) -> LayerDocument {
-        let fact = |(name, value): &(&'static str, Value)| {
-            let value = match value {
-                Value::Text(text) => FactDocument::Text(text.clone()),
-                Value::Number(number) | Value::Bytes(number) => FactDocument::Integer(*number),
-                Value::BytesPerS(rate) => FactDocument::Number(*rate),
-            };
-            (*name, value)
-        };
-        LayerDocument {
-            kind: layer.kind.name(),
-            name: layer.name.clone(),
-            depth: layer.depth,
-            facts: layer.facts.iter().map(fact).collect(),
-        }
-    }
 }
