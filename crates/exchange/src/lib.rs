@@ -1,6 +1,12 @@
-//! Formats of other storage benchmarks, in and out: so far fio's job files and command line.
+//! Results and jobs of other storage tools, in and out.
 //!
-//! Each tool has its own module. What is read becomes settings of `lab::experiment`, so that a load
-//! of another tool passes the same checks as flags that a user typed.
+//! Each tool has its own module. fio's jobs become settings of `lab::experiment`, so that a load of
+//! another tool passes the same checks as flags that a user typed. Results of other tools become
+//! points ([`imported`]); [`mod@import`] recognises the format of a file, and [`mod@export`] writes
+//! stored runs.
 
+pub mod imported;
 pub mod fio;
+pub mod openmetrics;
+pub mod import;
+pub mod export;

@@ -1,8 +1,9 @@
-//! CSV export of runs, for spreadsheets and programs without SQLite.
+//! Tidy tables of a run for spreadsheets, notebooks and other programs: one row for each point,
+//! trial, interval or histogram bucket, with its workload.
 //!
-//! The columns have the same names as in the database, so exports can be joined on their ids. NULL
-//! is an empty field. Rows are written as they are read, so memory does not grow with the number of
-//! rows.
+//! The columns are those of the views `points`, `trials`, `intervals` and `latency_buckets`. Rows
+//! are written as they are read, so memory does not grow with the number of rows. CSV follows
+//! RFC 4180 with `\n` as line end, and NULL is an empty field; in NDJSON it is `null`.
 
 use std::io::{self, Write};
 
@@ -15,72 +16,173 @@ use crate::store::Store;
 /// A table of a run that can be exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
-    /// The points (workloads) of the run.
+    /// A row for each point (workload).
     Points,
-    /// The trials of the points.
+    /// A row for each trial.
     Trials,
-    /// The latency histograms of the trials.
+    /// A row for each interval of a trial.
+    Intervals,
+    /// A row for each bucket of a trial's latency histogram.
     Latency,
-    /// The per-interval series of the trials.
-    Series,
 }
 
 impl Table {
+    /// All tables with their names.
+    pub const NAMED: [(&'static str, Table); 4] = [
+        ("points", Table::Points),
+        ("trials", Table::Trials),
+        ("intervals", Table::Intervals),
+        ("latency", Table::Latency),
+    ];
+
     /// Selects the rows of one run (the parameter), in plan order.
     fn sql(self) -> &'static str {
         match self {
-            Self::Points => "SELECT * FROM point WHERE run_id = ? ORDER BY ordinal",
+            Self::Points => "SELECT * FROM points WHERE run_id = ? ORDER BY point_id",
             Self::Trials => {
-                "SELECT trial.* FROM trial JOIN point ON point.id = point_id WHERE run_id = ? \
-                 ORDER BY point.ordinal, trial.ordinal"
+                "SELECT * FROM trials WHERE run_id = ? ORDER BY point_ordinal, trial_ordinal"
+            }
+            Self::Intervals => {
+                "SELECT * FROM intervals WHERE run_id = ? \
+                 ORDER BY point_id, trial_ordinal, interval_ordinal"
             }
             Self::Latency => {
-                "SELECT latency.* FROM latency JOIN trial ON trial.id = trial_id \
-                 JOIN point ON point.id = point_id WHERE run_id = ? \
-                 ORDER BY point.ordinal, trial.ordinal, latency.operation, low_ns"
-            }
-            Self::Series => {
-                "SELECT series.* FROM series JOIN trial ON trial.id = trial_id \
-                 JOIN point ON point.id = point_id WHERE run_id = ? \
-                 ORDER BY point.ordinal, trial.ordinal, series.ordinal"
+                "SELECT * FROM latency_buckets WHERE run_id = ? \
+                 ORDER BY point_id, trial_ordinal, operation, low_ns"
             }
         }
     }
 }
 
+/// A value of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cell<'a> {
+    /// Not measured.
+    Null,
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Real(f64),
+    /// A text.
+    Text(&'a str),
+}
+
 impl Store {
-    /// Writes one table of a run as CSV: a header line, then the rows (RFC 4180, with `\n` as line
-    /// end).
+    /// Passes the rows of a table to `row`, with the names of the columns.
     ///
     /// # Errors
-    /// [`Error::RunNotFound`]; [`Error::Export`] if `out` fails; lock, damage.
-    pub fn export_csv(&self, run: RunId, what: Table, out: &mut impl Write) -> Result<(), Error> {
+    /// [`Error::RunNotFound`]; [`Error::Export`] if `row` fails; lock, damage.
+    pub fn each_row(
+        &self,
+        run: RunId,
+        table: Table,
+        mut row: impl FnMut(&[&str], &[Cell<'_>]) -> io::Result<()>,
+    ) -> Result<(), Error> {
         if !self.has_run(run)? {
             return Err(self.no_run(&run.to_string()));
         }
         let failed = |error| self.error(error);
-        let mut statement = self.connection().prepare(what.sql()).map_err(failed)?;
-        let columns = statement.column_count();
-        let mut csv = csv::Writer::from_writer(out);
-        csv.write_record(statement.column_names()).map_err(io::Error::from)?;
+        let mut statement = self.connection().prepare(table.sql()).map_err(failed)?;
+        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut rows = statement.query([run]).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            for column in 0..columns {
-                let value = row.get_ref(column).map_err(failed)?;
-                write_field(&mut csv, value).map_err(io::Error::from)?;
-            }
-            csv.write_record(None::<&[u8]>).map_err(io::Error::from)?;
+        while let Some(values) = rows.next().map_err(failed)? {
+            let cells: Result<Vec<Cell<'_>>, rusqlite::Error> =
+                (0..names.len()).map(|column| cell(values.get_ref(column)?)).collect();
+            row(&names, &cells.map_err(failed)?)?;
+        }
+        Ok(())
+    }
+
+    /// Names of the columns of a table.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn columns(&self, table: Table) -> Result<Vec<String>, Error> {
+        let statement = self.connection().prepare(table.sql()).map_err(|e| self.error(e))?;
+        Ok(statement.column_names().into_iter().map(str::to_owned).collect())
+    }
+
+    /// Writes a table of several runs as CSV: a header line, then the rows.
+    ///
+    /// # Errors
+    /// As [`Store::each_row`].
+    pub fn export_csv(
+        &self,
+        runs: &[RunId],
+        table: Table,
+        out: &mut impl Write,
+    ) -> Result<(), Error> {
+        let columns = self.columns(table)?;
+        let mut csv = csv::Writer::from_writer(out);
+        let mut is_begun = false;
+        for run in runs {
+            self.each_row(*run, table, |_, cells| {
+                if !std::mem::replace(&mut is_begun, true) {
+                    csv.write_record(&columns)?;
+                }
+                cells.iter().try_for_each(|cell| write_field(&mut csv, *cell))?;
+                Ok(csv.write_record(None::<&[u8]>)?)
+            })?;
+        }
+        if !is_begun {
+            csv.write_record(&columns).map_err(io::Error::from)?;
         }
         Ok(csv.flush()?)
     }
+
+    /// Writes a table of several runs as NDJSON: a JSON object for each row, one in each line.
+    ///
+    /// # Errors
+    /// As [`Store::each_row`].
+    pub fn export_ndjson(
+        &self,
+        runs: &[RunId],
+        table: Table,
+        out: &mut impl Write,
+    ) -> Result<(), Error> {
+        for run in runs {
+            self.each_row(*run, table, |names, cells| {
+                let fields: Vec<String> = names
+                    .iter()
+                    .zip(cells)
+                    .map(|(name, cell)| format!("\"{name}\":{}", cell.json()))
+                    .collect();
+                writeln!(out, "{{{}}}", fields.join(","))
+            })?;
+        }
+        Ok(out.flush()?)
+    }
 }
 
-fn write_field<W: Write>(csv: &mut csv::Writer<W>, value: ValueRef<'_>) -> csv::Result<()> {
-    match value {
-        ValueRef::Null => csv.write_field(""),
-        ValueRef::Integer(number) => csv.write_field(number.to_string()),
-        ValueRef::Real(number) => csv.write_field(number.to_string()),
-        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => csv.write_field(bytes),
+impl Cell<'_> {
+    /// The value as JSON. Numbers that JSON does not have (infinity) are null.
+    fn json(self) -> String {
+        match self {
+            Cell::Null => "null".to_owned(),
+            Cell::Integer(number) => number.to_string(),
+            Cell::Real(number) if number.is_finite() => number.to_string(),
+            Cell::Real(_) => "null".to_owned(),
+            Cell::Text(text) => serde_json::Value::from(text).to_string(),
+        }
+    }
+}
+
+fn cell(value: ValueRef<'_>) -> rusqlite::Result<Cell<'_>> {
+    Ok(match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => Cell::Integer(number),
+        ValueRef::Real(number) => Cell::Real(number),
+        ValueRef::Text(_) | ValueRef::Blob(_) => Cell::Text(value.as_str()?),
+    })
+}
+
+fn write_field<W: Write>(csv: &mut csv::Writer<W>, cell: Cell<'_>) -> csv::Result<()> {
+    match cell {
+        Cell::Null => csv.write_field(""),
+        Cell::Integer(number) => csv.write_field(number.to_string()),
+        Cell::Real(number) => csv.write_field(number.to_string()),
+        Cell::Text(text) => csv.write_field(text),
     }
 }
 
@@ -88,77 +190,69 @@ fn write_field<W: Write>(csv: &mut csv::Writer<W>, value: ValueRef<'_>) -> csv::
 mod tests {
     use super::*;
     use crate::fixture::{a_point, a_series, sample_histogram, sample_run, sample_trial};
-    use crate::row::{Columns, PointEnd, PointRow, SeriesRow, TrialRow};
+    use crate::row::TrialRow;
     use crate::store::tests::a_store_with_a_point;
 
-    fn csv_of(store: &Store, run: RunId, what: Table) -> String {
+    fn csv_of(store: &Store, run: RunId, table: Table) -> String {
         let mut out = Vec::new();
-        store.export_csv(run, what, &mut out).unwrap();
+        store.export_csv(&[run], table, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
-    fn records(csv: &str) -> Vec<csv::StringRecord> {
-        csv::Reader::from_reader(csv.as_bytes()).records().map(Result::unwrap).collect()
-    }
-
-    fn header(keys: &str, columns: &[&str]) -> String {
-        format!("{keys},{}", columns.join(","))
-    }
-
-    #[test]
-    fn points_are_exported_under_the_names_of_the_schema_with_their_json_quoted() {
-        let (store, run, _) = a_store_with_a_point();
-        let csv = csv_of(&store, run, Table::Points);
-        let columns = [PointRow::COLUMNS, PointEnd::COLUMNS].concat();
-        assert_eq!(csv.lines().next().unwrap(), header("id,run_id", &columns));
-        assert_eq!(
-            csv.lines().nth(1).unwrap(),
-            "1,1,0,randrw,mix,random,4096,32,2,io_uring,direct,1073741824,70,1234.5,\
-             9223372036854775808,\"{\"\"rw\"\":\"\"randrw\"\"}\",,[]"
-        );
+    fn column(csv: &str, name: &str) -> Vec<String> {
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let at = reader.headers().unwrap().iter().position(|column| column == name).unwrap();
+        reader.records().map(|record| record.unwrap()[at].to_owned()).collect()
     }
 
     #[test]
-    fn missing_measurements_are_empty_fields() {
+    fn each_row_has_the_workload_and_a_unit_in_each_name() {
+        let (mut store, run, point) = a_store_with_a_point();
+        store.add_trial(point, &sample_trial(0), &sample_histogram(2), &a_series(2)).unwrap();
+        for (_, table) in Table::NAMED {
+            let csv = csv_of(&store, run, table);
+            assert!(column(&csv, "rw").iter().all(|rw| rw == "randrw"), "{table:?}");
+            assert!(column(&csv, "request_bytes").iter().all(|bytes| bytes == "4096"));
+            assert!(!csv.contains('{'), "no JSON to take apart: {csv}");
+        }
+        assert_eq!(column(&csv_of(&store, run, Table::Latency), "count"), ["1", "2"]);
+        assert_eq!(column(&csv_of(&store, run, Table::Intervals), "interval_ordinal"), ["0", "1"]);
+    }
+
+    #[test]
+    fn missing_measurements_are_empty_in_csv_and_null_in_ndjson() {
         let (mut store, run, point) = a_store_with_a_point();
         let trial = TrialRow { cycles: None, ..sample_trial(0) };
         store.add_trial(point, &trial, &[], &[]).unwrap();
+        let nulls = |ndjson: &str| -> usize {
+            let row: serde_json::Value = serde_json::from_str(ndjson).unwrap();
+            row.as_object().unwrap().values().filter(|value| value.is_null()).count()
+        };
+        let mut out = Vec::new();
+        store.export_ndjson(&[run], Table::Trials, &mut out).unwrap();
         let csv = csv_of(&store, run, Table::Trials);
-        assert_eq!(csv.lines().next().unwrap(), header("id,point_id", TrialRow::COLUMNS));
-        let cycles = csv.lines().next().unwrap().split(',').position(|name| name == "cycles");
-        assert_eq!(&records(&csv)[0][cycles.unwrap()], "");
-        assert_eq!(&records(&csv)[0][cycles.unwrap() - 1], "303");
+        let record = csv::Reader::from_reader(csv.as_bytes()).records().next().unwrap().unwrap();
+        let empty = record.iter().filter(|field| field.is_empty()).count();
+        assert_eq!(nulls(&String::from_utf8(out).unwrap()), empty);
+        assert!(empty > 0);
     }
 
     #[test]
-    fn histograms_and_series_are_exported_trial_by_trial() {
-        let (mut store, run, point) = a_store_with_a_point();
-        for ordinal in [1, 0] {
-            store
-                .add_trial(point, &sample_trial(ordinal), &sample_histogram(2), &a_series(2))
-                .unwrap();
-        }
-        assert_eq!(
-            csv_of(&store, run, Table::Latency),
-            "trial_id,operation,low_ns,high_ns,count\n\
-             2,read,0,9,1\n2,read,10,19,2\n1,read,0,9,1\n1,read,10,19,2\n"
-        );
-        let csv = csv_of(&store, run, Table::Series);
-        assert_eq!(csv.lines().next().unwrap(), header("trial_id", SeriesRow::COLUMNS));
-        assert_eq!(csv.lines().nth(2).unwrap(), "2,1,100,100,8192,2");
-    }
-
-    #[test]
-    fn only_the_run_that_was_asked_for_is_exported() {
+    fn several_runs_share_one_header_and_others_stay_out() {
         let (mut store, run, point) = a_store_with_a_point();
         store.add_trial(point, &sample_trial(0), &sample_histogram(1), &a_series(1)).unwrap();
         let other = store.begin_run(&sample_run("other", 20)).unwrap();
-        store.add_point(other, &a_point(0)).unwrap();
-        assert_eq!(records(&csv_of(&store, run, Table::Points)).len(), 1);
-        assert_eq!(records(&csv_of(&store, other, Table::Points)).len(), 1);
-        for what in [Table::Trials, Table::Latency, Table::Series] {
-            assert_eq!(records(&csv_of(&store, run, what)).len(), 1, "{what:?}");
-            assert_eq!(records(&csv_of(&store, other, what)).len(), 0, "{what:?}");
+        let point = store.add_point(other, &a_point(0)).unwrap();
+        store.add_trial(point, &sample_trial(0), &sample_histogram(1), &a_series(1)).unwrap();
+        for (_, table) in Table::NAMED {
+            let both = |runs: &[RunId]| {
+                let mut out = Vec::new();
+                store.export_csv(runs, table, &mut out).unwrap();
+                column(&String::from_utf8(out).unwrap(), "run_id")
+            };
+            assert_eq!(both(&[run, other]), ["1", "2"], "{table:?}");
+            assert_eq!(both(&[other]), ["2"], "{table:?}");
+            assert!(both(&[]).is_empty());
         }
     }
 
@@ -166,7 +260,7 @@ mod tests {
     fn an_unknown_run_is_an_error_and_writes_nothing() {
         let (store, _, _) = a_store_with_a_point();
         let mut out = Vec::new();
-        let error = store.export_csv(RunId(99), Table::Points, &mut out).unwrap_err();
+        let error = store.export_csv(&[RunId(99)], Table::Points, &mut out).unwrap_err();
         assert!(matches!(error, Error::RunNotFound { .. }));
         assert!(out.is_empty());
     }
@@ -175,7 +269,7 @@ mod tests {
     fn a_destination_that_fails_is_reported_as_such() {
         let (store, run, _) = a_store_with_a_point();
         let mut no_room: &mut [u8] = &mut [0; 10];
-        let error = store.export_csv(run, Table::Points, &mut no_room).unwrap_err();
+        let error = store.export_csv(&[run], Table::Points, &mut no_room).unwrap_err();
         assert!(matches!(error, Error::Export(_)), "{error}");
     }
 }

@@ -10,8 +10,8 @@
 //! come from the caller.
 //!
 //! The file is meant for other tools too. Tables and columns have plain names with units. The views
-//! `points`, `trials`, `latency_percentiles`, `hosts`, `latency_cumulative` and `series_rate`
-//! provide the common joins and rates.
+//! `points`, `trials`, `intervals`, `latency_buckets`, `latency_percentiles`, `hosts`,
+//! `latency_cumulative` and `series_rate` provide the common joins and rates.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -31,11 +31,11 @@ mod export;
 mod manage;
 
 pub use error::Error;
-pub use export::Table;
-pub use manage::Merged;
+pub use export::{Cell, Table};
+pub use manage::{Import, ImportedTrial, Merged};
 pub use row::{
-    LatencyRow, NewRun, Operation, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind, RunRow,
-    RunState, Seed, SeriesRow, TrialId, TrialRow, Verdict,
+    LatencyRow, NewRun, Operation, OriginRow, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind,
+    RunRow, RunState, Seed, SeriesRow, TrialId, TrialRow, Verdict,
 };
 pub use schema::SCHEMA_VERSION;
 pub use store::Store;

@@ -7,8 +7,10 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
 
 use crate::error::Error;
-use crate::row::RunId;
-use crate::store::Store;
+use crate::row::{
+    Columns, LatencyRow, NewRun, OriginRow, PointRow, RunEnd, RunId, RunState, SeriesRow, TrialRow,
+};
+use crate::store::{Store, insert, update};
 
 /// The result of [`Store::merge`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +23,55 @@ pub struct Merged {
     pub replaced: u64,
 }
 
+/// A run of another tool.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// The run. A uuid made from the tool's output finds a second import of it.
+    pub run: NewRun,
+    /// Its end and verdict.
+    pub end: RunEnd,
+    /// Where it came from.
+    pub origin: OriginRow,
+    /// The points with their trials.
+    pub points: Vec<(PointRow, Vec<ImportedTrial>)>,
+}
+
+/// A trial with its histogram and series.
+pub type ImportedTrial = (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>);
+
 impl Store {
+    /// Stores a whole run of another tool in one transaction.
+    ///
+    /// # Errors
+    /// A run with this uuid exists, full disk, lock, damage. The database is then unchanged.
+    pub fn add_import(&mut self, import: &Import) -> Result<RunId, Error> {
+        self.write(|transaction| {
+            insert(transaction, "run", ("state", &RunState::Finished), [&import.run])?;
+            let run = RunId(transaction.last_insert_rowid());
+            insert(transaction, "origin", ("run_id", &run), [&import.origin])?;
+            for (point, trials) in &import.points {
+                insert(transaction, "point", ("run_id", &run), [point])?;
+                let point = transaction.last_insert_rowid();
+                for (trial, latency, series) in trials {
+                    insert(transaction, "trial", ("point_id", &point), [trial])?;
+                    let trial = transaction.last_insert_rowid();
+                    insert(transaction, "latency", ("trial_id", &trial), latency)?;
+                    insert(transaction, "series", ("trial_id", &trial), series)?;
+                }
+            }
+            update(transaction, "run", &run, &import.end)?;
+            Ok(run)
+        })
+    }
+
+    /// Where a run came from; None if it was not imported.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn origin(&self, run: RunId) -> Result<Option<OriginRow>, Error> {
+        Ok(self.select("origin WHERE run_id = ?", [run], OriginRow::read)?.pop())
+    }
+
     /// Sets the label of a run, or removes it.
     ///
     /// # Errors
@@ -71,6 +121,7 @@ impl Store {
                     }
                 }
                 for (_, new) in copied(from, transaction, Rows::of("run", "id", run.id.0), None)? {
+                    copied(from, transaction, Rows::of("origin", "run_id", run.id.0), Some(new))?;
                     let points = Rows::of("point", "run_id", run.id.0);
                     for (old, new) in copied(from, transaction, points, Some(new))? {
                         copy_trials(from, transaction, old, new)?;
@@ -165,8 +216,43 @@ fn copied(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn an_import(uuid: &str) -> Import {
+        let origin = OriginRow {
+            tool: "fio-3.33".into(),
+            format: "fio-json".into(),
+            file: "a.json".into(),
+            missing_json: "[]".into(),
+            document: "{}".into(),
+        };
+        let trial = (sample_trial(0), sample_histogram(2), a_series(2));
+        let points = vec![(a_point(0), vec![trial])];
+        Import { run: sample_run(uuid, 5), end: an_end(), origin, points }
+    }
+
+    #[test]
+    fn an_import_is_stored_whole_with_its_origin_which_merging_keeps() {
+        let mut store = Store::in_memory().unwrap();
+        let run = store.add_import(&an_import("a")).unwrap();
+        assert_eq!(store.origin(run).unwrap().unwrap().tool, "fio-3.33");
+        assert_eq!(store.counts(run).unwrap(), (1, 1));
+        let mut other = Store::in_memory().unwrap();
+        other.merge(&store).unwrap();
+        let copy = other.run("latest").unwrap().id;
+        assert_eq!(other.origin(copy).unwrap(), store.origin(run).unwrap());
+        other.delete_runs(&[copy]).unwrap();
+        assert_eq!(other.origin(copy).unwrap(), None);
+    }
+
+    #[test]
+    fn a_second_import_of_the_same_output_changes_nothing() {
+        let mut store = Store::in_memory().unwrap();
+        store.add_import(&an_import("a")).unwrap();
+        let before = content(&store);
+        assert!(store.add_import(&an_import("a")).is_err());
+        assert_eq!(content(&store), before);
+    }
     use crate::fixture::{a_point, a_series, an_end, sample_histogram, sample_run, sample_trial};
-    use crate::row::RunState;
 
     fn with_runs(uuids: &[&str]) -> Store {
         let mut store = Store::in_memory().unwrap();

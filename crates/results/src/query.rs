@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// Runs `SELECT * FROM {what}` and converts each row with `read`.
-    fn select<T>(
+    pub(crate) fn select<T>(
         &self,
         what: &str,
         parameters: impl Params,

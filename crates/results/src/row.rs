@@ -162,6 +162,8 @@ words! {
         Sweep = "sweep",
         /// An experiment of the papers or of a user's plan.
         Study = "study",
+        /// Results of another tool.
+        Import = "import",
     }
 }
 
@@ -303,6 +305,22 @@ row! {
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
+    }
+}
+
+row! {
+    /// Where an imported run came from.
+    OriginRow {
+        /// The tool with its version, such as `fio-3.33`.
+        tool: String,
+        /// Format of the document.
+        format: String,
+        /// The file, as named by the user.
+        file: String,
+        /// What the tool did not report, as a JSON list of strings.
+        missing_json: String,
+        /// The tool's output.
+        document: String,
     }
 }
 

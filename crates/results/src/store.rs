@@ -351,7 +351,7 @@ fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<()>
 }
 
 /// Updates the row with this `id` to the values of `row`; returns the number of changed rows.
-fn update<R: Columns>(
+pub(crate) fn update<R: Columns>(
     transaction: &Transaction<'_>,
     table: &str,
     id: &dyn ToSql,
@@ -365,7 +365,7 @@ fn update<R: Columns>(
 }
 
 /// Inserts rows; `shared` is an additional column with the same value in all of them.
-fn insert<'r, R: Columns + 'r>(
+pub(crate) fn insert<'r, R: Columns + 'r>(
     transaction: &Transaction<'_>,
     table: &str,
     shared: (&str, &dyn ToSql),

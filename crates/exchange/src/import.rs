@@ -1,0 +1,247 @@
+//! Reads results of other tools: recognises the format of a file, and stores what it contains.
+//!
+//! All files are read and checked before anything is stored. Only regular files are read, and no
+//! more than [`BYTES_MAX`] bytes of each, so that memory is bounded.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use lab::failure::{Failure, Outcome};
+use lab::json::Program;
+use lab::recorder::Recorder;
+use results::Store;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::fio;
+use crate::imported::{Imported, Stored, UNKNOWN_HOST};
+
+/// Maximum size of a file (bytes).
+const BYTES_MAX: u64 = 64 << 20;
+
+/// A format that can be read.
+struct Format {
+    /// What it is, for people.
+    name: &'static str,
+    /// Whether a file with this name and text has the format.
+    is_it: fn(&Path, &str) -> bool,
+    /// Reads the text.
+    read: fn(&Path, &str) -> Outcome<Vec<Imported>>,
+}
+
+/// All formats; the first that recognises a file reads it.
+const FORMATS: [Format; 1] = [Format {
+    name: "fio's JSON",
+    is_it: |_, text| fio::output::is_output(text),
+    read: |_, text| fio::import::read(text),
+}];
+
+/// Where and how imported results are stored.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The database.
+    pub db: PathBuf,
+    /// Label of the runs.
+    pub label: Option<String>,
+    /// Host of runs whose tool does not name it.
+    pub host: Option<String>,
+}
+
+/// What `import --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ImportDocument {
+    /// The program.
+    pub halfpower: Program,
+    /// The runs, in the order of the files.
+    pub runs: Vec<ImportedRun>,
+}
+
+/// A run that was imported.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ImportedRun {
+    /// Number of the run in the database.
+    pub run: i64,
+    /// Identifier of the run, made from the tool's output.
+    pub uuid: String,
+    /// Whether the run was stored now; false if the same output was imported before.
+    pub is_new: bool,
+    /// The file.
+    pub file: String,
+    /// The tool with its version.
+    pub tool: String,
+    /// Name of the host; "unknown" if the tool does not name it.
+    pub host: String,
+    /// Number of points.
+    pub points: u64,
+    /// What the tool did not report.
+    pub not_reported: Vec<String>,
+    /// The run in one line.
+    #[serde(skip)]
+    line: String,
+}
+
+impl ImportedRun {
+    fn new(imported: &Imported, stored: &Stored, file: &str) -> ImportedRun {
+        let id = stored.run.id.0;
+        let known = if stored.is_new { "" } else { " (imported before)" };
+        ImportedRun {
+            run: id,
+            uuid: stored.run.uuid.clone(),
+            is_new: stored.is_new,
+            file: file.to_owned(),
+            tool: imported.tool.clone(),
+            host: imported.host.name.clone(),
+            points: imported.points.len() as u64,
+            not_reported: imported.missing.clone(),
+            line: format!("run {id}{known}: {}", imported.describe()),
+        }
+    }
+
+    /// The run in one line.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+}
+
+/// Whether a file is not a database, so that it may be a file of another tool.
+pub fn is_foreign(path: &Path) -> bool {
+    let mut head = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read(&mut head));
+    path.is_file() && read.is_ok_and(|bytes| bytes > 0) && !head.starts_with(b"SQLite format 3")
+}
+
+/// Reads a file of any format; `-` is standard input.
+///
+/// # Errors
+/// One line with the file: not readable, too large, no known format, damaged.
+pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
+    let shown = path.display();
+    let text = text_of(path)?;
+    let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, &text)) else {
+        let names = FORMATS.map(|format| format.name).join(", ");
+        return Err(Failure::failed(format!(
+            "{shown}: the format is unknown; halfpower imports {names}"
+        )));
+    };
+    let mut runs = (format.read)(path, &text)
+        .map_err(|failure| Failure::new(failure.exit, format!("{shown}: {}", failure.message)))?;
+    runs.iter_mut().for_each(Imported::doubt);
+    Ok(runs)
+}
+
+fn text_of(path: &Path) -> Outcome<String> {
+    let failed = |error: io::Error| {
+        let (cause, path) = (ioengine::error::cause(&error), path.display());
+        Failure::failed(format!("reading {path}: {cause}; name a file that a tool has written"))
+    };
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    } else {
+        // Checked first, because reading a pipe would block.
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        let file = File::open(path).map_err(failed)?;
+        file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(Failure::failed(format!(
+            "{} is larger than {} MiB; import fewer jobs at once",
+            path.display(),
+            BYTES_MAX >> 20
+        )));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))
+}
+
+/// Imports files. With `plan`, the lines say what would be stored and nothing is written.
+///
+/// # Errors
+/// A file that cannot be imported: then nothing is stored. The database cannot be written.
+pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<ImportDocument> {
+    let mut all = Vec::new();
+    for file in files {
+        for mut run in read(file)? {
+            run.name_host(to.host.as_deref().unwrap_or(UNKNOWN_HOST));
+            all.push((file.display().to_string(), run));
+        }
+    }
+    let mut document = ImportDocument { halfpower: Program::this(), runs: Vec::new() };
+    if plan {
+        document.runs.extend(all.iter().map(|(file, run)| ImportedRun {
+            run: 0,
+            uuid: String::new(),
+            is_new: false,
+            file: file.clone(),
+            tool: run.tool.clone(),
+            host: run.host.name.clone(),
+            points: run.points.len() as u64,
+            not_reported: run.missing.clone(),
+            line: format!("would import {}", run.describe()),
+        }));
+        return Ok(document);
+    }
+    Recorder::check(Some(&to.db), files)?;
+    let mut store = Store::open(&to.db)?;
+    for (file, run) in &all {
+        let stored = run.store(&mut store, file, to.label.as_deref())?;
+        document.runs.push(ImportedRun::new(run, &stored, file));
+    }
+    store.close()?;
+    Ok(document)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const FIO: &str = r#"{"fio version": "fio-3.33", "timestamp": 1795518014, "jobs": [
+        {"jobname": "a", "read": {"io_bytes": 4096000, "total_ios": 1000, "runtime": 500}}]}"#;
+
+    fn destination(folder: &Path) -> Destination {
+        Destination { db: folder.join("a.db"), label: Some("old".into()), host: None }
+    }
+
+    #[test]
+    fn a_file_is_imported_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, to) = (folder.path().join("a.json"), destination(folder.path()));
+        fs::write(&file, FIO).unwrap();
+        let first = import(std::slice::from_ref(&file), &to, false).unwrap();
+        let second = import(&[file], &to, false).unwrap();
+        assert!(first.runs[0].is_new && !second.runs[0].is_new);
+        assert_eq!(first.runs[0].uuid, second.runs[0].uuid);
+        let store = Store::open_read_only(&to.db).unwrap();
+        let runs = store.runs().unwrap();
+        assert_eq!((runs.len(), runs[0].label.as_deref()), (1, Some("old")));
+        assert_eq!(store.origin(runs[0].id).unwrap().unwrap().document, FIO);
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_keeps_all_others_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (good, bad) = (folder.path().join("a.json"), folder.path().join("b.txt"));
+        fs::write(&good, FIO).unwrap();
+        let to = destination(folder.path());
+        for text in ["", "hello", "{}", "\u{0}\u{1}", "<xml/>", "a,b,c\n1,2,3\n"] {
+            fs::write(&bad, text).unwrap();
+            let failure = import(&[good.clone(), bad.clone()], &to, false).unwrap_err();
+            assert!(failure.message.starts_with(&bad.display().to_string()), "{failure}");
+            assert!(!to.db.exists());
+        }
+    }
+
+    #[test]
+    fn devices_folders_and_bytes_that_are_no_text_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = folder.path().join("a.json");
+        fs::write(&bytes, [0xff, 0xfe, 0]).unwrap();
+        for path in [Path::new("/dev/zero"), folder.path(), &bytes, Path::new("/none")] {
+            assert!(read(path).unwrap_err().message.starts_with("reading "));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Results of another tool: points and trials as halfpower keeps them, with what the tool did not
+//! report.
+//!
+//! The tool's own output is kept with the run, so that an export in the same format loses nothing.
+//! The run's uuid is made from it, so that a second import of the same file is recognised.
+
+use analysis::histogram::{Exact, Histogram};
+use analysis::units;
+use lab::failure::{Failure, Outcome};
+use lab::machine::{Host, TargetFacts};
+use lab::point::{Point, State, Trial, Verdict};
+use lab::record;
+use lab::recorder::JSON_SCHEMA;
+use lab::workload_document::WorkloadDocument;
+use results::{Import, NewRun, OriginRow, RunEnd, RunId, RunKind, RunRow, RunState, Seed, Store};
+
+/// Name of a host that the tool does not name.
+pub const UNKNOWN_HOST: &str = "unknown";
+
+/// What one run of another tool measured on one host.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The tool with its version, such as `fio-3.33`.
+    pub tool: String,
+    /// Format of the document, such as `fio-json`.
+    pub format: &'static str,
+    /// What was run, in a few words.
+    pub title: String,
+    /// Start, or the end if the tool reports only that (ns since 1970).
+    pub started_unix_ns: i64,
+    /// The host, as far as known.
+    pub host: Host,
+    /// The target, as far as known.
+    pub target: TargetFacts,
+    /// The points, each with its trials.
+    pub points: Vec<Point>,
+    /// What the tool did not report, in a few words each.
+    pub missing: Vec<String>,
+    /// The part of the tool's output that was read.
+    pub document: String,
+}
+
+/// A run that was stored, or was stored before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// The run.
+    pub run: RunRow,
+    /// Whether it was stored now.
+    pub is_new: bool,
+}
+
+impl Imported {
+    /// Names the host, unless the tool named it.
+    pub fn name_host(&mut self, name: &str) {
+        if self.host.name == UNKNOWN_HOST {
+            name.clone_into(&mut self.host.name);
+        }
+    }
+
+    /// Gives each trial the verdict `suspect`, because nothing was checked.
+    pub fn doubt(&mut self) {
+        let tool = &self.tool;
+        let reason = format!(
+            "measured by {tool}: caching, unwritten blocks and steadiness were not checked"
+        );
+        let trials = self.points.iter_mut().flat_map(|point| &mut point.trials);
+        trials.for_each(|trial| trial.verdict.add(State::Suspect, reason.clone()));
+    }
+
+    /// Stores the run, unless the same output was stored before.
+    ///
+    /// # Errors
+    /// Nothing was measured; the database cannot be written.
+    pub fn store(&self, store: &mut Store, file: &str, label: Option<&str>) -> Outcome<Stored> {
+        let import = self.rows(file, label);
+        let known = store.runs()?.into_iter().find(|run| run.uuid == import.run.uuid);
+        if let Some(run) = known {
+            return Ok(Stored { run, is_new: false });
+        }
+        let id: RunId = store.add_import(&import)?;
+        Ok(Stored { run: store.run(&id.to_string())?, is_new: true })
+    }
+
+    fn rows(&self, file: &str, label: Option<&str>) -> Import {
+        let mut verdict = Verdict::default();
+        self.points.iter().for_each(|point| verdict.merge(&point.summary().verdict));
+        let (word, reasons) = record::verdict_row(&verdict);
+        let trials = |point: &Point| point.trials.iter().map(record::trial_rows).collect();
+        let elapsed_ns = self.points.iter().flat_map(|point| &point.trials);
+        let elapsed_ns = elapsed_ns.map(|trial| trial.elapsed_ns).max().unwrap_or(0);
+        let finished = self.started_unix_ns.saturating_add_unsigned(elapsed_ns);
+        Import {
+            run: NewRun {
+                uuid: self.uuid(),
+                kind: RunKind::Import,
+                command_line: format!("{}: {}", self.tool, self.title),
+                label: label.map(str::to_owned),
+                started_unix_ns: self.started_unix_ns,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                schema: JSON_SCHEMA,
+                seed: Seed(0),
+                pid: std::process::id(),
+                boot_id: String::new(),
+                host_json: json(&self.host),
+                target_json: json(&self.target),
+                settings_json: "{}".to_owned(),
+            },
+            end: RunEnd {
+                state: RunState::Finished,
+                finished_unix_ns: finished,
+                findings_json: None,
+                verdict: Some(word),
+                verdict_reasons_json: reasons,
+            },
+            origin: OriginRow {
+                tool: self.tool.clone(),
+                format: self.format.to_owned(),
+                file: file.to_owned(),
+                missing_json: json(&self.missing),
+                document: self.document.clone(),
+            },
+            points: (0..)
+                .zip(&self.points)
+                .map(|(ordinal, point)| {
+                    (WorkloadDocument::from(&point.key).row(ordinal), trials(point))
+                })
+                .collect(),
+        }
+    }
+
+    /// A uuid made from the tool's output and the host.
+    fn uuid(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.host.name.as_bytes()).update(&[0]).update(self.document.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
+    }
+
+    /// The import in one line.
+    pub fn describe(&self) -> String {
+        let points = units::counted(self.points.len() as u64, "point");
+        let missing = match self.missing.as_slice() {
+            [] => String::new(),
+            missing => format!("; not reported: {}", missing.join(", ")),
+        };
+        format!("{}: {}, {points}{missing}", self.tool, self.title)
+    }
+}
+
+/// Facts as JSON. It cannot fail: no map has keys that are not text.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Checks that a number of the tool's output is usable as a time (ns).
+///
+/// # Errors
+/// It is negative, not finite, or longer than 292 years.
+pub fn time_ns(what: &str, seconds: f64) -> Outcome<u64> {
+    let ns = seconds * 1e9;
+    if ns.is_finite() && (0.0..i64::MAX as f64).contains(&ns) {
+        return Ok(ns.round() as u64);
+    }
+    Err(Failure::failed(format!("{what} is {seconds} s; the file is damaged, so create it again")))
+}
+
+/// A latency histogram from percentiles: the requests between two percentiles are counted at the
+/// upper one, so that [`Histogram::quantile`] returns the stated percentiles.
+///
+/// `percentiles` are shares (0 to 1) with latencies (ns), in any order. Values outside of `min_ns`
+/// and `max_ns` are clamped.
+pub fn histogram(
+    count: u64,
+    (min_ns, max_ns): (u64, u64),
+    mean_ns: f64,
+    percentiles: &[(f64, u64)],
+) -> Histogram {
+    let mut rough = Histogram::new();
+    if count == 0 || max_ns < min_ns {
+        return rough;
+    }
+    let mut sorted: Vec<(f64, u64)> =
+        percentiles.iter().copied().filter(|(share, _)| (0.0..=1.0).contains(share)).collect();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    rough.record_n(min_ns, 1);
+    let (mut counted, mut latest_ns) = (1, min_ns);
+    for (share, ns) in sorted {
+        let rank = ((share * count as f64).next_down().ceil() as u64).min(count - 1);
+        latest_ns = ns.clamp(latest_ns, max_ns);
+        rough.record_n(latest_ns, rank.saturating_sub(counted));
+        counted = counted.max(rank);
+    }
+    rough.record_n(max_ns, count - counted);
+    exact(&rough, min_ns, max_ns, mean_ns)
+}
+
+/// The histogram with the stated minimum, maximum and mean.
+pub fn exact(rough: &Histogram, min_ns: u64, max_ns: u64, mean_ns: f64) -> Histogram {
+    let sum_ns = (mean_ns.max(0.0) * rough.count() as f64).round() as u128;
+    let exact = Exact { overflow: rough.overflow(), min_ns, max_ns, sum_ns };
+    let buckets = rough.buckets().map(|bucket| (bucket.low_ns, bucket.count));
+    Histogram::from_buckets(buckets, Some(exact)).unwrap_or_else(|_| rough.clone())
+}
+
+/// Adds threads of one workload that ran at the same time: counts are summed, the longest time
+/// counts.
+pub fn add_threads(all: &mut Trial, other: &Trial) {
+    for (mine, theirs) in all.directions.iter_mut().zip(&other.directions) {
+        mine.bytes = mine.bytes.saturating_add(theirs.bytes);
+        mine.requests = mine.requests.saturating_add(theirs.requests);
+        mine.latency.merge(&theirs.latency);
+    }
+    all.errors = all.errors.saturating_add(other.errors);
+    all.short_transfers = all.short_transfers.saturating_add(other.short_transfers);
+    all.elapsed_ns = all.elapsed_ns.max(other.elapsed_ns);
+    all.cpu.elapsed_ns = all.elapsed_ns;
+    all.cpu.process_ns = all.cpu.process_ns.saturating_add(other.cpu.process_ns);
+    all.cpu.user_ns = all.cpu.user_ns.saturating_add(other.cpu.user_ns);
+    all.cpu.system_ns = all.cpu.system_ns.saturating_add(other.cpu.system_ns);
+    all.verdict.merge(&other.verdict);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_histogram_of_percentiles_returns_them() {
+        let stated = [(0.5, 100_000), (0.99, 900_000), (0.999, 2_000_000)];
+        let histogram = histogram(10_000, (50_000, 5_000_000), 123_456.0, &stated);
+        for (share, ns) in stated {
+            let found = histogram.quantile(share).unwrap() as f64;
+            assert!((found / ns as f64 - 1.0).abs() < 0.005, "{share}: {found}");
+        }
+        assert_eq!((histogram.min(), histogram.max()), (Some(50_000), Some(5_000_000)));
+        assert_eq!((histogram.count(), histogram.mean()), (10_000, Some(123_456.0)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_histogram_of_any_percentiles_counts_every_request(
+            count in 0_u64..100_000,
+            limits in (any::<u64>(), any::<u64>()),
+            mean_ns in any::<f64>(),
+            percentiles in proptest::collection::vec((any::<f64>(), any::<u64>()), 0..20),
+        ) {
+            let made = histogram(count, limits, mean_ns, &percentiles);
+            prop_assert_eq!(made.count(), if limits.1 < limits.0 { 0 } else { count });
+        }
+    }
+
+    #[test]
+    fn impossible_times_are_refused() {
+        for seconds in [-1.0, f64::NAN, f64::INFINITY, 1e12] {
+            assert!(time_ns("runtime", seconds).unwrap_err().message.contains("runtime"));
+        }
+        assert_eq!(time_ns("runtime", 1.5).unwrap(), 1_500_000_000);
+    }
+}

@@ -1,0 +1,153 @@
+//! Stored points as metrics in the text format of Prometheus (OpenMetrics 1.0), such as for the
+//! textfile collector of a node exporter.
+//!
+//! Each point is a set of gauges and a latency summary, with the workload as labels. Units are
+//! those of the standard: bytes and seconds.
+
+use std::fmt::Write;
+
+use analysis::units;
+use lab::machine::{Host, TargetFacts};
+use lab::point::Point;
+use lab::point_key::PointKey;
+
+/// Quantiles of the latency.
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+/// A run whose points become metrics.
+#[derive(Debug)]
+pub struct Run {
+    /// Its label.
+    pub label: Option<String>,
+    /// Start (ns since 1970).
+    pub started_unix_ns: i64,
+    /// The host.
+    pub host: Host,
+    /// The target.
+    pub target: TargetFacts,
+    /// Its points.
+    pub points: Vec<Point>,
+}
+
+/// A gauge: its name, its help text and its value.
+type Gauge = (&'static str, &'static str, fn(&Run, &Point) -> Option<f64>);
+
+const GAUGES: [Gauge; 6] = [
+    ("halfpower_throughput_bytes_per_second", "Median throughput of the trials.", |_, point| {
+        Some(point.bytes_per_s().value)
+    }),
+    ("halfpower_requests_per_second", "Median rate of requests.", |_, point| {
+        Some(point.summary().requests_per_s.value)
+    }),
+    ("halfpower_cpu_seconds_per_request", "CPU time charged to the process.", |_, point| {
+        point.cpu_lower_ns().filter(|ns| *ns > 0.0).map(|ns| ns / 1e9)
+    }),
+    ("halfpower_trials", "Number of trials without a soaker.", |_, point| {
+        Some(point.unsoaked().len() as f64)
+    }),
+    ("halfpower_valid", "Whether the result is valid (1) or not (0).", |_, point| {
+        Some(f64::from(u8::from(point.summary().verdict.state == lab::point::State::Valid)))
+    }),
+    ("halfpower_start_timestamp_seconds", "Start of the run since 1970.", |run, _| {
+        Some(run.started_unix_ns as f64 / 1e9)
+    }),
+];
+
+/// The metrics of runs. Of points with the same labels, the first one counts; name the newest run
+/// first.
+pub fn text(runs: &[Run]) -> String {
+    let mut points: Vec<(String, &Run, &Point)> = Vec::new();
+    for run in runs {
+        for point in run.points.iter().filter(|point| !point.trials.is_empty()) {
+            let labels = labels(run, &point.key);
+            if points.iter().all(|(known, _, _)| *known != labels) {
+                points.push((labels, run, point));
+            }
+        }
+    }
+    let mut text = String::new();
+    for (name, help, value) in GAUGES {
+        head(&mut text, name, "gauge", help);
+        for (labels, run, point) in &points {
+            if let Some(value) = value(run, point) {
+                let _ = writeln!(text, "{name}{{{labels}}} {value}");
+            }
+        }
+    }
+    let name = "halfpower_latency_seconds";
+    head(&mut text, name, "summary", "Time from the submission of a request to its completion.");
+    for (labels, _, point) in &points {
+        let latency = point.latency(None);
+        for quantile in QUANTILES {
+            if let Some(ns) = latency.quantile(quantile) {
+                let seconds = ns as f64 / 1e9;
+                let _ = writeln!(text, "{name}{{{labels},quantile=\"{quantile}\"}} {seconds}");
+            }
+        }
+        let _ = writeln!(text, "{name}_sum{{{labels}}} {}", latency.sum_ns() as f64 / 1e9);
+        let _ = writeln!(text, "{name}_count{{{labels}}} {}", latency.count());
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn labels(run: &Run, key: &PointKey) -> String {
+    let device = run.target.device.as_ref().map_or("", |device| device.name.as_str());
+    let all = [
+        ("label", run.label.clone().unwrap_or_default()),
+        ("host", run.host.name.clone()),
+        ("target", run.target.name.clone()),
+        ("device", device.to_owned()),
+        ("rw", key.rw().to_owned()),
+        ("bs", units::size(key.request_bytes()).replace(' ', "")),
+        ("iodepth", key.depth().to_string()),
+        ("numjobs", key.threads().to_string()),
+        ("ioengine", key.ioengine().to_owned()),
+        ("caching", key.caching.name().to_owned()),
+        ("rwmixread", key.read_percent().to_string()),
+    ];
+    let all = all.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value)));
+    all.join(",")
+}
+
+/// A label's value: backslash, quote and line end are escaped.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::point::testing::point;
+
+    fn run(label: &str, bytes: u64) -> Run {
+        Run {
+            label: Some(label.to_owned()),
+            started_unix_ns: 5_000_000_000,
+            host: Host::default(),
+            target: TargetFacts { name: "a \"b\"\\\n".into(), ..TargetFacts::default() },
+            points: vec![point(&[bytes])],
+        }
+    }
+
+    #[test]
+    fn each_metric_has_a_help_text_a_type_and_unique_labels() {
+        let text = text(&[run("a", 4096 * 100), run("b", 4096 * 50), run("a", 4096 * 10)]);
+        assert!(text.ends_with("# EOF\n"));
+        for (name, _, _) in GAUGES {
+            assert_eq!(text.matches(&format!("# TYPE {name} gauge\n")).count(), 1);
+            let series: Vec<&str> =
+                text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect();
+            assert!(series.len() <= 2, "{series:?}");
+            assert!(series.iter().all(|line| line.contains(r#"target="a \"b\"\\\n""#)));
+        }
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        for sample in samples {
+            assert!(sample.rsplit(' ').next().unwrap().parse::<f64>().unwrap().is_finite());
+        }
+    }
+}
