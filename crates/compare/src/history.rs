@@ -124,7 +124,7 @@ pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
     let same = |run: &RunFacts| run.host.name == host && run.target_identity() == target;
     let mut runs = Vec::new();
     for facts in facts.iter().filter(|run| same(run)) {
-        let points = recorder::load(&store, results::RunId(facts.id))?;
+        let points = recorder::load(&store, results::RunId(facts.id()))?;
         runs.push(Past { facts: facts.clone(), points: matching::together(points) });
     }
     let points = histories(&runs, &filter.words);
@@ -179,7 +179,7 @@ fn history(point: &Point, group: &[(&Past, &Point)]) -> PointHistory {
         .map(|(run, point)| {
             let Interval { value, low, high } = point.bytes_per_s();
             PastResult {
-                run: run.facts.id,
+                run: run.facts.id(),
                 started_unix_ns: run.facts.started_unix_ns,
                 bytes_per_s: value,
                 bytes_per_s_low: low,

@@ -2,11 +2,12 @@
 //!
 //! A name is `RUN`, `label:NAME`, `host:NAME`, `FILE` or `FILE:RUN`. `RUN` is what
 //! [`Store::run`] accepts. A label or a host stands for all its runs; their trials are put
-//! together.
+//! together. A file is a database, or has results of another tool.
 
 use analysis::units;
 use std::path::{Path, PathBuf};
 
+use exchange::import;
 use lab::date;
 use lab::failure::{Failure, Outcome};
 use lab::json;
@@ -31,8 +32,8 @@ pub struct Side {
 /// Facts about a run that may explain a difference.
 #[derive(Clone, Debug)]
 pub struct RunFacts {
-    /// Number of the run in its database.
-    pub id: i64,
+    /// Where the run is.
+    pub source: Source,
     /// Start (ns since 1970).
     pub started_unix_ns: i64,
     /// Version of the program.
@@ -47,6 +48,17 @@ pub struct RunFacts {
     pub verdict: Option<results::Verdict>,
 }
 
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In a database, under this number.
+    Stored(i64),
+    /// In a file of another tool.
+    File,
+    /// It was just measured.
+    Now,
+}
+
 /// Facts that differ between any two runs and explain nothing.
 const NEVER_COMPARED: [&str; 2] = ["host boot id", "target name"];
 
@@ -57,6 +69,9 @@ impl Side {
     /// No such run or file, no points, or a database that cannot be read.
     pub fn load(name: &str, db: &Path) -> Outcome<Side> {
         let (path, selector) = place_of(name, db);
+        if import::is_foreign(&path) {
+            return Side::of_file(name, &path);
+        }
         let store = Store::open_read_only(&path)?;
         let mut rows = runs_of(&store, selector)?;
         rows.sort_by_key(|row| (row.started_unix_ns, row.id));
@@ -75,6 +90,24 @@ impl Side {
         Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
     }
 
+    /// The results in a file of another tool.
+    fn of_file(name: &str, path: &Path) -> Outcome<Side> {
+        let (mut runs, mut points) = (Vec::new(), Vec::new());
+        for imported in import::read(path)? {
+            runs.push(RunFacts {
+                source: Source::File,
+                started_unix_ns: imported.started_unix_ns,
+                version: imported.tool,
+                command_line: imported.title,
+                host: imported.host,
+                target: imported.target,
+                verdict: Some(results::Verdict::Suspect),
+            });
+            points.extend(imported.points);
+        }
+        Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
+    }
+
     /// A side of runs without their points.
     pub fn of_runs(runs: Vec<RunFacts>) -> Side {
         Side { name: String::new(), runs, points: Vec::new() }
@@ -85,7 +118,7 @@ impl Side {
         let started =
             points.iter().flat_map(|point| &point.trials).map(|t| t.started_unix_ns).min();
         let run = RunFacts {
-            id: 0,
+            source: Source::Now,
             started_unix_ns: started.unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command_line: name.to_owned(),
@@ -114,7 +147,10 @@ impl Side {
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         self.runs.iter().filter_map(|run| {
             let word = run.verdict.filter(|verdict| *verdict != results::Verdict::Valid)?;
-            Some(format!("run {} of {} is {word}", run.id, self.name))
+            Some(match run.source {
+                Source::Stored(id) => format!("run {id} of {} is {word}", self.name),
+                Source::File | Source::Now => format!("{} is {word}", self.name),
+            })
         })
     }
 
@@ -122,8 +158,9 @@ impl Side {
     pub fn describe(&self) -> String {
         let Some(first) = self.runs.first() else { return self.name.clone() };
         let runs = match self.runs.as_slice() {
-            [run] if run.id == 0 => "measured now".to_owned(),
-            [run] => format!("run {}", run.id),
+            [RunFacts { source: Source::Stored(id), .. }] => format!("run {id}"),
+            [RunFacts { source: Source::Now, .. }] => "measured now".to_owned(),
+            [RunFacts { source: Source::File, version, .. }] => version.clone(),
             runs => units::counted(runs.len() as u64, "run"),
         };
         let at = date::utc(first.started_unix_ns);
@@ -136,13 +173,21 @@ impl RunFacts {
     /// The facts of a stored run.
     pub fn of(row: RunRow) -> RunFacts {
         RunFacts {
-            id: row.id.0,
+            source: Source::Stored(row.id.0),
             started_unix_ns: row.started_unix_ns,
             version: row.version,
             command_line: row.command_line,
             host: serde_json::from_str(&row.host_json).unwrap_or_default(),
             target: serde_json::from_str(&row.target_json).unwrap_or_default(),
             verdict: row.verdict,
+        }
+    }
+
+    /// Number of the run in its database; 0 if it is in none.
+    pub fn id(&self) -> i64 {
+        match self.source {
+            Source::Stored(id) => id,
+            Source::File | Source::Now => 0,
         }
     }
 

@@ -151,6 +151,9 @@ pub fn percent(ratio: f64) -> String {
     if percent.abs() < 0.05 {
         return "0.0%".to_owned();
     }
+    if ratio > 1000.0 {
+        return "over x1000".to_owned();
+    }
     // Above a tenfold rate, percent are hard to read.
     if ratio >= 10.0 { format!("x{ratio:.1}") } else { format!("{percent:+.1}%") }
 }

@@ -97,13 +97,13 @@ fn fio_json(store: &Store, runs: &[RunRow]) -> Outcome<String> {
     }
     let mut points = Vec::new();
     for run in runs {
-        points.extend(recorder::load(store, run.id)?);
+        let loaded = recorder::load(store, run.id)?;
+        let label = run.label.clone().filter(|_| loaded.len() == 1);
+        points.extend(loaded.into_iter().map(|point| (label.clone(), point)));
     }
-    points.retain(|point| !point.trials.is_empty());
-    let [first, ..] = runs else { return Err(Failure::usage("name a run to export")) };
-    let label = first.label.as_deref().filter(|_| runs.len() == 1 && points.len() == 1);
-    let end = first.finished_unix_ns.unwrap_or(first.started_unix_ns);
-    let output = fio::export::output(&first.version, label, end, &points);
+    let Some(last) = runs.last() else { return Err(Failure::usage("name a run to export")) };
+    let end = last.finished_unix_ns.unwrap_or(last.started_unix_ns);
+    let output = fio::export::output(&last.version, end, &points);
     Ok(serde_json::to_string_pretty(&output).unwrap_or_default())
 }
 
@@ -118,16 +118,17 @@ fn metrics(store: &Store, run: &RunRow) -> Outcome<openmetrics::Run> {
 }
 
 /// Writes a file completely or not at all: under a temporary name in the same folder, which is then
-/// renamed. An existing file is replaced only with `replace`.
+/// renamed. An existing file is replaced only if `overwrite` names it.
 ///
 /// # Errors
 /// The file exists, or cannot be written; what `write` returns.
 pub fn to_file(
     path: &Path,
-    replace: bool,
+    overwrite: Option<&PathBuf>,
     write: impl FnOnce(&mut BufWriter<File>) -> Outcome<()>,
 ) -> Outcome<()> {
     check_not_under_dev(path, "--output")?;
+    let replace = overwrite.is_some_and(|named| named == path);
     let shown = path.display();
     let failed = |error: &dyn Display| Failure::failed(format!("writing {shown}: {error}"));
     match fs::symlink_metadata(path) {
@@ -136,7 +137,7 @@ pub fn to_file(
         }
         Ok(_) if !replace => {
             return Err(Failure::refused(format!(
-                "{shown} exists; give another --output, or --replace"
+                "{shown} exists; give another --output, or --overwrite {shown}"
             )));
         }
         _ => {}
@@ -187,17 +188,20 @@ mod tests {
     fn a_file_is_replaced_only_on_request_and_only_if_the_export_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
-        let put = |text: &'static str, replace| {
-            to_file(&path, replace, |out| written(out.write_all(text.as_bytes())))
+        let put = |text: &'static str, named: Option<&PathBuf>| {
+            to_file(&path, named, |out| written(out.write_all(text.as_bytes())))
         };
-        put("one", false).unwrap();
-        assert!(put("two", false).unwrap_err().message.contains("--replace"));
-        put("two", true).unwrap();
-        assert!(to_file(&path, true, |_| Err(Failure::failed("no"))).is_err());
+        put("one", None).unwrap();
+        assert!(put("two", None).unwrap_err().message.contains("--overwrite"));
+        assert!(put("two", Some(&folder.path().join("b.csv"))).is_err());
+        put("two", Some(&path)).unwrap();
+        assert!(to_file(&path, Some(&path), |_| Err(Failure::failed("no"))).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
-        assert!(to_file(&link, true, |_| Ok(())).unwrap_err().message.contains("not a file"));
+        assert!(
+            to_file(&link, Some(&link), |_| Ok(())).unwrap_err().message.contains("not a file")
+        );
     }
 }

@@ -122,7 +122,8 @@ impl Imported {
             points: (0..)
                 .zip(&self.points)
                 .map(|(ordinal, point)| {
-                    (WorkloadDocument::from(&point.key).row(ordinal), trials(point))
+                    let end = record::point_end(Some(&point.summary().verdict));
+                    (WorkloadDocument::from(&point.key).row(ordinal), end, trials(point))
                 })
                 .collect(),
         }
@@ -144,7 +145,7 @@ impl Imported {
             [] => String::new(),
             missing => format!("; not reported: {}", missing.join(", ")),
         };
-        format!("{}: {}, {points}{missing}", self.tool, self.title)
+        format!("{}, {}: {points}{missing}", self.tool, self.title)
     }
 }
 

@@ -5,6 +5,7 @@
 //! those of the standard: bytes and seconds.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use analysis::units;
 use lab::machine::{Host, TargetFacts};
@@ -100,7 +101,7 @@ fn labels(run: &Run, key: &PointKey) -> String {
     let all = [
         ("label", run.label.clone().unwrap_or_default()),
         ("host", run.host.name.clone()),
-        ("target", run.target.name.clone()),
+        ("target", place(&run.target)),
         ("device", device.to_owned()),
         ("rw", key.rw().to_owned()),
         ("bs", units::size(key.request_bytes()).replace(' ', "")),
@@ -112,6 +113,17 @@ fn labels(run: &Run, key: &PointKey) -> String {
     ];
     let all = all.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value)));
     all.join(",")
+}
+
+/// The target; of a test file, its folder, because each run has a file of its own.
+fn place(target: &TargetFacts) -> String {
+    let path = Path::new(&target.name);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_test_file = name.starts_with("halfpower-") && name.ends_with(".test");
+    match path.parent().filter(|_| is_test_file) {
+        Some(folder) => folder.display().to_string(),
+        None => target.name.clone(),
+    }
 }
 
 /// A label's value: backslash, quote and line end are escaped.
@@ -132,6 +144,13 @@ mod tests {
             target: TargetFacts { name: "a \"b\"\\\n".into(), ..TargetFacts::default() },
             points: vec![point(&[bytes])],
         }
+    }
+
+    #[test]
+    fn the_target_of_a_test_file_is_its_folder() {
+        let named = |name: &str| place(&TargetFacts { name: name.into(), ..Default::default() });
+        assert_eq!(named("/data/halfpower-1.test"), "/data");
+        assert_eq!(named("/data/mine"), "/data/mine");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod calibrate;
 pub mod compare;
 pub mod classic;
 pub mod copy;
+pub mod exchange;
 pub mod memory;
 pub mod mount;
 mod parameters;
@@ -95,6 +96,10 @@ pub enum Verb {
     History(compare::HistoryArgs),
     /// List, show, label, delete and merge stored runs
     Runs(RunsArgs),
+    /// Store results of other tools, such as fio's JSON
+    Import(exchange::ImportArgs),
+    /// Write stored runs as fio's JSON, CSV, NDJSON or metrics
+    Export(exchange::ExportArgs),
     /// Check measurements against reference devices with known timing
     Selftest(SelftestArgs),
     /// Fit a simulated system to a stored run
@@ -248,6 +253,10 @@ pub struct JobFileArgs {
     /// Print the halfpower commands that mean the same, and run nothing
     #[arg(long, help_heading = "Job files of fio")]
     pub showcmd: bool,
+    /// Print one JSON document as fio does, with all jobs
+    #[arg(long, value_name = "FORMAT", help_heading = "Job files of fio",
+          value_parser = ["normal", "json", "json+"])]
+    pub output_format: Option<String>,
 }
 
 /// A command line of fio, and flags of `run` after `--`.
@@ -289,9 +298,11 @@ impl RunArgs {
             || self.jobs.strict
             || self.jobs.serial
             || self.jobs.showcmd
+            || self.jobs.output_format.is_some()
         {
             return Err(Failure::usage(
-                "--section, --strict, --serial and --showcmd are for job files of fio; name one",
+                "--section, --strict, --serial, --showcmd and --output-format are for job files of \
+                 fio; name one",
             ));
         }
         if self.html.is_some() {

@@ -83,6 +83,8 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Compare(args) => command::compare::execute(args),
         Verb::History(args) => command::compare::history(args),
         Verb::Runs(args) => command::runs::execute(args),
+        Verb::Import(args) => command::exchange::import(args),
+        Verb::Export(args) => command::exchange::export(args),
         Verb::Selftest(args) => command::selftest::execute(args),
         Verb::Reproduce(args) => command::reproduce::execute(args),
         Verb::Assist(args) => command::assist::execute(args),

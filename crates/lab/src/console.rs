@@ -70,6 +70,50 @@ pub fn bytes(line: &[u8]) {
     note(&written);
 }
 
+/// Standard output for data of any length. As with [`data`], a closed pipe is not an error, and
+/// other write errors are found by [`lost_data`]; what follows them is discarded.
+#[derive(Debug)]
+pub struct DataStream {
+    out: std::io::BufWriter<std::io::Stdout>,
+    has_failed: bool,
+}
+
+impl DataStream {
+    /// Standard output of this process.
+    pub fn new() -> DataStream {
+        DataStream { out: std::io::BufWriter::new(std::io::stdout()), has_failed: false }
+    }
+
+    fn keep(&mut self, written: &std::io::Result<()>) {
+        note(written);
+        self.has_failed |= written.is_err();
+    }
+}
+
+impl Default for DataStream {
+    fn default() -> DataStream {
+        DataStream::new()
+    }
+}
+
+impl Write for DataStream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if !self.has_failed {
+            let written = self.out.write_all(bytes);
+            self.keep(&written);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if !self.has_failed {
+            let flushed = self.out.flush();
+            self.keep(&flushed);
+        }
+        Ok(())
+    }
+}
+
 /// Remembers whether a write to stdout failed.
 fn note(written: &std::io::Result<()>) {
     if ioengine::stdio::stdout_was_closed() {

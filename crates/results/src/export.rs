@@ -83,7 +83,7 @@ impl Store {
         }
         let failed = |error| self.error(error);
         let mut statement = self.connection().prepare(table.sql()).map_err(failed)?;
-        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut rows = statement.query([run]).map_err(failed)?;
         while let Some(values) = rows.next().map_err(failed)? {
@@ -100,7 +100,7 @@ impl Store {
     /// Lock, damage.
     pub fn columns(&self, table: Table) -> Result<Vec<String>, Error> {
         let statement = self.connection().prepare(table.sql()).map_err(|e| self.error(e))?;
-        Ok(statement.column_names().into_iter().map(str::to_owned).collect())
+        Ok(statement.column_names().map(str::to_owned).collect())
     }
 
     /// Writes a table of several runs as CSV: a header line, then the rows.

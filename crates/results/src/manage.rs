@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, NewRun, OriginRow, PointRow, RunEnd, RunId, RunState, SeriesRow, TrialRow,
+    Columns, LatencyRow, NewRun, OriginRow, PointEnd, PointRow, RunEnd, RunId, RunState, SeriesRow,
+    TrialRow,
 };
 use crate::store::{Store, insert, update};
 
@@ -32,8 +33,8 @@ pub struct Import {
     pub end: RunEnd,
     /// Where it came from.
     pub origin: OriginRow,
-    /// The points with their trials.
-    pub points: Vec<(PointRow, Vec<ImportedTrial>)>,
+    /// The points with their verdicts and trials.
+    pub points: Vec<(PointRow, PointEnd, Vec<ImportedTrial>)>,
 }
 
 /// A trial with its histogram and series.
@@ -49,9 +50,10 @@ impl Store {
             insert(transaction, "run", ("state", &RunState::Finished), [&import.run])?;
             let run = RunId(transaction.last_insert_rowid());
             insert(transaction, "origin", ("run_id", &run), [&import.origin])?;
-            for (point, trials) in &import.points {
+            for (point, end, trials) in &import.points {
                 insert(transaction, "point", ("run_id", &run), [point])?;
                 let point = transaction.last_insert_rowid();
+                update(transaction, "point", &point, end)?;
                 for (trial, latency, series) in trials {
                     insert(transaction, "trial", ("point_id", &point), [trial])?;
                     let trial = transaction.last_insert_rowid();
@@ -226,7 +228,8 @@ mod tests {
             document: "{}".into(),
         };
         let trial = (sample_trial(0), sample_histogram(2), a_series(2));
-        let points = vec![(a_point(0), vec![trial])];
+        let a_verdict = PointEnd { verdict: None, verdict_reasons_json: "[]".into() };
+        let points = vec![(a_point(0), a_verdict, vec![trial])];
         Import { run: sample_run(uuid, 5), end: an_end(), origin, points }
     }
 

@@ -62,12 +62,16 @@ const ALONE: [&str; 28] = [
 /// Where options of the command line stand, in errors.
 const PLACE: &str = "fio's command line";
 
-/// Separates fio's words from the flags of `halfpower run`: those behind `--`, and `--showcmd`,
-/// which both have.
+/// Separates fio's words from the flags of `halfpower run`: those behind `--`, and `--showcmd` and
+/// `--output-format=FORMAT`, which both have.
 pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
     let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
+    let is_shared = |word: &OsString| {
+        let formats = ["normal", "json", "json+"].map(|name| format!("--output-format={name}"));
+        word == "--showcmd" || formats.iter().any(|format| word.as_os_str() == format.as_str())
+    };
     let (shows, words): (Vec<OsString>, Vec<OsString>) =
-        typed[..end].iter().cloned().partition(|word| word == "--showcmd");
+        typed[..end].iter().cloned().partition(is_shared);
     let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     (words, typed.iter().skip(end + 1).cloned().chain(shows).collect())
 }

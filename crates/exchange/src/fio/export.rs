@@ -28,23 +28,30 @@ const BATCHES: [(u64, &str); 7] =
 /// Upper ends of the intervals of latency; each table has a unit.
 const LATENCIES: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
-/// The document of a run that ended at this time (ns since 1970).
-pub fn output(
-    version: &str,
-    label: Option<&str>,
-    finished_unix_ns: i64,
-    points: &[Point],
-) -> Output {
-    let total: f64 = points.iter().map(|point| point.bytes_per_s().value).sum();
-    let job = |(number, point): (u64, &Point)| job(number, label, point, total);
+/// The document of named points that were measured until this time (ns since 1970). Points with one
+/// trial or more become jobs.
+pub fn output(version: &str, finished_unix_ns: i64, points: &[(Option<String>, Point)]) -> Output {
+    let measured = points.iter().filter(|(_, point)| !point.trials.is_empty());
+    let total = measured.clone().map(|(_, point)| point.bytes_per_s().value).sum();
+    let jobs = (0..).zip(measured);
+    let jobs = jobs.map(|(number, (name, point))| job(number, name.as_deref(), point, total));
     Output {
         version: format!("halfpower-{version}"),
         timestamp: finished_unix_ns.div_euclid(1_000_000_000),
         timestamp_ms: Some(finished_unix_ns.div_euclid(1_000_000)),
         time: format!("{} UTC", date::utc(finished_unix_ns)),
-        jobs: Some((0..).zip(points).map(job).collect()),
+        jobs: Some(jobs.collect()),
         ..Output::default()
     }
+}
+
+/// The document of jobs that were just measured.
+pub fn json_of(points: &[(String, Point)]) -> String {
+    let named: Vec<(Option<String>, Point)> =
+        points.iter().map(|(name, point)| (Some(name.clone()), point.clone())).collect();
+    let now_ns = ioengine::clock::unix_ns();
+    let output = output(env!("CARGO_PKG_VERSION"), now_ns, &named);
+    serde_json::to_string_pretty(&output).unwrap_or_default()
 }
 
 fn job(number: u64, label: Option<&str>, point: &Point, total_bytes_per_s: f64) -> Job {
@@ -282,7 +289,7 @@ mod tests {
     #[test]
     fn what_is_exported_is_imported_with_the_same_numbers() {
         let point = measured();
-        let output = output("1.0", Some("x"), 5_000_000_000, std::slice::from_ref(&point));
+        let output = output("1.0", 5_000_000_000, &[(Some("x".to_owned()), point.clone())]);
         let text = serde_json::to_string(&output).unwrap();
         let back = import::read(&text).unwrap();
         let (key, trial) = (&back[0].points[0].key, &back[0].points[0].trials[0]);

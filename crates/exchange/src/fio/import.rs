@@ -93,10 +93,12 @@ fn run(text: &str, output: &Output, host: &str, jobs: &[&Job]) -> Outcome<Import
     Ok(Imported {
         tool: output.version.clone(),
         format: FORMAT,
-        title: if names.len() > 3 {
-            format!("{} and {} more jobs", names[0], names.len() - 1)
-        } else {
-            names.join(", ")
+        title: match names.as_slice() {
+            [one] => format!("job {one}"),
+            [first, rest @ ..] if rest.len() > 2 => {
+                format!("jobs {first} and {} more", rest.len())
+            }
+            few => format!("jobs {}", few.join(", ")),
         },
         started_unix_ns: points.iter().map(|(_, p)| p.trials[0].started_unix_ns).min().unwrap_or(0),
         host: Host { name: host.to_owned(), ..Host::default() },

@@ -1,9 +1,11 @@
 //! `halfpower run job.fio` and `halfpower fio`: the jobs of fio as runs, one after the other.
 //! All are translated and checked before the first one begins.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 
 use clap::Parser;
+use exchange::fio::export::json_of;
 use exchange::fio::host::{Host, is_job_file, read_jobs};
 use exchange::fio::job_file::Jobs;
 use exchange::fio::schedule::{self, Wishes};
@@ -14,7 +16,7 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::job::Job;
 
 use crate::cli::{Cli, JobFileArgs, RunArgs, Verb};
-use crate::command::run::{self, Form};
+use crate::command::run::{self, Form, Measured};
 
 /// Runs the jobs of a `run` with job files, or of `fio`; None for everything else. `typed` is the
 /// whole command line.
@@ -50,7 +52,9 @@ fn parse(words: &[String], typed: &[OsString]) -> Outcome<RunArgs> {
 }
 
 fn measure(files: &[Jobs], args: &RunArgs, typed: &[OsString]) -> Outcome {
-    let JobFileArgs { section: sections, strict, serial, showcmd } = args.jobs.clone();
+    let JobFileArgs { section: sections, strict, serial, showcmd, output_format } =
+        args.jobs.clone();
+    let as_json = output_format.is_some_and(|format| format.starts_with("json"));
     let runs = schedule::plan_all(files, &Wishes { sections, strict, serial }, &Host)?;
     let mut all = Vec::new();
     for job in runs.iter().filter(|_| !showcmd) {
@@ -66,13 +70,27 @@ fn measure(files: &[Jobs], args: &RunArgs, typed: &[OsString]) -> Outcome {
     if showcmd {
         runs.iter().map(translate::Run::line).for_each(|line| console::data(&line));
     }
-    let mut exit = Exit::Ok;
-    for (job, args) in all {
-        match run::execute(&args, Form::Run).map_err(|failure| job.explain(&failure))? {
+    let (mut exit, measured) = (Exit::Ok, RefCell::new(Vec::new()));
+    for (job, args) in &all {
+        let keep = |found: &Measured<'_>| {
+            let named = found.points.iter().map(|point| (job.name.clone(), point.clone()));
+            measured.borrow_mut().extend(named);
+            Ok(())
+        };
+        let ended = match as_json {
+            true => run::execute_shown_by(args, &keep),
+            false => run::execute(args, Form::Run),
+        };
+        match ended.map_err(|failure| job.explain(&failure))? {
             Exit::Ok => {}
-            Exit::Interrupted => return Ok(Exit::Interrupted),
             other => exit = other,
         }
+        if exit == Exit::Interrupted {
+            break;
+        }
+    }
+    if as_json && !showcmd {
+        console::data(&json_of(&measured.into_inner()));
     }
     Ok(exit)
 }

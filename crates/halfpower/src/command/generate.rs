@@ -49,7 +49,7 @@ fn manual() -> Outcome<String> {
 type Schema = (&'static str, fn() -> String);
 
 /// All verbs with `--json`.
-const SCHEMAS: [Schema; 18] = [
+const SCHEMAS: [Schema; 19] = [
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),
     ("simulate", schema::<SimulateDocument>),
@@ -61,6 +61,7 @@ const SCHEMAS: [Schema; 18] = [
     ("whatif", schema::<crate::command::whatif::WhatifDocument>),
     ("plan", schema::<predict::plan::document::CapacityDocument>),
     ("compare", schema::<compare::document::ComparisonsDocument>),
+    ("import", schema::<exchange::import::ImportDocument>),
     ("history", schema::<compare::history::HistoryDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),

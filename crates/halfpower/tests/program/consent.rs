@@ -369,6 +369,7 @@ fn lines_for(
             all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
         }
         "runs" => runs_lines(&files),
+        "import" | "export" => exchange_lines(verb, &files),
         "history" => files.iter().map(|db| format!("history --db {db}")).collect(),
         "compare" => compare_lines(treasure, dice, &files),
         "mount" => {
@@ -446,6 +447,19 @@ fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     let written = files.iter().map(|db| format!("{system} --rw write --db {db}"));
     let shown = named.map(|target| format!("simulate {target} --rw write --show {target}"));
     written.chain(shown).collect()
+}
+
+/// Imports of files that no tool has written, and exports to files that exist.
+fn exchange_lines(verb: &str, files: &[&str]) -> Vec<String> {
+    if verb == "import" {
+        let all = files.iter().flat_map(|file| files.iter().map(move |db| (file, db)));
+        return all.map(|(file, db)| format!("import {file} --db {db}")).collect();
+    }
+    let outputs = ["precious.txt", "link", "dangling", "folder", "plain", "foreign.db"];
+    let formats = ["csv", "ndjson", "fio-json", "prometheus"];
+    let all = outputs.iter().flat_map(|to| formats.map(|format| (to, format)));
+    all.map(|(to, format)| format!("export --format {format} --output {to} --overwrite data"))
+        .collect()
 }
 
 /// Jobs of fio that write to everything and say that they may, with a wrong permission.

@@ -250,6 +250,17 @@ impl Place {
         self.halfpower(line).with_code(0)
     }
 
+    /// Runs `fio LINE` and returns what it prints; an error if fio is not installed.
+    pub fn fio(&self, line: &str) -> std::io::Result<String> {
+        let mut command = Command::new("fio");
+        command.args(line.split_whitespace()).current_dir(self.path("."));
+        let output = command.output().map_err(|error| {
+            std::io::Error::new(error.kind(), format!("fio: {error} (apt-get install fio)"))
+        })?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs `halfpower LINE --json`, which must succeed; returns its document.
     #[track_caller]
     pub fn document(&self, line: &str) -> Value {

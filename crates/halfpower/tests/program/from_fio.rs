@@ -3,7 +3,9 @@
 
 use std::fs;
 
-use crate::fixture::{KIB, MIB, Place, list, text, whole};
+use serde_json::Value;
+
+use crate::fixture::{KIB, MIB, Place, list, or_skip, text, whole};
 
 /// Flags for a short run that leaves nothing behind.
 const SHORT: &str = "--trials 1 --no-store";
@@ -124,5 +126,41 @@ fn mistakes_of_the_command_line_are_named() {
         ("run data --section a", "--section", "job file"),
     ] {
         place.cannot(line).with_code(2).says(cause, remedy);
+    }
+}
+
+#[test]
+fn jobs_are_printed_as_one_json_document_with_the_fields_of_fio() {
+    let place = with_job("[global]\nsize=1m\n[a]\nbs=64k\n[b]\nstonewall\nrw=randrw\nbs=4k\n");
+    let json = |ended: &str| -> Value { serde_json::from_str(ended).unwrap() };
+    let ours = json(&place.does("run job.fio --trials 1 --output-format=json").stdout);
+    let names: Vec<&str> = list(&ours["jobs"]).iter().map(|job| text(&job["jobname"])).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(whole(&ours["jobs"][0]["read"]["io_bytes"]), MIB);
+    let line = "fio --name=a --size=1m --output-format=json+ -- --trials 1 --no-store";
+    assert_eq!(list(&json(&place.does(line).stdout)["jobs"]).len(), 1);
+    let theirs = or_skip!(place.fio("--output-format=json+ job.fio"));
+    let theirs = json(&theirs);
+    for (job, other) in list(&ours["jobs"]).iter().zip(list(&theirs["jobs"])) {
+        has_fields_of(job, other, "job");
+    }
+    // What fio printed is imported and exported unchanged.
+    fs::write(place.path("fio.json"), theirs.to_string()).unwrap();
+    place.does("import fio.json --label theirs");
+    assert_eq!(json(&place.does("export theirs --format fio-json").stdout), theirs);
+    assert!(place.does("runs list").stdout.contains("fio-3."));
+}
+
+/// Checks that one document has all fields of another one, with the same types.
+fn has_fields_of(ours: &Value, theirs: &Value, path: &str) {
+    // These depend on the job, the percentiles and the latencies.
+    let varies = ["job options", "percentile", "bins"];
+    for (name, value) in theirs.as_object().into_iter().flatten() {
+        let found = ours.get(name).unwrap_or_else(|| panic!("{path}.{name} is missing"));
+        let kind = |value: &Value| (value.is_number(), value.is_string(), value.is_object());
+        assert_eq!(kind(found), kind(value), "{path}.{name}");
+        if !varies.contains(&name.as_str()) {
+            has_fields_of(found, value, &format!("{path}.{name}"));
+        }
     }
 }

@@ -41,17 +41,17 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("lab", &[]),
     ("survey", &["lab"]),
     ("predict", &["lab"]),
-    ("compare", &["lab"]),
     ("papers", &["lab"]),
-    ("exchange", &["lab"]),
+    ("exchange", &["lab", "papers"]),
+    ("compare", &["lab", "exchange"]),
     ("study", &["lab", "survey", "papers"]),
-    ("halfpower", &["lab", "survey", "predict", "compare", "papers", "exchange", "study"]),
+    ("halfpower", &["lab", "survey", "predict", "papers", "exchange", "compare", "study"]),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
 const ABOVE_LIBRARIES: [&str; 8] =
-    ["lab", "survey", "predict", "compare", "papers", "exchange", "study", "halfpower"];
+    ["lab", "survey", "predict", "papers", "exchange", "compare", "study", "halfpower"];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {

@@ -1,0 +1,77 @@
+//! Flags of `import` and `export`: results of other tools, in and out.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use exchange::export::{Format, one_of};
+use results::Table;
+
+/// Flags of `import`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower import fio.json                        output of fio --output-format=json or json+
+  halfpower import old/*.json --label before --host db1
+  halfpower compare label:before latest            imported runs are compared like all others
+  halfpower compare fio.json latest                without storing it
+
+The format is recognised by the content. A file is imported once; a second import changes nothing.
+docs/exchange.md lists the formats, and what each tool does not report.")]
+pub struct ImportArgs {
+    /// Files of other tools; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Label of the runs
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+    /// The host, if the tool does not name it
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
+    /// Results database
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+    pub db: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Read the files, print what would be stored, and store nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+/// Flags of `export`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower export latest --format fio-json > new.json       for fio-plot and other programs
+  halfpower export 3 4 --format csv --table trials
+  halfpower export latest --format ndjson --table latency | jq .count
+  halfpower export latest --format prometheus --output halfpower.prom --overwrite halfpower.prom
+
+Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run imported
+from a format is exported in it number by number.")]
+pub struct ExportArgs {
+    /// Runs: number, start of the uuid, label or latest
+    #[arg(value_name = "RUN", default_value = "latest")]
+    pub runs: Vec<String>,
+    /// Format
+    #[arg(long, value_name = "FORMAT", default_value = "csv",
+          value_parser = PossibleValuesParser::new(Format::NAMED.map(|(name, _)| name))
+              .try_map(|word| word.parse::<Format>()))]
+    pub format: Format,
+    /// Table of csv and ndjson
+    #[arg(long, value_name = "TABLE",
+          value_parser = PossibleValuesParser::new(Table::NAMED.map(|(name, _)| name))
+              .try_map(|word| one_of(&Table::NAMED, &word)))]
+    pub table: Option<Table>,
+    /// Write a new file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Allow replacing this existing file (exact path)
+    #[arg(long, value_name = "PATH", requires = "output")]
+    pub overwrite: Option<PathBuf>,
+    /// Results database
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
+    pub db: PathBuf,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}

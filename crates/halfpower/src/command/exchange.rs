@@ -1,0 +1,53 @@
+//! `halfpower import`: stores results of other tools. `halfpower export`: writes stored runs in
+//! their formats.
+
+use std::io::Write;
+
+use exchange::{export, import};
+use lab::console;
+use lab::failure::{Exit, Failure, Outcome};
+use lab::json;
+use results::{RunRow, Store, Table};
+
+use crate::cli::exchange::{ExportArgs, ImportArgs};
+
+/// Runs `import`.
+pub fn import(args: &ImportArgs) -> Outcome {
+    let (db, label, host) = (args.db.clone(), args.label.clone(), args.host.clone());
+    let to = import::Destination { db, label, host };
+    let document = import::import(&args.files, &to, args.plan)?;
+    if args.json && !args.plan {
+        console::data(&json::print(&document));
+    } else {
+        document.runs.iter().for_each(|run| console::data(run.line()));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Runs `export`.
+pub fn export(args: &ExportArgs) -> Outcome {
+    if args.table.is_some() && !args.format.has_tables() {
+        return Err(Failure::usage("--table is for the formats csv and ndjson; drop it"));
+    }
+    if args.plan {
+        let to = args.output.as_ref().map(|path| path.display().to_string());
+        let to = to.unwrap_or_else(|| "standard output".to_owned());
+        let runs = args.runs.join(", ");
+        console::data(&format!("export {runs} of {} to {to}; nothing was done", args.db.display()));
+        return Ok(Exit::Ok);
+    }
+    let store = Store::open_read_only(&args.db)?;
+    let runs: Result<Vec<RunRow>, _> = args.runs.iter().map(|name| store.run(name)).collect();
+    let (runs, table) = (runs?, args.table.unwrap_or(Table::Points));
+    match &args.output {
+        Some(path) => export::to_file(path, args.overwrite.as_ref(), |out| {
+            export::write(&store, &runs, args.format, table, out)
+        })?,
+        None => {
+            let mut out = console::DataStream::new();
+            export::write(&store, &runs, args.format, table, &mut out)?;
+            out.flush().map_err(|error| Failure::failed(error.to_string()))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
