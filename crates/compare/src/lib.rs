@@ -2,7 +2,7 @@
 //!
 //! `matching` finds the points of two sides that measure the same, `side` finds what the user
 //! named, `quantity` names what is compared, `verdict` compares trials and decides, `limit` says
-//! when a change fails a build, `live` measures sides in turn, and `document`, `text`, `junit` and
+//! when a change fails a build, `live` measures sides in turn, `command` runs other tools, and `document`, `text`, `junit` and
 //! `page` show the result. `history` follows points over time. The first side is the baseline; the
 //! others are compared with it.
 
@@ -10,6 +10,7 @@ pub mod matching;
 pub mod side;
 pub mod quantity;
 pub mod verdict;
+pub mod command;
 pub mod live;
 pub mod limit;
 pub mod document;

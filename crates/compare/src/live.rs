@@ -1,4 +1,4 @@
-//! Measures two or more workloads in turn until the ratios of their rates are known well enough.
+//! Measures two or more workloads, or commands of other tools, in turn until the ratios of their rates are known well enough.
 //!
 //! The trials of a round follow each other at once, in an order that is reversed in each round, so
 //! that a slow period of the machine affects all sides. After each round the ratios are tested. The
@@ -13,14 +13,16 @@ use ioengine::clock::Monotonic;
 use lab::bench::{self, Bench};
 use lab::failure::{Failure, Outcome};
 use lab::job::Job;
-use lab::machine::Host;
-use lab::point::Point;
+use lab::machine::{Host, TargetFacts};
+use lab::point::{Point, Trial};
+use lab::point_key::PointKey;
 use lab::recorder::{Recorder, RunFacts, RunSettings};
 use lab::rounds::{fail_on_errors, seed_of};
 use lab::settings::Changed;
 use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
 
+use crate::command;
 use crate::quantity::Quantity;
 use crate::side::Side;
 use crate::verdict::{self, Comparison};
@@ -35,7 +37,25 @@ pub struct Contestant {
     /// Seed of its first round.
     pub seed: u64,
     /// What is measured: one workload.
-    pub job: Job,
+    pub work: Work,
+}
+
+/// What a contestant measures.
+#[derive(Debug)]
+pub enum Work {
+    /// A workload that halfpower issues.
+    Job(Box<Job>),
+    /// A command of another tool, which is run for each trial. Its results are not stored.
+    Command(Vec<String>),
+}
+
+impl Contestant {
+    fn job(&self) -> Option<&Job> {
+        match &self.work {
+            Work::Job(job) => Some(job),
+            Work::Command(_) => None,
+        }
+    }
 }
 
 /// When to stop, and where to store the results.
@@ -63,9 +83,13 @@ pub struct Measured {
 /// A contestant with its opened target.
 struct Ready<'a> {
     contestant: &'a Contestant,
-    setting: Setting<'a>,
+    /// The workload; None for a command.
+    setting: Option<Setting<'a>>,
     recorder: Recorder,
     number: usize,
+    target: TargetFacts,
+    /// The other tool, after the first trial of a command.
+    tool: Option<String>,
     point: Point,
 }
 
@@ -77,7 +101,11 @@ pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
     let mut lines = Vec::new();
     for contestant in contestants {
         check(contestant)?;
-        let preparation = bench::preparation(&contestant.job)?;
+        let Some(job) = contestant.job() else {
+            lines.push(format!("run the command {}", contestant.name));
+            continue;
+        };
+        let preparation = bench::preparation(job)?;
         lines.push(format!("measure {}", contestant.name));
         lines.extend(preparation.lines.iter().map(|line| format!("  {line}")));
         lines.extend(preparation.destroys.iter().map(|what| format!("  destroy {what}")));
@@ -97,20 +125,23 @@ pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
 pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<Measured> {
     for contestant in contestants {
         check(contestant)?;
-        let preparation = bench::preparation(&contestant.job)?;
+        let Some(job) = contestant.job() else { continue };
+        let preparation = bench::preparation(job)?;
         preparation.destroys.iter().for_each(|what| lab.console.warn(format!("destroying {what}")));
-        Recorder::check(terms.db.as_deref(), contestant.job.targets.paths())?;
+        Recorder::check(terms.db.as_deref(), job.targets.paths())?;
     }
-    let benches: Outcome<Vec<Bench>> =
-        contestants.iter().map(|contestant| Bench::ready(&contestant.job, lab)).collect();
+    let jobs = contestants.iter().map(Contestant::job);
+    let benches: Outcome<Vec<Option<Bench>>> =
+        jobs.map(|job| job.map(|job| Bench::ready(job, lab)).transpose()).collect();
     let (benches, host) = (benches?, Host::read());
+    let has_jobs = benches.iter().any(Option::is_some);
+    let db = Recorder::open(terms.db.as_deref().filter(|_| has_jobs))?;
     let mut ready: Vec<Ready<'_>> = Vec::new();
     for (contestant, bench) in contestants.iter().zip(&benches) {
-        let recorder = match ready.first() {
-            None => Recorder::open(terms.db.as_deref())?,
-            Some(Ready { recorder, .. }) => recorder.another()?,
-        };
-        ready.push(Ready::new(contestant, bench, &host, recorder)?);
+        ready.push(match (contestant.job(), bench) {
+            (Some(job), Some(bench)) => Ready::new(contestant, (job, bench), &host, db.another()?)?,
+            _ => Ready::of_command(contestant)?,
+        });
     }
     let measured = rounds(lab, &mut ready, terms);
     let state = match (&measured, lab.interrupt.is_set()) {
@@ -119,13 +150,16 @@ pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<
         (Ok(_), false) => RunState::Finished,
     };
     let mut sides = Vec::new();
-    for (ready, bench) in ready.into_iter().zip(&benches) {
-        let Ready { contestant, mut recorder, point, .. } = ready;
+    for ready in ready {
+        let Ready { contestant, mut recorder, point, target, tool, .. } = ready;
         let points = vec![point];
         recorder.judge(0, &points);
         recorder.finish(state, None, Some(&points[0].summary().verdict))?;
-        let target = bench.facts().swap_remove(0);
-        sides.push(Side::of(&contestant.name, host.clone(), target, points));
+        let side = Side::of(&contestant.name, host.clone(), target, points);
+        sides.push(match tool {
+            Some(tool) => Side::of_tool(&tool, side),
+            None => side,
+        });
     }
     let (rounds, is_narrow) = measured?;
     Ok(Measured { sides, rounds, is_narrow })
@@ -133,7 +167,8 @@ pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<
 
 /// Refuses what has no meaning in a comparison.
 fn check(contestant: &Contestant) -> Outcome<()> {
-    let (name, job) = (&contestant.name, &contestant.job);
+    let name = &contestant.name;
+    let Some(job) = contestant.job() else { return Ok(()) };
     let refused = if job.verify {
         "--verify"
     } else if job.log.is_some() {
@@ -204,11 +239,10 @@ pub fn comparisons(measured: &Measured, tolerated: f64) -> Vec<Comparison> {
 impl<'a> Ready<'a> {
     fn new(
         contestant: &'a Contestant,
-        bench: &'a Bench,
+        (job, bench): (&'a Job, &'a Bench),
         host: &Host,
         mut recorder: Recorder,
     ) -> Outcome<Ready<'a>> {
-        let job = &contestant.job;
         let axes = job.axes.first().ok_or_else(|| Failure::usage("no workload to measure"))?;
         let setting = bench.setting(job, axes);
         setting.place.check_fit(&setting.workload)?;
@@ -224,21 +258,38 @@ impl<'a> Ready<'a> {
         let key = setting.key();
         let number = recorder.add_point(&key)?;
         let point = Point { key, trials: Vec::new() };
-        Ok(Ready { contestant, setting, recorder, number, point })
+        let target = bench.facts().swap_remove(0);
+        Ok(Ready {
+            contestant,
+            setting: Some(setting),
+            recorder,
+            number,
+            target,
+            tool: None,
+            point,
+        })
     }
 
-    /// Measures a trial with the side's own settings of the device, and stores it.
+    /// A command, whose workload is known after the first trial.
+    fn of_command(contestant: &'a Contestant) -> Outcome<Ready<'a>> {
+        let (recorder, target) = (Recorder::open(None)?, TargetFacts::default());
+        let point = Point { key: PointKey::default(), trials: Vec::new() };
+        Ok(Ready { contestant, setting: None, recorder, number: 0, target, tool: None, point })
+    }
+
+    /// Measures a trial, and stores it.
     fn trial(&mut self, lab: &Lab, round: u32, tell: &mut dyn FnMut()) -> Outcome<()> {
-        let job = &self.contestant.job;
-        self.setting.workload.seed = seed_of(self.contestant.seed, round);
-        let changed = Changed::apply(job.targets.paths(), &job.host)?;
-        let trial = lab.trial(&self.setting, &mut |_| tell());
-        let is_restored = changed.is_none_or(Changed::restore);
-        let mut trial = trial?;
-        if !is_restored {
-            return Err(Failure::failed("settings of the device could not be restored"));
-        }
-        fail_on_errors(&trial, &self.contestant.name)?;
+        let mut trial = match &self.contestant.work {
+            Work::Job(job) => self.issue(lab, job, round, tell)?,
+            Work::Command(words) => {
+                tell();
+                let executed = command::execute(words)?;
+                let Point { key, mut trials } = executed.point;
+                (self.point.key, self.target) = (key, executed.target);
+                self.tool = Some(executed.tool);
+                trials.swap_remove(0)
+            }
+        };
         trial.ordinal = round;
         if self
             .point
@@ -250,8 +301,33 @@ impl<'a> Ready<'a> {
             // Simulated systems have no clock of the world.
             trial.started_unix_ns = ioengine::clock::unix_ns();
         }
-        self.recorder.add_trial(self.number, &trial)?;
+        if self.setting.is_some() {
+            self.recorder.add_trial(self.number, &trial)?;
+        }
         self.point.trials.push(trial);
         Ok(())
+    }
+
+    /// Issues the requests of a trial, with the side's own settings of the device.
+    fn issue(
+        &mut self,
+        lab: &Lab,
+        job: &Job,
+        round: u32,
+        tell: &mut dyn FnMut(),
+    ) -> Outcome<Trial> {
+        let Some(setting) = &mut self.setting else {
+            return Err(Failure::failed("the target is not open; run the comparison again"));
+        };
+        setting.workload.seed = seed_of(self.contestant.seed, round);
+        let changed = Changed::apply(job.targets.paths(), &job.host)?;
+        let trial = lab.trial(setting, &mut |_| tell());
+        let is_restored = changed.is_none_or(Changed::restore);
+        let trial = trial?;
+        if !is_restored {
+            return Err(Failure::failed("settings of the device could not be restored"));
+        }
+        fail_on_errors(&trial, &self.contestant.name)?;
+        Ok(trial)
     }
 }

@@ -53,8 +53,8 @@ pub struct RunFacts {
 pub enum Source {
     /// In a database, under this number.
     Stored(i64),
-    /// In a file of another tool.
-    File,
+    /// In the output of another tool.
+    Foreign,
     /// It was just measured.
     Now,
 }
@@ -90,12 +90,21 @@ impl Side {
         Ok(Side { name: name.to_owned(), runs, points: matching::together(points) })
     }
 
+    /// Results that another tool just printed.
+    pub fn of_tool(tool: &str, mut side: Side) -> Side {
+        for run in &mut side.runs {
+            run.source = Source::Foreign;
+            tool.clone_into(&mut run.version);
+        }
+        side
+    }
+
     /// The results in a file of another tool.
     fn of_file(name: &str, path: &Path) -> Outcome<Side> {
         let (mut runs, mut points) = (Vec::new(), Vec::new());
         for imported in import::read(path)? {
             runs.push(RunFacts {
-                source: Source::File,
+                source: Source::Foreign,
                 started_unix_ns: imported.started_unix_ns,
                 version: imported.tool,
                 command_line: imported.title,
@@ -143,13 +152,18 @@ impl Side {
         all.into_iter().map(|(name, values)| (name, values.join(", "))).collect()
     }
 
+    /// Whether the results are those of another tool.
+    fn is_foreign(&self) -> bool {
+        self.runs.iter().any(|run| run.source == Source::Foreign)
+    }
+
     /// The runs that are not valid, each with its verdict.
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         self.runs.iter().filter_map(|run| {
             let word = run.verdict.filter(|verdict| *verdict != results::Verdict::Valid)?;
             Some(match run.source {
                 Source::Stored(id) => format!("run {id} of {} is {word}", self.name),
-                Source::File | Source::Now => format!("{} is {word}", self.name),
+                Source::Foreign | Source::Now => format!("{} is {word}", self.name),
             })
         })
     }
@@ -160,7 +174,7 @@ impl Side {
         let runs = match self.runs.as_slice() {
             [RunFacts { source: Source::Stored(id), .. }] => format!("run {id}"),
             [RunFacts { source: Source::Now, .. }] => "measured now".to_owned(),
-            [RunFacts { source: Source::File, version, .. }] => version.clone(),
+            [RunFacts { source: Source::Foreign, version, .. }] => version.clone(),
             runs => units::counted(runs.len() as u64, "run"),
         };
         let at = date::utc(first.started_unix_ns);
@@ -187,7 +201,7 @@ impl RunFacts {
     pub fn id(&self) -> i64 {
         match self.source {
             Source::Stored(id) => id,
-            Source::File | Source::Now => 0,
+            Source::Foreign | Source::Now => 0,
         }
     }
 
@@ -225,7 +239,13 @@ impl RunFacts {
 pub fn differences(a: &Side, b: &Side) -> Vec<(String, String, String)> {
     let (of_a, of_b) = (a.facts(), b.facts());
     let names = of_a.iter().chain(of_b.iter().filter(|(name, _)| find(&of_a, name).is_none()));
+    // What another tool did not report does not differ.
+    let is_known = |name: &str| {
+        let unknown = |side: &Side, facts| side.is_foreign() && find(facts, name).is_none();
+        !unknown(a, &of_a) && !unknown(b, &of_b)
+    };
     names
+        .filter(|(name, _)| is_known(name))
         .map(|(name, _)| (name.clone(), shown(find(&of_a, name)), shown(find(&of_b, name))))
         .filter(|(_, a, b)| a != b)
         .collect()
@@ -285,6 +305,20 @@ mod tests {
         assert_eq!(of("a/host1.db"), (PathBuf::from("a/host1.db"), "latest"));
         assert_eq!(of("host1.db:7"), (PathBuf::from("host1.db"), "7"));
         assert_eq!(of("host1.db:label:new"), (PathBuf::from("host1.db"), "label:new"));
+    }
+
+    #[test]
+    fn what_another_tool_does_not_report_is_not_a_difference() {
+        let side = |kernel: &str| {
+            let host = Host { kernel: kernel.to_owned(), governor: None, ..Host::default() };
+            Side::of("x", host, TargetFacts::default(), Vec::new())
+        };
+        let ours = Host { governor: Some("schedutil".to_owned()), ..Host::default() };
+        let ours = Side::of("y", ours, TargetFacts::default(), Vec::new());
+        let found = differences(&Side::of_tool("fio-3.33", side("")), &ours);
+        let names: Vec<&str> = found.iter().map(|(name, _, _)| name.as_str()).collect();
+        assert_eq!(names, ["halfpower version"]);
+        assert_eq!(differences(&side(""), &ours).len(), 1, "a missing fact of our own");
     }
 
     #[test]

@@ -116,15 +116,26 @@ pub fn is_foreign(path: &Path) -> bool {
 /// # Errors
 /// One line with the file: not readable, too large, no known format, damaged.
 pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
+    read_as(path, &text_of(path)?)
+}
+
+/// Reads a text of any format; `name` says where it is from.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_text(name: &str, text: &str) -> Outcome<Vec<Imported>> {
+    read_as(Path::new(name), text)
+}
+
+fn read_as(path: &Path, text: &str) -> Outcome<Vec<Imported>> {
     let shown = path.display();
-    let text = text_of(path)?;
-    let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, &text)) else {
+    let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, text)) else {
         let names = FORMATS.map(|format| format.name).join(", ");
         return Err(Failure::failed(format!(
             "{shown}: the format is unknown; halfpower imports {names}"
         )));
     };
-    let mut runs = (format.read)(path, &text)
+    let mut runs = (format.read)(path, text)
         .map_err(|failure| Failure::new(failure.exit, format!("{shown}: {}", failure.message)))?;
     runs.iter_mut().for_each(Imported::doubt);
     Ok(runs)

@@ -36,6 +36,7 @@ mod delete;
 mod tree;
 mod session;
 pub mod checksum_file;
+pub mod find;
 pub mod stream;
 mod checksum;
 

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, NewRun, OriginRow, PointEnd, PointRow, RunEnd, RunId, RunState, SeriesRow,
-    TrialRow,
+    Columns, LatencyRow, NewRun, OriginRow, PointEnd, PointRow, RunEnd, RunId, RunRow, RunState,
+    SeriesRow, TrialRow,
 };
 use crate::store::{Store, insert, update};
 
@@ -83,6 +83,33 @@ impl Store {
             transaction.execute("UPDATE run SET label = ? WHERE id = ?", (label, run))
         })?;
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
+    }
+
+    /// The runs that a user wants to delete, newest first, but never one in progress: those named,
+    /// and those that started before a time (ns since 1970) or follow the newest `keep` runs. With
+    /// both limits, a run must be beyond both.
+    ///
+    /// # Errors
+    /// A name that is no run; lock, damage.
+    pub fn runs_to_delete(
+        &self,
+        names: &[String],
+        before_unix_ns: Option<i64>,
+        keep: Option<usize>,
+    ) -> Result<Vec<RunRow>, Error> {
+        let named: Result<Vec<RunId>, _> =
+            names.iter().map(|name| self.run(name).map(|row| row.id)).collect();
+        let named = named?;
+        let rows = self.runs()?.into_iter().enumerate().filter(|(index, row)| {
+            let is_old = before_unix_ns.map(|limit_ns| row.started_unix_ns < limit_ns);
+            let is_over = keep.map(|count| *index >= count);
+            let is_beyond = match (is_old, is_over) {
+                (Some(is_old), Some(is_over)) => is_old && is_over,
+                (one, other) => one.or(other).unwrap_or(false),
+            };
+            (named.contains(&row.id) || is_beyond) && row.state != RunState::Running
+        });
+        Ok(rows.map(|(_, row)| row).collect())
     }
 
     /// Deletes runs with all their points and trials. The file keeps its size until

@@ -43,6 +43,7 @@ pub struct HistoryArgs {
   halfpower compare host1.db host2.db:7        two databases: latest run, run 7
   halfpower compare 12 latest --fail-on 5% --fail-on p99:10% --junit result.xml
   halfpower compare --run '. --bs 4k' --run '. --bs 4k --ioengine libaio'
+  halfpower compare --run 'data --bs 4k' --command 'fio job.fio --output-format=json'
   halfpower compare --run 'sim:nvme-gen4 --bs 8k' --run 'sim:nvme-ftl --bs 8k' --until 1%
 
 Points are matched by workload. A setting with one value in all points of a side and another one in
@@ -55,11 +56,15 @@ Exit codes: 0 ok, 6 a change exceeds a limit of --fail-on.")]
 pub struct CompareArgs {
     /// The baseline and what is compared with it: run number, uuid, latest, label:NAME, host:NAME,
     /// FILE, or FILE:RUN
-    #[arg(value_name = "RUN", conflicts_with = "run")]
+    #[arg(value_name = "RUN", conflicts_with_all = ["run", "command"])]
     pub sides: Vec<String>,
     /// Measure these arguments of `run` (repeatable, the first is the baseline)
     #[arg(long, value_name = "ARGUMENTS", help_heading = "Measure")]
     pub run: Vec<String>,
+    /// Run this command of another tool, which prints results such as fio's JSON (repeatable; these
+    /// sides follow those of --run, and are not stored)
+    #[arg(long, value_name = "COMMAND", help_heading = "Measure")]
+    pub command: Vec<String>,
     /// Stop when the ratio is known within this share
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%",
           help_heading = "Measure")]

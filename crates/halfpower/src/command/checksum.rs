@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::cli::inputs::ChecksumArgs;
 use crate::inputs;
 use filecopy::checksum_file::{self, Sum};
+use filecopy::find;
 
 /// Progress is updated after this many bytes.
 const UPDATE_EVERY_BYTES: u64 = 16 << 20;
@@ -74,7 +75,11 @@ impl Wanted {
 pub fn execute(args: &ChecksumArgs) -> Outcome {
     let (wanted, unreadable) = match &args.check {
         Some(sums) => (listed(sums)?, Vec::new()),
-        None => find(&inputs::named(&args.files)),
+        None => {
+            let is_file = |path: &Path| inputs::is_stdin(path) || !path.is_dir();
+            let (files, unreadable) = find::files(&inputs::named(&args.files), is_file);
+            (files.into_iter().map(|path| Wanted::new(path, None)).collect(), unreadable)
+        }
     };
     let known: u64 = wanted.iter().filter_map(|wanted| wanted.size).sum();
     if args.plan {
@@ -228,43 +233,4 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
     }
     let wanted = |sum: Sum| Wanted::new(OsStr::from_bytes(&sum.name).into(), Some(sum.hash));
     Ok(sums.into_iter().map(wanted).collect())
-}
-
-/// The named files and all files in named directories, and the paths that cannot be read with the
-/// reason.
-fn find(named: &[PathBuf]) -> (Vec<Wanted>, Vec<(PathBuf, String)>) {
-    let (mut wanted, mut unreadable) = (Vec::new(), Vec::new());
-    for path in named {
-        if inputs::is_stdin(path) || !path.is_dir() {
-            wanted.push(Wanted::new(path.clone(), None));
-        } else if let Err(error) = walk(path, &mut wanted, &mut unreadable) {
-            unreadable.push((path.clone(), error));
-        }
-    }
-    (wanted, unreadable)
-}
-
-/// Adds the files below a directory, sorted by name; links are not followed.
-fn walk(
-    folder: &Path,
-    wanted: &mut Vec<Wanted>,
-    unreadable: &mut Vec<(PathBuf, String)>,
-) -> Result<(), String> {
-    let failed = |error: io::Error| {
-        format!("reading {}: {}", folder.display(), ioengine::error::cause(&error))
-    };
-    let entries = fs::read_dir(folder).map_err(failed)?;
-    let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let kind = entry.file_type().map_err(failed)?;
-        if kind.is_dir() {
-            if let Err(error) = walk(&entry.path(), wanted, unreadable) {
-                unreadable.push((entry.path(), error));
-            }
-        } else if kind.is_file() {
-            wanted.push(Wanted::new(entry.path(), None));
-        }
-    }
-    Ok(())
 }

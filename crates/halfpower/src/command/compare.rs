@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Parser;
 use compare::document::ComparisonsDocument;
 use compare::history::{self, Filter};
-use compare::live::{self, Contestant, Terms};
+use compare::live::{self, Contestant, Terms, Work};
 use compare::side::Side;
 use compare::verdict::{self, Comparison};
 use compare::{junit, limit, page, text};
@@ -24,7 +24,8 @@ use crate::cli::{self, Cli, Verb};
 
 /// Runs the command. Ends with 6 if a change exceeds a limit.
 pub fn execute(args: &CompareArgs) -> Outcome {
-    if args.sides.len().max(args.run.len()) < 2 {
+    let measured_sides = args.run.len() + args.command.len();
+    if args.sides.len().max(measured_sides) < 2 {
         return Err(Failure::usage(
             "compare needs two sides, such as: halfpower compare 1 latest (halfpower runs list \
              shows the runs)",
@@ -32,7 +33,7 @@ pub fn execute(args: &CompareArgs) -> Outcome {
     }
     args.html.as_deref().map_or(Ok(()), lab::page::check)?;
     let interrupt = Interrupt::install();
-    let comparisons = if args.run.is_empty() { stored(args) } else { measured(args, &interrupt) };
+    let comparisons = if measured_sides == 0 { stored(args) } else { measured(args, &interrupt) };
     let Some(comparisons) = comparisons? else { return Ok(Exit::Ok) };
     if comparisons.iter().all(|comparison| comparison.points.is_empty()) {
         return Err(Failure::failed(format!(
@@ -79,7 +80,7 @@ fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
 
 fn measured(args: &CompareArgs, interrupt: &Interrupt) -> Outcome<Option<Vec<Comparison>>> {
     let contestants: Outcome<Vec<Contestant>> =
-        args.run.iter().map(|text| contestant(text)).collect();
+        args.run.iter().map(|text| contestant(text)).chain(commands(args)).collect();
     let db = (!args.no_store).then(|| args.db.clone());
     let (contestants, terms) =
         (contestants?, Terms { until: args.until, budget_ns: args.budget, db });
@@ -117,7 +118,17 @@ fn contestant(text: &str) -> Outcome<Contestant> {
     run.parameters.given.check_one_workload()?;
     let job = Job::resolve(&run.experiment()?, false)?;
     let (label, seed) = (run.common.label.clone(), run.common.seed);
-    Ok(Contestant { name: text.to_owned(), label, seed, job })
+    Ok(Contestant { name: text.to_owned(), label, seed, work: Work::Job(Box::new(job)) })
+}
+
+/// The commands of other tools.
+fn commands(args: &CompareArgs) -> impl Iterator<Item = Outcome<Contestant>> {
+    args.command.iter().map(|text| {
+        let words = shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| {
+            Failure::usage(format!("--command '{text}': a quote is not closed, or it is empty"))
+        })?;
+        Ok(Contestant { name: text.clone(), label: None, seed: 0, work: Work::Command(words) })
+    })
 }
 
 fn show(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome<()> {

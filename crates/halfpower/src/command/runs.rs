@@ -9,7 +9,7 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::recorder::Recorder;
 use lab::run_text::{ListedRun, run_in_full, run_line};
-use results::{RunId, RunRow, RunState, Store};
+use results::{RunId, Store};
 
 use crate::cli::{RunsArgs, RunsVerb};
 
@@ -36,7 +36,13 @@ pub fn execute(args: &RunsArgs) -> Outcome {
         }
         RunsVerb::Prune { runs, older_than, keep, yes } => {
             let mut store = to_change(db)?;
-            let rows = chosen(&store, runs, *older_than, *keep)?;
+            if runs.is_empty() && older_than.is_none() && keep.is_none() {
+                let how = "name runs, or give --older-than 90 (days) or --keep 100";
+                return Err(Failure::usage(how));
+            }
+            let age_ns = older_than.map(|days| i64::from(days) * DAY_NS);
+            let before_unix_ns = age_ns.map(|age_ns| ioengine::clock::unix_ns() - age_ns);
+            let rows = store.runs_to_delete(runs, before_unix_ns, *keep)?;
             rows.iter().for_each(|row| console::data(&run_line(row)));
             let count = units::counted(rows.len() as u64, "run");
             if *yes {
@@ -94,33 +100,4 @@ fn list(store: &Store, as_json: bool) -> Outcome<()> {
         .collect();
     console::data(&json::print(&documents?));
     Ok(())
-}
-
-/// The runs to delete, newest first; never one in progress.
-fn chosen(
-    store: &Store,
-    names: &[String],
-    older_than_days: Option<u32>,
-    keep: Option<usize>,
-) -> Outcome<Vec<RunRow>> {
-    if names.is_empty() && older_than_days.is_none() && keep.is_none() {
-        return Err(Failure::usage("name runs, or give --older-than 90 (days) or --keep 100"));
-    }
-    let named: Result<Vec<RunId>, _> =
-        names.iter().map(|name| store.run(name).map(|row| row.id)).collect();
-    let (named, now_ns) = (named?, ioengine::clock::unix_ns());
-    let is_old = |row: &RunRow| {
-        let limit_ns = older_than_days.map(|days| now_ns - i64::from(days) * DAY_NS);
-        limit_ns.is_some_and(|limit_ns| row.started_unix_ns < limit_ns)
-    };
-    let rows = store.runs()?.into_iter().enumerate().filter(|(index, row)| {
-        let is_over = keep.is_some_and(|count| *index >= count);
-        // With both limits, a run goes only if both say so.
-        let is_beyond = match (older_than_days, keep) {
-            (Some(_), Some(_)) => is_old(row) && is_over,
-            _ => is_old(row) || is_over,
-        };
-        (named.contains(&row.id) || is_beyond) && row.state != RunState::Running
-    });
-    Ok(rows.map(|(_, row)| row).collect())
 }

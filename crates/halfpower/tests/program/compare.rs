@@ -172,3 +172,26 @@ fn an_interrupted_comparison_shows_and_keeps_its_complete_rounds() {
     assert!(list(&runs).iter().all(|run| run["state"] == "interrupted"), "{runs}");
     place.is_tidy();
 }
+
+#[test]
+fn a_command_of_another_tool_is_a_side() {
+    let place = Place::new();
+    let json = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "a",
+        "job options": {"rw": "randread", "bs": "8k"},
+        "read": {"io_bytes": 81920000, "total_ios": 10000, "runtime": 1000}}]}"#;
+    std::fs::write(place.path("fio.json"), json).unwrap();
+    let sides = "--run 'sim:sata-ssd --rw randread --bs 8k --size 8m' --command 'cat fio.json'";
+    let line = format!("compare {sides} --budget 1s --no-store --quiet --json");
+    let document = place.halfpower_after("true", &line).with_code(0).json();
+    let comparison = &document["comparisons"][0];
+    assert!(text(&comparison["after"]).contains("cat fio.json"), "{comparison}");
+    assert_eq!(comparison["points"][0]["changes"][0]["after"], 81_920_000.0);
+    assert_eq!(place.listing(), ["fio.json"]);
+    place.does("import fio.json");
+    place.does("compare latest fio.json").prints("1 point compared");
+    let line = "compare --command true --command 'cat fio.json'";
+    let ended = place.halfpower_after("true", line).with_code(1);
+    ended.says("--command 'true'", "--output-format=json");
+    let plan = place.halfpower_after("true", &format!("{line} --plan")).with_code(0);
+    assert!(plan.stdout.contains("run the command true"), "{plan}");
+}
