@@ -2,9 +2,10 @@
 //!
 //! `matching` finds the points of two sides that measure the same, `side` finds what the user
 //! named, `quantity` names what is compared, `verdict` compares trials and decides, `limit` says
-//! when a change fails a build, `live` measures sides in turn, `command` runs other tools, and `document`, `text`, `junit` and
-//! `page` show the result. `history` follows points over time. The first side is the baseline; the
-//! others are compared with it.
+//! when a change fails a build, `live` measures sides in turn, `command` runs other tools,
+//! `baseline` measures again what a stored run measured, and `document`, `text`, `junit` and `page`
+//! show the result. `history` follows points over time. The first side is the baseline; the others
+//! are compared with it.
 
 pub mod matching;
 pub mod side;
@@ -12,6 +13,7 @@ pub mod quantity;
 pub mod verdict;
 pub mod command;
 pub mod live;
+pub mod baseline;
 pub mod limit;
 pub mod document;
 pub mod text;

@@ -1,4 +1,5 @@
-//! Measures two or more workloads, or commands of other tools, in turn until the ratios of their rates are known well enough.
+//! Measures two or more workloads, or commands of other tools, in turn until the ratios of their
+//! rates are known well enough.
 //!
 //! The trials of a round follow each other at once, in an order that is reversed in each round, so
 //! that a slow period of the machine affects all sides. After each round the ratios are tested. The

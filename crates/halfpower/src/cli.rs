@@ -94,6 +94,8 @@ pub enum Verb {
     Compare(Box<compare::CompareArgs>),
     /// Show stored points over time, and when they changed
     History(compare::HistoryArgs),
+    /// Name a stored run, measure it again later, and say whether it became slower
+    Baseline(compare::BaselineArgs),
     /// List, show, label, delete and merge stored runs
     Runs(RunsArgs),
     /// Store results of other tools, such as fio's JSON

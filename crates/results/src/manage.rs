@@ -74,6 +74,37 @@ impl Store {
         Ok(self.select("origin WHERE run_id = ?", [run], OriginRow::read)?.pop())
     }
 
+    /// Makes a run the baseline of this name, in place of an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::RunNotFound`]; full disk, lock, damage.
+    pub fn set_baseline(&mut self, name: &str, run: RunId) -> Result<(), Error> {
+        if !self.has_run(run)? {
+            return Err(self.no_run(&run.to_string()));
+        }
+        let sql = "INSERT OR REPLACE INTO baseline (name, run_id) VALUES (?, ?)";
+        self.write(|transaction| transaction.execute(sql, (name, run)).map(drop))
+    }
+
+    /// Removes a baseline; its run stays. Returns whether there was one.
+    ///
+    /// # Errors
+    /// Full disk, lock, damage.
+    pub fn remove_baseline(&mut self, name: &str) -> Result<bool, Error> {
+        self.write(|transaction| {
+            transaction.execute("DELETE FROM baseline WHERE name = ?", [name]).map(|rows| rows > 0)
+        })
+    }
+
+    /// The baselines with their runs, by name.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn baselines(&self) -> Result<Vec<(String, RunRow)>, Error> {
+        let rows = "run JOIN baseline ON baseline.run_id = run.id ORDER BY baseline.name";
+        self.select(rows, [], |row| Ok((row.get("name")?, RunRow::read(row)?)))
+    }
+
     /// Sets the label of a run, or removes it.
     ///
     /// # Errors
@@ -272,6 +303,26 @@ mod tests {
         assert_eq!(other.origin(copy).unwrap(), store.origin(run).unwrap());
         other.delete_runs(&[copy]).unwrap();
         assert_eq!(other.origin(copy).unwrap(), None);
+    }
+
+    #[test]
+    fn a_baseline_names_a_run_until_it_is_set_again_or_the_run_is_deleted() {
+        let mut store = with_runs(&["a", "b"]);
+        let named = |store: &Store| -> Vec<(String, String)> {
+            let all = store.baselines().unwrap().into_iter();
+            all.map(|(name, run)| (name, run.uuid)).collect()
+        };
+        let [a, b] =
+            ["a", "b"].map(|uuid| store.runs().unwrap().into_iter().find(|r| r.uuid == uuid));
+        store.set_baseline("x", a.unwrap().id).unwrap();
+        assert_eq!(named(&store), [("x".to_owned(), "a".to_owned())]);
+        let b = b.unwrap().id;
+        store.set_baseline("x", b).unwrap();
+        assert_eq!(named(&store), [("x".to_owned(), "b".to_owned())]);
+        store.delete_runs(&[b]).unwrap();
+        assert_eq!(named(&store), []);
+        assert!(!store.remove_baseline("x").unwrap());
+        assert!(store.set_baseline("x", b).is_err());
     }
 
     #[test]

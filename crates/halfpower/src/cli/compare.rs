@@ -3,7 +3,7 @@
 use analysis::units;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use compare::limit::{Limit, parse_share};
 
 /// Flags of `history`.
@@ -104,4 +104,80 @@ pub struct CompareArgs {
     /// Print what would be done and do nothing
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
+}
+
+/// Flags of `baseline`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower baseline set disk latest             the newest run is the baseline named disk
+  halfpower baseline check disk                  measure it again for a minute, and compare
+  halfpower baseline check disk --budget 300 --fail-on 10% --fail-on p99:20%
+  halfpower baseline list
+
+check measures the fastest point of each kind of request, then those with the narrowest intervals,
+as many as fit into the budget. Exit codes: 0 no regression, 6 a change exceeds a limit.")]
+pub struct BaselineArgs {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub verb: BaselineVerb,
+    /// Results database
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", global = true)]
+    pub db: PathBuf,
+    /// Print what would be done and do nothing
+    #[arg(long, global = true)]
+    pub plan: bool,
+}
+
+/// Subcommands of `baseline`.
+#[derive(Subcommand, Debug, Clone)]
+pub enum BaselineVerb {
+    /// Make a stored run the baseline of this name
+    Set {
+        /// The name
+        name: String,
+        /// The run
+        #[arg(default_value = "latest")]
+        run: String,
+    },
+    /// List the baselines
+    List,
+    /// Remove a baseline; its run stays
+    Remove {
+        /// The name
+        name: String,
+    },
+    /// Measure a baseline again, and compare
+    Check(Box<BaselineCheckArgs>),
+}
+
+/// Flags of `baseline check`.
+#[derive(Args, Debug, Clone)]
+pub struct BaselineCheckArgs {
+    /// The name
+    pub name: String,
+    /// Time to measure
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60")]
+    pub budget: u64,
+    /// Exit with 6 if a point is worse by more: 5% (rate), p50:5%, p99:5%, p99.9:5%, cpu:5%
+    /// (repeatable)
+    #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>, default_value = "5%")]
+    pub fail_on: Vec<Limit>,
+    /// Change that does not matter
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
+    pub same_within: f64,
+    /// Do not store what is measured
+    #[arg(long)]
+    pub no_store: bool,
+    /// Allow writing to this existing file (exact path; repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub overwrite: Vec<PathBuf>,
+    /// Allow destroying the data on this device (by-id name, serial or kernel path)
+    #[arg(long, value_name = "ID")]
+    pub destroy_data_on: Vec<String>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the result, warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
 }

@@ -1,11 +1,13 @@
 //! `halfpower compare`: compares stored runs, or measures workloads in turn and compares them.
-//! `halfpower history`: shows stored points over time.
+//! `halfpower history`: shows stored points over time. `halfpower baseline`: measures a stored run
+//! again and says whether it became slower.
 
 use analysis::units;
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Parser;
+use compare::baseline;
 use compare::document::ComparisonsDocument;
 use compare::history::{self, Filter};
 use compare::live::{self, Contestant, Terms, Work};
@@ -14,12 +16,17 @@ use compare::verdict::{self, Comparison};
 use compare::{junit, limit, page, text};
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
+use lab::guard::Consent;
 use lab::interrupt::Interrupt;
 use lab::job::Job;
 use lab::json::{self, Program};
+use lab::run_text::run_line;
 use lab::trials::Lab;
+use results::Store;
 
-use crate::cli::compare::{CompareArgs, HistoryArgs};
+use crate::cli::compare::{
+    BaselineArgs, BaselineCheckArgs, BaselineVerb, CompareArgs, HistoryArgs,
+};
 use crate::cli::{self, Cli, Verb};
 
 /// Runs the command. Ends with 6 if a change exceeds a limit.
@@ -63,6 +70,73 @@ pub fn history(args: &HistoryArgs) -> Outcome {
         history::lines(&found).iter().for_each(|line| console::data(line));
     }
     Ok(Exit::Ok)
+}
+
+/// Runs `baseline`. A check ends with 6 if a change exceeds a limit.
+pub fn baseline(args: &BaselineArgs) -> Outcome {
+    if args.plan && !matches!(args.verb, BaselineVerb::Check(_)) {
+        console::data("changes or lists names of runs in the database; nothing was done");
+        return Ok(Exit::Ok);
+    }
+    match &args.verb {
+        BaselineVerb::Check(check) => return check_baseline(args, check),
+        BaselineVerb::List => {
+            for (name, run) in Store::open_read_only(&args.db)?.baselines()? {
+                console::data(&format!("{name}: {}", run_line(&run).trim_start()));
+            }
+        }
+        BaselineVerb::Set { name, run } => {
+            // Opened for reading first, because a missing database must not be created.
+            let id = Store::open_read_only(&args.db)?.run(run)?.id;
+            let mut store = Store::open(&args.db)?;
+            store.set_baseline(name, id)?;
+            store.close()?;
+        }
+        BaselineVerb::Remove { name } => {
+            Store::open_read_only(&args.db)?;
+            let mut store = Store::open(&args.db)?;
+            if !store.remove_baseline(name)? {
+                return Err(Failure::usage(format!(
+                    "no baseline '{name}'; halfpower baseline list"
+                )));
+            }
+            store.close()?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn check_baseline(args: &BaselineArgs, check: &BaselineCheckArgs) -> Outcome {
+    let (overwrite, destroy_data_on) = (check.overwrite.clone(), check.destroy_data_on.clone());
+    let terms = baseline::Terms {
+        budget_ns: check.budget,
+        consent: Consent { overwrite, destroy_data_on },
+        tolerated: check.same_within,
+        stores: !check.no_store,
+    };
+    let chosen = baseline::Check::of(&args.db, &check.name, &terms)?;
+    if args.plan {
+        chosen.plan(&terms)?.iter().for_each(|line| console::data(line));
+        return Ok(Exit::Ok);
+    }
+    let lab = Lab::new(Console::new(check.quiet), Interrupt::install());
+    lab.console.say(chosen.describe());
+    let found = [chosen.measure(&lab, &args.db, &terms)?];
+    let exceeded = limit::exceeded(&found[0], &check.fail_on).len() as u64;
+    if check.json {
+        console::data(&json::print(&ComparisonsDocument::of(&found, &check.fail_on)));
+    } else {
+        text::lines(&found[0]).iter().for_each(|line| console::data(line));
+        text::regressions(&found, &check.fail_on).iter().for_each(|line| console::data(line));
+        if exceeded == 0 {
+            console::data("no regression");
+        }
+    }
+    Ok(match (lab.interrupt.is_set(), exceeded) {
+        (true, _) => Exit::Interrupted,
+        (false, 0) => Exit::Ok,
+        _ => Exit::Regression,
+    })
 }
 
 fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {

@@ -49,7 +49,7 @@ fn manual() -> Outcome<String> {
 type Schema = (&'static str, fn() -> String);
 
 /// All verbs with `--json`.
-const SCHEMAS: [Schema; 19] = [
+const SCHEMAS: [Schema; 20] = [
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),
     ("simulate", schema::<SimulateDocument>),
@@ -62,6 +62,7 @@ const SCHEMAS: [Schema; 19] = [
     ("plan", schema::<predict::plan::document::CapacityDocument>),
     ("compare", schema::<compare::document::ComparisonsDocument>),
     ("import", schema::<exchange::import::ImportDocument>),
+    ("baseline", schema::<compare::document::ComparisonsDocument>),
     ("history", schema::<compare::history::HistoryDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),

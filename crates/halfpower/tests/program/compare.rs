@@ -1,7 +1,7 @@
 //! `compare`: stored runs, runs of several databases, workloads measured in turn, and what a CI
 //! system needs.
 
-use crate::fixture::{Place, list, real, text, whole};
+use crate::fixture::{MIB, Place, list, or_skip, real, text, whole};
 
 /// A simulated system is exact: the same numbers on every machine, and no scatter.
 const SLOW: &str = "run sim:sata-hdd-7200 --rw randread --bs 8k --size 64m --trials 2 --quiet";
@@ -194,4 +194,38 @@ fn a_command_of_another_tool_is_a_side() {
     ended.says("--command 'true'", "--output-format=json");
     let plan = place.halfpower_after("true", &format!("{line} --plan")).with_code(0);
     assert!(plan.stdout.contains("run the command true"), "{plan}");
+}
+
+#[test]
+fn a_baseline_is_measured_again_and_a_regression_ends_with_6() {
+    let place = Place::new();
+    place.does("run sim:sata-ssd --rw randread --bs 8k --runtime 1 --trials 3 --quiet");
+    place.does("baseline set disk");
+    place.does("baseline list").prints("disk: 1 ");
+    place.does("baseline check disk --budget 2s").prints("no regression");
+    place.does("runs list").prints("[check of disk]");
+    // The same numbers as if they had been measured on a faster system.
+    let faster = "UPDATE trial SET bytes = bytes * 2, full_queue_bytes_per_s = NULL WHERE id = 1;
+        UPDATE trial SET full_queue_start_ns = NULL, full_queue_end_ns = NULL,
+        full_queue_bytes_per_s = NULL, full_queue_requests_per_s = NULL,
+        read_bytes = read_bytes * 2 WHERE point_id = 1";
+    or_skip!(place.sqlite3("halfpower.db", faster));
+    let ended = place.halfpower("baseline check disk --budget 2s --no-store").with_code(6);
+    assert!(ended.stdout.contains("regression of now: rate"), "{ended}");
+    place.does("baseline remove disk");
+    place
+        .cannot("baseline check disk")
+        .with_code(2)
+        .says("no baseline 'disk'", "baseline set disk");
+}
+
+#[test]
+fn a_baseline_with_writes_needs_the_consent_of_any_other_run() {
+    let place = Place::new();
+    place.file("data", MIB);
+    place.does("run data --overwrite data --rw write --bs 64k --trials 1 --runtime 100ms --quiet");
+    place.does("baseline set disk");
+    let ended = place.halfpower("baseline check disk --budget 1s").with_code(3);
+    assert!(ended.stderr.contains("--overwrite"), "{ended}");
+    place.does("baseline check disk --plan --overwrite data").prints("nothing was done");
 }

@@ -369,7 +369,7 @@ fn lines_for(
             all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
         }
         "runs" => runs_lines(&files),
-        "import" | "export" => exchange_lines(verb, &files),
+        "import" | "export" | "baseline" => exchange_lines(verb, &files),
         "history" => files.iter().map(|db| format!("history --db {db}")).collect(),
         "compare" => compare_lines(treasure, dice, &files),
         "mount" => {
@@ -449,8 +449,14 @@ fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     written.chain(shown).collect()
 }
 
-/// Imports of files that no tool has written, and exports to files that exist.
+/// Imports of files that no tool has written, exports to files that exist, and baselines in files
+/// that are no database.
 fn exchange_lines(verb: &str, files: &[&str]) -> Vec<String> {
+    if verb == "baseline" {
+        let verbs = ["set x", "list", "remove x", "check x --budget 1s"];
+        let all = files.iter().flat_map(|db| verbs.map(|verb| (verb, db)));
+        return all.map(|(verb, db)| format!("baseline {verb} --db {db}")).collect();
+    }
     if verb == "import" {
         let all = files.iter().flat_map(|file| files.iter().map(move |db| (file, db)));
         return all.map(|(file, db)| format!("import {file} --db {db}")).collect();

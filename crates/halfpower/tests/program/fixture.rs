@@ -250,6 +250,17 @@ impl Place {
         self.halfpower(line).with_code(0)
     }
 
+    /// Runs SQL on a database; an error if the sqlite3 shell is not installed.
+    pub fn sqlite3(&self, db: &str, sql: &str) -> std::io::Result<()> {
+        let output = Command::new("sqlite3").arg(self.path(db)).arg(sql).output();
+        let output = output.map_err(|error| {
+            let text = format!("sqlite3: {error} (apt-get install sqlite3)");
+            std::io::Error::new(error.kind(), text)
+        })?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
     /// Runs `fio LINE` and returns what it prints; an error if fio is not installed.
     pub fn fio(&self, line: &str) -> std::io::Result<String> {
         let mut command = Command::new("fio");

@@ -105,6 +105,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "memory" | "engines" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
             "compare" => "compare --run data --run data --plan".to_owned(),
+            "baseline" => "baseline list --plan".to_owned(),
             "history" | "export" => format!("{verb} --plan"),
             // Reads the files even with --plan.
             "import" => continue,
