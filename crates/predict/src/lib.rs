@@ -22,6 +22,7 @@ pub mod result;
 pub mod trust;
 pub mod time_machine;
 pub mod whatif;
+pub mod whatif_text;
 pub mod disk;
 pub mod session;
 pub mod plan;

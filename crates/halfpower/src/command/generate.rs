@@ -58,7 +58,7 @@ const SCHEMAS: [Schema; 20] = [
     ("selftest", schema::<crate::command::selftest::SelftestDocument>),
     ("reproduce", schema::<ReproduceDocument>),
     ("calibrate", schema::<predict::session::CalibrateDocument>),
-    ("whatif", schema::<crate::command::whatif::WhatifDocument>),
+    ("whatif", schema::<predict::whatif_text::WhatifDocument>),
     ("plan", schema::<predict::plan::document::CapacityDocument>),
     ("compare", schema::<compare::document::ComparisonsDocument>),
     ("import", schema::<exchange::import::ImportDocument>),
