@@ -101,9 +101,10 @@ pub enum BucketError {
 /// Log-linear histogram of latencies in nanoseconds.
 ///
 /// Counters saturate instead of wrapping.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Histogram {
-    counts: Box<[u64; BUCKETS]>,
+    /// None before the first value of a histogram that was created without memory.
+    counts: Option<Box<[u64; BUCKETS]>>,
     count: u64,
     overflow: u64,
     min_ns: u64,
@@ -112,15 +113,9 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram. This is the only method that allocates.
+    /// An empty histogram with memory for all buckets, so that recording never allocates.
     pub fn new() -> Self {
-        // Made from a vector, because a vector gets zeroed pages from the system without touching
-        // them.
-        let counts = vec![0; BUCKETS]
-            .into_boxed_slice()
-            .try_into()
-            .expect("the vector was made with this length");
-        Self { counts, count: 0, overflow: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
+        Self { counts: Some(all_zero()), ..Self::default() }
     }
 
     /// Counts one value.
@@ -135,7 +130,8 @@ impl Histogram {
         if n == 0 {
             return;
         }
-        let counter = self.counts.get_mut(bucket_index(ns)).unwrap_or(&mut self.overflow);
+        let counts = self.counts.get_or_insert_with(all_zero);
+        let counter = counts.get_mut(bucket_index(ns)).unwrap_or(&mut self.overflow);
         *counter = counter.saturating_add(n);
         self.count = self.count.saturating_add(n);
         self.sum_ns = self.sum_ns.saturating_add(u128::from(ns) * u128::from(n));
@@ -145,8 +141,11 @@ impl Histogram {
 
     /// Adds all values of `other`.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
-            *mine = mine.saturating_add(*theirs);
+        if let Some(theirs) = &other.counts {
+            let mine = self.counts.get_or_insert_with(all_zero);
+            for (mine, theirs) in mine.iter_mut().zip(theirs.iter()) {
+                *mine = mine.saturating_add(*theirs);
+            }
         }
         self.count = self.count.saturating_add(other.count);
         self.overflow = self.overflow.saturating_add(other.overflow);
@@ -157,7 +156,7 @@ impl Histogram {
 
     /// Removes all values and keeps the memory.
     pub fn clear(&mut self) {
-        self.counts.fill(0);
+        self.counts.iter_mut().for_each(|counts| counts.fill(0));
         self.count = 0;
         self.overflow = 0;
         self.min_ns = u64::MAX;
@@ -229,7 +228,8 @@ impl Histogram {
 
     /// The non-empty buckets in ascending order, without the values beyond the range.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, &count)| {
+        let counts = self.counts.iter().flat_map(|counts| counts.iter().enumerate());
+        counts.filter(|(_, count)| **count > 0).map(|(index, &count)| {
             let (low_ns, high_ns) = bucket_bounds(index).expect("the index is one of the array");
             Bucket { low_ns, high_ns, count }
         })
@@ -256,13 +256,14 @@ impl Histogram {
         buckets: impl IntoIterator<Item = (u64, u64)>,
         exact: Option<Exact>,
     ) -> Result<Self, BucketError> {
-        let mut rebuilt = Self::new();
+        let mut rebuilt = Self::default();
         for (low_ns, count) in buckets {
             let index = bucket_index(low_ns);
             if bucket_bounds(index).is_none_or(|(low, _)| low != low_ns) {
                 return Err(BucketError::UnknownBucket { low_ns });
             }
-            rebuilt.counts[index] = rebuilt.counts[index].saturating_add(count);
+            let counter = &mut rebuilt.counts.get_or_insert_with(all_zero)[index];
+            *counter = counter.saturating_add(count);
             rebuilt.count = rebuilt.count.saturating_add(count);
         }
         if let Some(exact) = exact {
@@ -297,11 +298,27 @@ impl Histogram {
     }
 }
 
+/// Counters of all buckets. Made from a vector, because a vector gets zeroed pages from the system
+/// without touching them.
+#[cold]
+fn all_zero() -> Box<[u64; BUCKETS]> {
+    vec![0; BUCKETS].into_boxed_slice().try_into().expect("the vector was made with this length")
+}
+
 impl Default for Histogram {
+    /// An empty histogram, which allocates its memory with the first value.
     fn default() -> Self {
-        Self::new()
+        Self { counts: None, count: 0, overflow: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
     }
 }
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        self.exact() == other.exact() && self.buckets().eq(other.buckets())
+    }
+}
+
+impl Eq for Histogram {}
 
 impl fmt::Debug for Histogram {
     /// Prints only the non-empty buckets.
@@ -318,6 +335,17 @@ impl fmt::Debug for Histogram {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_histogram_equals_one_without_memory() {
+        let mut recorded = Histogram::default();
+        assert_eq!(recorded, Histogram::new());
+        recorded.merge(&Histogram::new());
+        recorded.record(5);
+        assert_eq!(recorded, histogram_of(&[5]));
+        recorded.clear();
+        assert_eq!(recorded, Histogram::default());
+    }
 
     fn histogram_of(values: &[u64]) -> Histogram {
         let mut h = Histogram::new();

@@ -7,6 +7,7 @@
 //! searched again.
 
 use analysis::units;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use analysis::comparison::{RatioTest, ratio_test};
@@ -14,12 +15,13 @@ use analysis::interval::Interval;
 use lab::failure::{Failure, Outcome};
 use lab::json::Program;
 use lab::point::Point;
-use lab::recorder;
+use lab::point_key::PointKey;
+use lab::recorder::{self, KnownKeys};
 use results::Store;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::matching;
+use crate::matching::{self, Settings};
 use crate::side::{self, RunFacts, Side};
 
 /// Runs needed before and after a change.
@@ -122,12 +124,14 @@ pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
     };
     let (host, target) = (newest.host.name.clone(), newest.target_identity());
     let same = |run: &RunFacts| run.host.name == host && run.target_identity() == target;
-    let mut runs = Vec::new();
+    let (mut runs, mut known) = (Vec::new(), KnownKeys::default());
     for facts in facts.iter().filter(|run| same(run)) {
-        let points = recorder::load(&store, results::RunId(facts.id()))?;
+        let is_named = |key: &PointKey| is_named(key, &filter.words);
+        let run = results::RunId(facts.id());
+        let points = recorder::load_rates(&store, run, &mut known, is_named)?;
         runs.push(Past { facts: facts.clone(), points: matching::together(points) });
     }
-    let points = histories(&runs, &filter.words);
+    let points = histories(&runs);
     if points.is_empty() {
         let words = filter.words.join(" ");
         return Err(Failure::failed(format!(
@@ -151,40 +155,39 @@ fn nothing(db: &Path, facts: &[RunFacts]) -> Failure {
     }
 }
 
-fn histories(runs: &[Past], words: &[String]) -> Vec<PointHistory> {
+/// Whether the description of a workload contains all words.
+fn is_named(key: &PointKey, words: &[String]) -> bool {
+    let text = key.describe();
+    words.iter().all(|word| text.contains(word.as_str()))
+}
+
+fn histories(runs: &[Past]) -> Vec<PointHistory> {
     let mut groups: Vec<(&Point, Vec<(&Past, &Point)>)> = Vec::new();
+    let mut places: BTreeMap<Settings, usize> = BTreeMap::new();
     for run in runs {
         for point in run.points.iter().filter(|point| !point.trials.is_empty()) {
-            let known = groups.iter_mut().find(|(first, _)| matching::is_same(first, point));
-            match known {
+            let place = *places.entry(matching::settings_of(point)).or_insert(groups.len());
+            match groups.get_mut(place) {
                 Some((_, group)) => group.push((run, point)),
                 None => groups.push((point, vec![(run, point)])),
             }
         }
     }
-    let is_wanted = |point: &Point| {
-        let text = point.key.describe();
-        words.iter().all(|word| text.contains(word.as_str()))
-    };
-    groups
-        .into_iter()
-        .filter(|(point, _)| is_wanted(point))
-        .map(|(point, group)| history(point, &group))
-        .collect()
+    groups.into_iter().map(|(point, group)| history(point, &group)).collect()
 }
 
 fn history(point: &Point, group: &[(&Past, &Point)]) -> PointHistory {
     let runs: Vec<PastResult> = group
         .iter()
         .map(|(run, point)| {
-            let Interval { value, low, high } = point.bytes_per_s();
+            let (Interval { value, low, high }, verdict) = point.rate_and_verdict();
             PastResult {
                 run: run.facts.id(),
                 started_unix_ns: run.facts.started_unix_ns,
                 bytes_per_s: value,
                 bytes_per_s_low: low,
                 bytes_per_s_high: high,
-                verdict: point.summary().verdict.state.word(),
+                verdict: verdict.state.word(),
             }
         })
         .collect();

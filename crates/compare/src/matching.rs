@@ -4,6 +4,7 @@
 //! and another one in all points of the other side (the engine, the file system's caching, the size
 //! of the test file) are what the user compares: they do not keep points apart, and are reported.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab::json;
@@ -19,8 +20,8 @@ const NOT_COMPARED: [&str; 5] = [
     "settings logs requests",
 ];
 
-/// The settings of a point by name.
-type Settings = BTreeMap<String, String>;
+/// The settings of a point by name; points with equal settings measure the same.
+pub type Settings = BTreeMap<String, String>;
 
 /// The matched points of two sides.
 #[derive(Clone, Debug, Default)]
@@ -77,10 +78,10 @@ pub fn together(points: Vec<Point>) -> Vec<Point> {
     let mut places: BTreeMap<Settings, usize> = BTreeMap::new();
     let mut all: Vec<Point> = Vec::new();
     for point in points {
-        match places.get(&settings_of(&point)) {
-            Some(place) => all[*place].trials.extend(point.trials),
-            None => {
-                places.insert(settings_of(&point), all.len());
+        match places.entry(settings_of(&point)) {
+            Entry::Occupied(place) => all[*place.get()].trials.extend(point.trials),
+            Entry::Vacant(place) => {
+                place.insert(all.len());
                 all.push(point);
             }
         }
@@ -89,12 +90,8 @@ pub fn together(points: Vec<Point>) -> Vec<Point> {
     all
 }
 
-/// Whether two points measure the same.
-pub fn is_same(a: &Point, b: &Point) -> bool {
-    settings_of(a) == settings_of(b)
-}
-
-fn settings_of(point: &Point) -> Settings {
+/// The settings of a point.
+pub fn settings_of(point: &Point) -> Settings {
     let mut settings = Settings::new();
     for (name, value) in json::facts("", &WorkloadDocument::from(&point.key)).1 {
         if NOT_COMPARED.contains(&name.as_str()) {

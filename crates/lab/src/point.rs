@@ -373,9 +373,20 @@ impl Point {
     /// The verdict over all trials. A rate is noisy if the half-width of its confidence interval
     /// exceeds the share `noisy`.
     pub fn verdict(&self, noisy: f64) -> Verdict {
+        self.verdict_on(&self.bytes_per_s(), noisy)
+    }
+
+    /// The rate with its interval (bytes per second), and the verdict with the default limit on
+    /// noise.
+    pub fn rate_and_verdict(&self) -> (Interval, Verdict) {
+        let rate = self.bytes_per_s();
+        (rate, self.verdict_on(&rate, NOISY))
+    }
+
+    fn verdict_on(&self, bytes_per_s: &Interval, noisy: f64) -> Verdict {
         let mut verdict = Verdict::default();
         self.trials.iter().for_each(|trial| verdict.merge(&trial.verdict));
-        let width = self.bytes_per_s().half_width_relative();
+        let width = bytes_per_s.half_width_relative();
         if self.unsoaked().len() >= 3 && width > noisy {
             let (width, limit) = (width * 100.0, noisy * 100.0);
             let text = format!("noisy: +-{width:.0}% (limit {limit:.0}%)");
@@ -399,13 +410,14 @@ impl Point {
 
     /// All results, with the default limit on noise.
     pub fn summary(&self) -> Summary {
+        let (bytes_per_s, verdict) = self.rate_and_verdict();
         Summary {
-            bytes_per_s: self.bytes_per_s(),
+            bytes_per_s,
             requests_per_s: self.interval(Trial::requests_per_s),
             latency: self.latency(None),
             cpu_lower_ns: self.cpu_lower_ns(),
             cpu_upper_ns: self.cpu_upper_ns(),
-            verdict: self.verdict(NOISY),
+            verdict,
         }
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! Without a database (`--no-store`) all calls do nothing.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ioengine::clock::unix_ns;
-use results::{NewRun, PointEnd, PointId, RunEnd, RunId, RunKind, RunState, Seed, Store};
+use results::{NewRun, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind, RunState, Seed, Store};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -270,18 +272,69 @@ impl Recorder {
 }
 
 /// All points of a stored run with their trials.
+///
+/// # Errors
+/// A database that cannot be read, or that a newer program wrote.
 pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
     let mut points = Vec::new();
     for (id, row) in store.points(run)? {
+        let key = key(row)?;
         let mut trials = Vec::new();
         for (trial, row) in store.trials(id)? {
             trials.push(record::trial_of(&row, &store.latency(trial)?, &store.series(trial)?));
         }
-        let key = WorkloadDocument::of_row(row).and_then(|document| document.key());
-        let key = key.map_err(|why| {
-            Failure::failed(format!("{why}: use the version of halfpower that stored this run"))
-        })?;
         points.push(Point { key, trials });
     }
     Ok(points)
+}
+
+/// Keys of points that were read before, or None for those not wanted, by the text of their row.
+/// Runs of one target mostly measure the same points, and reading a key takes longer than finding
+/// it here.
+#[derive(Debug, Default)]
+pub struct KnownKeys(BTreeMap<String, Option<PointKey>>);
+
+/// Points of a stored run with their trials, without histograms and series: enough for rates.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_rates(
+    store: &Store,
+    run: RunId,
+    known: &mut KnownKeys,
+    is_wanted: impl Fn(&PointKey) -> bool,
+) -> Outcome<Vec<Point>> {
+    let mut points = Vec::new();
+    for (id, row) in store.points(run)? {
+        let key = match known.0.entry(identity(&row)) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => {
+                let key = key(row)?;
+                place.insert(is_wanted(&key).then_some(key))
+            }
+        };
+        let Some(key) = key.clone() else { continue };
+        let trials = store.trials(id)?.into_iter();
+        let trials = trials.map(|(_, row)| record::trial_of(&row, &[], &[])).collect();
+        points.push(Point { key, trials });
+    }
+    Ok(points)
+}
+
+/// The text of a row without its number.
+fn identity(row: &PointRow) -> String {
+    let PointRow { rw, pattern, request_bytes, depth, threads, ioengine, caching, .. } = row;
+    let PointRow { size_bytes, read_percent, rate_requests_per_s, seed, workload_json, .. } = row;
+    format!(
+        "{rw} {pattern} {request_bytes} {depth} {threads} {ioengine} {caching} {size_bytes} \
+         {read_percent} {rate_requests_per_s:?} {} {workload_json}",
+        seed.0
+    )
+}
+
+fn key(row: PointRow) -> Outcome<PointKey> {
+    let key = WorkloadDocument::of_row(row).and_then(|document| document.key());
+    key.map_err(|why| {
+        Failure::failed(format!("{why}: use the version of halfpower that stored this run"))
+    })
 }

@@ -2,6 +2,8 @@
 //!
 //! Rows are selected by key, or by a user's name for a run. The caller does all statistics.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension, Params};
 
 use crate::error::Error;
@@ -21,7 +23,9 @@ impl Store {
     /// # Errors
     /// Lock, damage.
     pub fn runs(&self) -> Result<Vec<RunRow>, Error> {
-        self.select("run ORDER BY started_unix_ns DESC, id DESC", [], RunRow::read)
+        let columns = RunRow::COLUMNS.join(", ");
+        let sql = format!("SELECT {columns} FROM run ORDER BY started_unix_ns DESC, id DESC");
+        self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
     }
 
     /// Finds a run by what the user typed: `latest`, a run's number, the start of a uuid, or the
@@ -68,9 +72,8 @@ impl Store {
     /// # Errors
     /// Lock, damage. An unknown run has no points; that is not an error.
     pub fn points(&self, run: RunId) -> Result<Vec<(PointId, PointRow)>, Error> {
-        self.select("point WHERE run_id = ? ORDER BY ordinal", [run], |row| {
-            Ok((row.get("id")?, PointRow::read(row)?))
-        })
+        let sql = with_id::<PointRow>("point WHERE run_id = ? ORDER BY ordinal");
+        self.select_sql(&sql, [run], |row| Ok((row.get(0)?, PointRow::read_from(row, 1)?)))
     }
 
     /// The verdict of a point; empty while its run continues.
@@ -88,9 +91,8 @@ impl Store {
     /// # Errors
     /// Lock, damage. An unknown point has no trials; that is not an error.
     pub fn trials(&self, point: PointId) -> Result<Vec<(TrialId, TrialRow)>, Error> {
-        self.select("trial WHERE point_id = ? ORDER BY ordinal", [point], |row| {
-            Ok((row.get("id")?, TrialRow::read(row)?))
-        })
+        let sql = with_id::<TrialRow>("trial WHERE point_id = ? ORDER BY ordinal");
+        self.select_sql(&sql, [point], |row| Ok((row.get(0)?, TrialRow::read_from(row, 1)?)))
     }
 
     /// Numbers of points and trials stored for a run.
@@ -103,6 +105,21 @@ impl Store {
         self.connection()
             .query_row(counts, [run], |row| Ok((row.get(0)?, row.get(1)?)))
             .map_err(|error| self.error(error))
+    }
+
+    /// Numbers of points and trials of all runs.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn all_counts(&self) -> Result<BTreeMap<RunId, (u64, u64)>, Error> {
+        let counts = "SELECT run_id, count(*), sum((SELECT count(*) FROM trial \
+                      WHERE trial.point_id = point.id)) FROM point GROUP BY run_id";
+        let rows = || -> rusqlite::Result<BTreeMap<RunId, (u64, u64)>> {
+            let mut statement = self.connection().prepare(counts)?;
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)));
+            statement.query_map([], row)?.collect()
+        };
+        rows().map_err(|error| self.error(error))
     }
 
     /// The latency histogram of a trial: reads before writes, in ascending order of latency.
@@ -138,12 +155,27 @@ impl Store {
         parameters: impl Params,
         read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, Error> {
+        self.select_sql(&format!("SELECT * FROM {what}"), parameters, read)
+    }
+
+    fn select_sql<T>(
+        &self,
+        sql: &str,
+        parameters: impl Params,
+        read: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Error> {
         let rows = || -> rusqlite::Result<Vec<T>> {
-            let mut statement = self.connection().prepare(&format!("SELECT * FROM {what}"))?;
+            // The cache saves parsing the same statement for each point of a run.
+            let mut statement = self.connection().prepare_cached(sql)?;
             statement.query_map(parameters, read)?.collect()
         };
         rows().map_err(|error| self.error(error))
     }
+}
+
+/// Selects the id and the columns of a row.
+fn with_id<R: Columns>(from: &str) -> String {
+    format!("SELECT id, {} FROM {from}", R::COLUMNS.join(", "))
 }
 
 #[cfg(test)]

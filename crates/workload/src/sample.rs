@@ -227,15 +227,17 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// An empty sample.
+    /// An empty sample with memory for all latencies, so that recording never allocates.
     pub fn new(interval_ns: u64) -> Sample {
+        let operation =
+            || OperationSample { latency: Histogram::new(), ..OperationSample::default() };
         Sample {
-            operations: Default::default(),
+            operations: [operation(), operation()],
             start_ns: 0,
             accepted_ns: None,
             end_ns: 0,
             full_queue: None,
-            flushes: Histogram::default(),
+            flushes: Histogram::new(),
             errors: 0,
             first_error: None,
             short_transfers: 0,

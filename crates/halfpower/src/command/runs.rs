@@ -2,6 +2,7 @@
 //! without `--yes`.
 
 use analysis::units;
+use std::io::Write;
 use std::path::Path;
 
 use lab::console;
@@ -88,16 +89,20 @@ fn to_change(db: &Path) -> Outcome<Store> {
 fn list(store: &Store, as_json: bool) -> Outcome<()> {
     let rows = store.runs()?;
     if !as_json {
-        rows.iter().for_each(|row| console::data(&run_line(row)));
-        return Ok(());
+        let mut out = console::DataStream::new();
+        for row in &rows {
+            writeln!(out, "{}", run_line(row)).map_err(results::Error::from)?;
+        }
+        return Ok(out.flush().map_err(results::Error::from)?);
     }
-    let documents: Outcome<Vec<ListedRun>> = rows
+    let counts = store.all_counts()?;
+    let documents: Vec<ListedRun> = rows
         .into_iter()
         .map(|row| {
-            let (points, trials) = store.counts(row.id)?;
-            Ok(ListedRun::new(row, points, trials))
+            let (points, trials) = counts.get(&row.id).copied().unwrap_or_default();
+            ListedRun::new(row, points, trials)
         })
         .collect();
-    console::data(&json::print(&documents?));
+    console::data(&json::print(&documents));
     Ok(())
 }
