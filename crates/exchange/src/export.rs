@@ -14,6 +14,7 @@ use results::{RunId, RunRow, Store, Table};
 
 use crate::fio;
 use crate::openmetrics;
+use crate::sqlio;
 
 /// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +27,18 @@ pub enum Format {
     Ndjson,
     /// Metrics for Prometheus.
     Prometheus,
+    /// Trace lines of the papers' SQLIO.
+    Sqlio,
 }
 
 impl Format {
     /// All formats with their names.
-    pub const NAMED: [(&'static str, Format); 4] = [
+    pub const NAMED: [(&'static str, Format); 5] = [
         ("fio-json", Format::FioJson),
         ("csv", Format::Csv),
         ("ndjson", Format::Ndjson),
         ("prometheus", Format::Prometheus),
+        ("sqlio", Format::Sqlio),
     ];
 
     /// Whether the format is one of tables, of which the user chooses one.
@@ -76,7 +80,7 @@ pub fn write(
     match format {
         Format::Csv => Ok(store.export_csv(&ids, table, out)?),
         Format::Ndjson => Ok(store.export_ndjson(&ids, table, out)?),
-        Format::FioJson => written(writeln!(out, "{}", fio_json(store, runs)?)),
+        Format::FioJson | Format::Sqlio => written(writeln!(out, "{}", text(store, runs, format)?)),
         Format::Prometheus => {
             let all: Outcome<Vec<_>> = runs.iter().map(|run| metrics(store, run)).collect();
             written(out.write_all(openmetrics::text(&all?).as_bytes()))
@@ -88,10 +92,12 @@ fn written(result: io::Result<()>) -> Outcome<()> {
     result.map_err(|error| Failure::failed(format!("writing: {}", ioengine::error::cause(&error))))
 }
 
-fn fio_json(store: &Store, runs: &[RunRow]) -> Outcome<String> {
+/// The runs in the format of one tool: as imported, or made from the points.
+fn text(store: &Store, runs: &[RunRow], format: Format) -> Outcome<String> {
+    let name = if format == Format::Sqlio { sqlio::FORMAT } else { fio::import::FORMAT };
     if let [run] = runs
         && let Some(origin) = store.origin(run.id)?
-        && origin.format == fio::import::FORMAT
+        && origin.format == name
     {
         return Ok(origin.document.trim_end().to_owned());
     }
@@ -102,6 +108,10 @@ fn fio_json(store: &Store, runs: &[RunRow]) -> Outcome<String> {
         points.extend(loaded.into_iter().map(|point| (label.clone(), point)));
     }
     let Some(last) = runs.last() else { return Err(Failure::usage("name a run to export")) };
+    if format == Format::Sqlio {
+        let points: Vec<_> = points.into_iter().map(|(_, point)| point).collect();
+        return Ok(sqlio::trace(&points, last.label.as_deref()));
+    }
     let end = last.finished_unix_ns.unwrap_or(last.started_unix_ns);
     let output = fio::export::output(&last.version, end, &points);
     Ok(serde_json::to_string_pretty(&output).unwrap_or_default())

@@ -1,7 +1,7 @@
 //! Reads results of other tools: recognises the format of a file, and stores what it contains.
 //!
 //! All files are read and checked before anything is stored. Only regular files are read, and no
-//! more than [`BYTES_MAX`] bytes of each, so that memory is bounded.
+//! more than 64 MiB of each, so that memory is bounded.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,8 +14,10 @@ use results::Store;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::diskspd;
 use crate::fio;
 use crate::imported::{Imported, Stored, UNKNOWN_HOST};
+use crate::sqlio;
 
 /// Maximum size of a file (bytes).
 const BYTES_MAX: u64 = 64 << 20;
@@ -31,11 +33,23 @@ struct Format {
 }
 
 /// All formats; the first that recognises a file reads it.
-const FORMATS: [Format; 1] = [Format {
-    name: "fio's JSON",
-    is_it: |_, text| fio::output::is_output(text),
-    read: |_, text| fio::import::read(text),
-}];
+const FORMATS: [Format; 3] = [
+    Format {
+        name: "fio's JSON",
+        is_it: |_, text| fio::output::is_output(text),
+        read: |_, text| fio::import::read(text),
+    },
+    Format {
+        name: "diskspd's XML",
+        is_it: |_, text| diskspd::is_result(text),
+        read: |_, text| diskspd::read(text),
+    },
+    Format {
+        name: "traces of the papers' SQLIO",
+        is_it: |_, text| sqlio::is_trace(text),
+        read: |_, text| sqlio::read(text),
+    },
+];
 
 /// Where and how imported results are stored.
 #[derive(Clone, Debug)]

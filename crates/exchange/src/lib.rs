@@ -7,6 +7,8 @@
 
 pub mod imported;
 pub mod fio;
+pub mod diskspd;
+pub mod sqlio;
 pub mod openmetrics;
 pub mod import;
 pub mod export;

@@ -18,7 +18,7 @@ use results::Table;
 The format is recognised by the content. A file is imported once; a second import changes nothing.
 docs/exchange.md lists the formats, and what each tool does not report.")]
 pub struct ImportArgs {
-    /// Files of other tools; - is standard input
+    /// Output of fio (JSON), diskspd (XML) or classic sqlio (trace lines); - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Label of the runs

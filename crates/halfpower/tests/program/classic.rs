@@ -296,3 +296,15 @@ fn soaker_is_the_verb_soak() {
     let keys = |document: &Value| document.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&one), keys(&other));
 }
+
+#[test]
+fn trace_lines_are_imported_and_exported_as_they_were() {
+    let place = Place::new();
+    place.does(
+        "classic sqlio -kR -fsequential -b64 -o4 -BH sim:nt4-ultrawide --csv t.csv --trials 2",
+    );
+    let trace = fs::read_to_string(place.path("t.csv")).unwrap();
+    place.does("import t.csv --label trace").prints("not reported: whether requests were random");
+    assert_eq!(place.does("export trace --format sqlio").stdout.trim(), trace.trim());
+    place.does("compare trace latest").prints("1 point compared by rate: 1 same");
+}

@@ -4,8 +4,10 @@
 //! Fields and units are those of Table 8 of the second paper: MB are 2^20 bytes, KB 1024 bytes, CPU
 //! times milliseconds.
 
-use ioengine::EngineKind;
 use std::fmt;
+use std::str::FromStr;
+
+use ioengine::{Caching, EngineKind};
 
 use lab::date;
 use lab::point::Trial;
@@ -96,6 +98,53 @@ impl TraceLine {
     }
 }
 
+impl FromStr for TraceLine {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<TraceLine, String> {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let fields: [&str; FIELDS.len()] = fields.try_into().map_err(|fields: Vec<&str>| {
+            format!("{} fields, not {}", fields.len(), FIELDS.len())
+        })?;
+        let number = |index: usize| -> Result<f64, String> {
+            let value: Option<f64> = fields[index].parse().ok();
+            let value = value.filter(|value| value.is_finite() && *value >= 0.0);
+            value.ok_or_else(|| {
+                let text: String = fields[index].escape_debug().take(40).collect();
+                format!("{} '{text}' is no number", FIELDS[index])
+            })
+        };
+        let whole = |index: usize| -> Result<u32, String> {
+            fields[index].parse().map_err(|_| format!("{} is no whole number", FIELDS[index]))
+        };
+        let operation = ["read", "write", "mix"].into_iter().find(|word| *word == fields[2]);
+        let mut letters = fields[5].chars();
+        let buffering = letters.next().filter(|letter| "YHSN".contains(*letter));
+        Ok(TraceLine {
+            mb_per_s: number(0)?,
+            io_per_s: number(1)?,
+            operation: operation.ok_or("the operation is not read, write or mix")?.to_owned(),
+            block_kb: number(3)?,
+            outstanding: whole(4)?,
+            buffering: buffering.ok_or("the buffering is not Y, H, S or N")?,
+            threads: whole(6)?,
+            time_s: (!fields[7].is_empty()).then(|| number(7)).transpose()?,
+            file_kb: number(8)?,
+            clock_s: number(9)?,
+            user_ms: number(10)?,
+            kernel_ms: number(11)?,
+            started_unix_ns: date::parse_utc(fields[12]).ok_or("the time stamp is no date")?,
+            comment: fields[13].to_owned(),
+        })
+    }
+}
+
+/// The caching mode of a letter.
+pub fn caching(buffering: char) -> Caching {
+    let (direct, through) = (matches!(buffering, 'H' | 'N'), matches!(buffering, 'S' | 'N'));
+    Caching::of(direct, through)
+}
+
 /// SQLIO's letter for the caching mode of a point.
 fn letter(key: &PointKey) -> char {
     match (key.is_direct(), key.caching.is_write_through()) {
@@ -150,7 +199,6 @@ impl fmt::Display for TraceLine {
 mod tests {
     use super::*;
     use cpucost::CpuUsage;
-    use ioengine::Caching;
     use lab::point::Direction;
     use proptest::prelude::*;
     use workload::Workload;
@@ -219,7 +267,42 @@ mod tests {
         assert_eq!(line.split(',').nth(8), Some("0.5"));
     }
 
+    #[test]
+    fn a_line_that_is_none_is_refused() {
+        let line = TraceLine::of(&key(), &trial(), 100 << 20, "x").to_string();
+        for (from, to) in [("10.000,", "-1,"), (",H,", ",Z,"), ("read", "trim"), (",x", ",x,y")] {
+            assert!(line.replacen(from, to, 1).parse::<TraceLine>().is_err(), "{to}");
+        }
+        assert!(line.replacen("30.000", "NaN", 1).parse::<TraceLine>().is_err());
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            numbers in proptest::collection::vec(0_u32..1_000_000, 8),
+            letter in proptest::sample::select(vec!['Y', 'H', 'S', 'N']),
+            has_time in any::<bool>(),
+        ) {
+            let of = |index: usize| f64::from(numbers[index]) / 8.0;
+            let line = TraceLine {
+                mb_per_s: of(0),
+                io_per_s: of(1),
+                operation: "write".to_owned(),
+                block_kb: of(2),
+                outstanding: numbers[3],
+                buffering: letter,
+                threads: numbers[4],
+                time_s: has_time.then(|| of(5)),
+                file_kb: of(6),
+                clock_s: of(7),
+                user_ms: of(0),
+                kernel_ms: of(1),
+                started_unix_ns: i64::from(numbers[2]) * 1_000_000_000,
+                comment: "a comment".to_owned(),
+            };
+            prop_assert_eq!(line.to_string().parse::<TraceLine>(), Ok(line));
+        }
+
         #[test]
         fn no_comment_adds_a_field_or_line(comment in "\\PC{0,20}|[,\n\r\"]{0,9}") {
             let line = TraceLine::of(&key(), &trial(), 1, &comment).to_string();

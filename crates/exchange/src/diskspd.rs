@@ -1,0 +1,317 @@
+//! diskspd's XML results (`-Rxml`, version 2).
+//!
+//! Each time span becomes a point with one trial; all its targets must have the same load. diskspd
+//! reports percentiles of all targets together, and the CPU time of the machine, not of the
+//! process.
+
+use analysis::histogram::Histogram;
+use cpucost::CpuUsage;
+use ioengine::{Caching, EngineKind};
+use lab::date;
+use lab::failure::{Failure, Outcome};
+use lab::machine::{Host, TargetFacts};
+use lab::point::{Direction, Point, Trial};
+use lab::point_key::PointKey;
+use roxmltree::{Document, Node, ParsingOptions};
+use workload::{Pattern, Workload};
+
+use crate::imported::{self, Imported, UNKNOWN_HOST};
+
+/// Format of the document.
+pub const FORMAT: &str = "diskspd-xml";
+/// Maximum number of XML nodes.
+const NODES_MAX: u32 = 2_000_000;
+
+/// Whether a text is a result of diskspd.
+pub fn is_result(text: &str) -> bool {
+    let start = text.trim_start_matches('\u{feff}').trim_start();
+    (start.starts_with("<Results>") || start.starts_with("<?xml")) && text.contains("<TimeSpan>")
+}
+
+/// Reads a result.
+///
+/// # Errors
+/// One line: no XML, not of diskspd, damaged, or targets with different loads.
+pub fn read(text: &str) -> Outcome<Vec<Imported>> {
+    let options =
+        ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, entity_resolver: None };
+    let document = Document::parse_with_options(text.trim_start_matches('\u{feff}'), options);
+    let document = document
+        .map_err(|error| Failure::failed(format!("{error}; import the output of diskspd -Rxml")))?;
+    let root = document.root_element();
+    if root.tag_name().name() != "Results" {
+        return Err(Failure::failed("no <Results>; import the output of diskspd -Rxml"));
+    }
+    let settings = child(root, "Profile").and_then(|profile| child(profile, "TimeSpans"));
+    let settings: Vec<Node<'_, '_>> =
+        settings.map(|spans| children(spans, "TimeSpan").collect()).unwrap_or_default();
+    let mut points = Vec::new();
+    let mut target = TargetFacts::default();
+    for (span, settings) in children(root, "TimeSpan").zip(&settings) {
+        let load = Load::of(*settings)?;
+        let mut trial = trial_of(span)?;
+        if trial.requests() > 0 {
+            trial.started_unix_ns = started(root);
+            target = TargetFacts { name: load.path.clone(), kind: "file".into(), ..target };
+            points.push(Point { key: load.key(&trial), trials: vec![trial] });
+        }
+    }
+    if points.is_empty() {
+        return Err(Failure::failed("no time span with requests; nothing to import"));
+    }
+    let system = child(root, "System");
+    let version = system.and_then(|system| child(system, "Tool")).and_then(|t| value(t, "Version"));
+    let host = system.and_then(|system| value(system, "ComputerName")).unwrap_or(UNKNOWN_HOST);
+    let missing = ["the CPU time of the process", "the latency histogram", "the rate over time"];
+    Ok(vec![Imported {
+        tool: format!("diskspd-{}", version.unwrap_or("unknown")),
+        format: FORMAT,
+        title: target.name.clone(),
+        started_unix_ns: started(root),
+        host: Host { name: host.to_owned(), ..Host::default() },
+        target,
+        points,
+        missing: missing.map(str::to_owned).to_vec(),
+        document: text.to_owned(),
+    }])
+}
+
+fn children<'a, 'i>(
+    node: Node<'a, 'i>,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'a, 'i>> + use<'a, 'i> {
+    node.children().filter(move |child| child.has_tag_name(name))
+}
+
+fn child<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> Option<Node<'a, 'i>> {
+    children(node, name).next()
+}
+
+fn value<'a>(node: Node<'a, '_>, name: &'static str) -> Option<&'a str> {
+    Some(child(node, name)?.text()?.trim())
+}
+
+/// A number; None if it is not there.
+fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
+    let Some(text) = value(node, name) else { return Ok(None) };
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.map(Some).ok_or_else(|| {
+        let line = node.document().text_pos_at(node.range().start).row;
+        let text: String = text.escape_debug().take(40).collect();
+        Failure::failed(format!("line {line}: {name} '{text}' is no number; create the file again"))
+    })
+}
+
+fn count(node: Node<'_, '_>, name: &'static str) -> Outcome<u64> {
+    Ok(number(node, name)?.unwrap_or(0.0) as u64)
+}
+
+/// Start of the test (ns since 1970): diskspd prints `2026/11/24 10:43:16 UTC`.
+fn started(root: Node<'_, '_>) -> i64 {
+    let text = child(root, "System").and_then(|system| value(system, "RunTime"));
+    let text = text.map(|text| text.trim_end_matches("UTC").trim().replace('/', "-"));
+    text.and_then(|text| date::parse_utc(&text)).unwrap_or(0)
+}
+
+/// The load of a time span.
+#[derive(Clone, Debug, PartialEq)]
+struct Load {
+    path: String,
+    request_bytes: u64,
+    is_random: bool,
+    write_percent: u64,
+    depth: u64,
+    threads: u64,
+    file_bytes: u64,
+    is_direct: bool,
+    is_through: bool,
+    warm_up_s: f64,
+    duration_s: f64,
+}
+
+impl Load {
+    fn of(span: Node<'_, '_>) -> Outcome<Load> {
+        let targets: Vec<Node<'_, '_>> =
+            child(span, "Targets").map(|all| children(all, "Target").collect()).unwrap_or_default();
+        let of_target = |target: Node<'_, '_>| -> Outcome<Load> {
+            let is_on = |name| value(target, name) == Some("true");
+            let disables_all = is_on("DisableAllCache");
+            Ok(Load {
+                path: value(target, "Path").unwrap_or_default().to_owned(),
+                request_bytes: count(target, "BlockSize")?,
+                is_random: child(target, "Random").is_some(),
+                write_percent: count(target, "WriteRatio")?,
+                depth: count(target, "RequestCount")?.max(1),
+                threads: count(target, "ThreadsPerFile")?.max(1),
+                file_bytes: count(target, "FileSize")?,
+                is_direct: disables_all || is_on("DisableOSCache"),
+                is_through: disables_all || is_on("WriteThrough"),
+                warm_up_s: number(span, "Warmup")?.unwrap_or(0.0),
+                duration_s: number(span, "Duration")?.unwrap_or(0.0),
+            })
+        };
+        let loads: Outcome<Vec<Load>> = targets.into_iter().map(of_target).collect();
+        let mut loads = loads?.into_iter();
+        let Some(mut first) = loads.next() else {
+            return Err(Failure::failed("a time span has no target; create the file again"));
+        };
+        let single = first.threads;
+        for other in loads {
+            let same = Load { path: first.path.clone(), threads: single, ..other.clone() };
+            if same != (Load { threads: single, ..first.clone() }) {
+                return Err(Failure::failed(
+                    "targets with different loads ran at the same time, which is no workload of \
+                     halfpower; measure them one by one",
+                ));
+            }
+            first.threads = first.threads.saturating_add(other.threads);
+        }
+        Ok(first)
+    }
+
+    fn key(&self, trial: &Trial) -> PointKey {
+        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let ns = |seconds: f64| (seconds * 1e9) as u64;
+        let workload = Workload {
+            // Overlapped I/O: several requests of a thread are outstanding.
+            engine_kind: if self.depth > 1 { EngineKind::Libaio } else { EngineKind::Sync },
+            pattern: if self.is_random { Pattern::Random } else { Pattern::Sequential },
+            read_percent: 100_u64.saturating_sub(self.write_percent) as u8,
+            request_bytes: narrow(self.request_bytes),
+            depth: narrow(self.depth),
+            threads: narrow(self.threads),
+            region_bytes: if self.file_bytes > 0 { self.file_bytes } else { trial.bytes() },
+            limit_ns: (self.duration_s > 0.0).then(|| ns(self.duration_s)),
+            warm_up_ns: ns(self.warm_up_s),
+            ..Workload::default()
+        };
+        let caching = Caching::of(self.is_direct, self.is_through);
+        PointKey { caching, ..PointKey::of(&workload) }
+    }
+}
+
+fn trial_of(span: Node<'_, '_>) -> Outcome<Trial> {
+    let elapsed_ns =
+        imported::time_ns("TestTimeSeconds", number(span, "TestTimeSeconds")?.unwrap_or(0.0))?;
+    let mut directions = [Direction::default(), Direction::default()];
+    for target in children(span, "Thread").flat_map(|thread| children(thread, "Target")) {
+        let names = [("ReadBytes", "ReadCount"), ("WriteBytes", "WriteCount")];
+        for (direction, (bytes, requests)) in directions.iter_mut().zip(names) {
+            direction.bytes = direction.bytes.saturating_add(count(target, bytes)?);
+            direction.requests = direction.requests.saturating_add(count(target, requests)?);
+        }
+    }
+    if let Some(latency) = child(span, "Latency") {
+        let names = [
+            ("AverageReadMilliseconds", "ReadMilliseconds"),
+            ("AverageWriteMilliseconds", "WriteMilliseconds"),
+        ];
+        for (direction, (mean, bucket)) in directions.iter_mut().zip(names) {
+            direction.latency = histogram(latency, direction.requests, mean, bucket)?;
+        }
+    }
+    Ok(Trial {
+        directions,
+        elapsed_ns,
+        cpu: CpuUsage {
+            elapsed_ns,
+            machine_ns: machine_ns(span, elapsed_ns)?,
+            ..Default::default()
+        },
+        ..Trial::default()
+    })
+}
+
+fn histogram(
+    latency: Node<'_, '_>,
+    requests: u64,
+    mean: &'static str,
+    bucket: &'static str,
+) -> Outcome<Histogram> {
+    let mut shares = Vec::new();
+    for node in children(latency, "Bucket") {
+        if let (Some(percent), Some(ms)) = (number(node, "Percentile")?, number(node, bucket)?) {
+            shares.push((percent / 100.0, imported::time_ns(bucket, ms / 1e3)?));
+        }
+    }
+    let end = |wanted: f64| shares.iter().find(|(share, _)| *share == wanted).map(|(_, ns)| *ns);
+    let (Some(min_ns), Some(max_ns)) = (end(0.0), end(1.0)) else {
+        return Ok(Histogram::default());
+    };
+    let mean_ns = number(latency, mean)?.map_or(0.0, |ms| ms * 1e6);
+    Ok(imported::histogram(requests, (min_ns, max_ns), mean_ns, &shares))
+}
+
+/// Busy time of all CPUs; None if it is not reported.
+fn machine_ns(span: Node<'_, '_>, elapsed_ns: u64) -> Outcome<Option<u64>> {
+    let Some(usage) = child(span, "CpuUtilization") else { return Ok(None) };
+    let cpus = children(usage, "CPU").count() as f64;
+    let average = child(usage, "Average").map(|node| number(node, "UsagePercent")).transpose()?;
+    let busy = |percent: f64| (percent / 100.0 * cpus * elapsed_ns as f64) as u64;
+    Ok(average.flatten().map(busy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = "<Results>
+      <System><ComputerName>SERVER1</ComputerName><Tool><Version>2.1</Version></Tool>
+        <RunTime>2026/11/24 10:43:16 UTC</RunTime></System>
+      <Profile><TimeSpans><TimeSpan><Warmup>5</Warmup><Duration>10</Duration><Targets><Target>
+        <Path>C:\\data</Path><BlockSize>4096</BlockSize><DisableOSCache>true</DisableOSCache>
+        <Random>4096</Random><WriteRatio>0</WriteRatio><FileSize>1073741824</FileSize>
+        <RequestCount>8</RequestCount><ThreadsPerFile>2</ThreadsPerFile></Target></Targets>
+      </TimeSpan></TimeSpans></Profile>
+      <TimeSpan><TestTimeSeconds>10.0</TestTimeSeconds>
+        <CpuUtilization><CPU><Id>0</Id></CPU><CPU><Id>1</Id></CPU><Average>
+          <UsagePercent>25.0</UsagePercent></Average></CpuUtilization>
+        <Latency><AverageReadMilliseconds>0.2</AverageReadMilliseconds>
+          <Bucket><Percentile>0</Percentile><ReadMilliseconds>0.05</ReadMilliseconds></Bucket>
+          <Bucket><Percentile>50</Percentile><ReadMilliseconds>0.18</ReadMilliseconds></Bucket>
+          <Bucket><Percentile>99</Percentile><ReadMilliseconds>0.9</ReadMilliseconds></Bucket>
+          <Bucket><Percentile>100</Percentile><ReadMilliseconds>4.5</ReadMilliseconds></Bucket>
+        </Latency>
+        <Thread><Target><ReadBytes>409600000</ReadBytes><ReadCount>100000</ReadCount></Target>
+        </Thread>
+        <Thread><Target><ReadBytes>409600000</ReadBytes><ReadCount>100000</ReadCount></Target>
+        </Thread>
+      </TimeSpan></Results>";
+
+    #[test]
+    fn a_time_span_is_a_point() {
+        assert!(is_result(RESULT));
+        let run = read(RESULT).unwrap().remove(0);
+        assert_eq!((run.tool.as_str(), run.host.name.as_str()), ("diskspd-2.1", "SERVER1"));
+        assert_eq!(date::utc(run.started_unix_ns), "2026-11-24 10:43");
+        let (key, trial) = (&run.points[0].key, &run.points[0].trials[0]);
+        assert_eq!((key.rw(), key.request_bytes(), key.depth()), ("randread", 4096, 8));
+        assert_eq!((key.threads(), key.caching), (2, Caching::Direct));
+        assert_eq!((trial.requests(), trial.bytes_per_s()), (200_000, 81_920_000.0));
+        let p99 = trial.latency().quantile(0.99).unwrap() as f64;
+        assert!((p99 / 900_000.0 - 1.0).abs() < 0.005, "{p99}");
+        assert_eq!(trial.cpu.machine_ns, Some(5_000_000_000));
+    }
+
+    #[test]
+    fn targets_with_different_loads_are_refused() {
+        let other =
+            "</Target><Target><Path>D:\\x</Path><BlockSize>65536</BlockSize></Target></Targets>";
+        let text = RESULT.replacen("</Target></Targets>", other, 1);
+        assert!(read(&text).unwrap_err().message.contains("one by one"));
+    }
+
+    #[test]
+    fn damaged_and_hostile_texts_give_one_line() {
+        let bomb = format!("<!DOCTYPE a [<!ENTITY b \"{}\">]>{RESULT}", "c".repeat(1000));
+        let deep = "<TimeSpan>".repeat(100_000);
+        let negative = RESULT.replace("<TestTimeSeconds>10.0", "<TestTimeSeconds>-1");
+        let text = RESULT.replace("<BlockSize>4096", "<BlockSize>four");
+        let idle = RESULT.replace("<ReadCount>100000", "<ReadCount>0");
+        for text in ["", "<Results>", "<a/>", &bomb, &deep, &negative, &text, &idle, &RESULT[..900]]
+        {
+            let failure = read(text).unwrap_err();
+            assert_eq!(failure.message.lines().count(), 1, "{failure}");
+        }
+    }
+}
