@@ -47,11 +47,19 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         settings.map(|spans| children(spans, "TimeSpan").collect()).unwrap_or_default();
     let mut points = Vec::new();
     let mut target = TargetFacts::default();
+    if children(root, "TimeSpan").count() != settings.len() {
+        return Err(Failure::failed(
+            "the profile and the results have different numbers of time spans; import the \
+             complete output of diskspd -Rxml",
+        ));
+    }
+    let mut has_latencies = true;
     for (span, settings) in children(root, "TimeSpan").zip(&settings) {
         let load = Load::of(*settings)?;
         let mut trial = trial_of(span)?;
         if trial.requests() > 0 {
             trial.started_unix_ns = started(root);
+            has_latencies &= trial.latency().count() > 0;
             target = TargetFacts { name: load.path.clone(), kind: "file".into(), ..target };
             points.push(Point { key: load.key(&trial), trials: vec![trial] });
         }
@@ -62,7 +70,8 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let system = child(root, "System");
     let version = system.and_then(|system| child(system, "Tool")).and_then(|t| value(t, "Version"));
     let host = system.and_then(|system| value(system, "ComputerName")).unwrap_or(UNKNOWN_HOST);
-    let missing = ["the CPU time of the process", "the latency histogram", "the rate over time"];
+    let latencies = if has_latencies { "the latency histogram" } else { "latencies (use -L)" };
+    let missing = ["the CPU time of the process", latencies, "the rate over time"];
     Ok(vec![Imported {
         tool: format!("diskspd-{}", version.unwrap_or("unknown")),
         format: FORMAT,
@@ -121,7 +130,9 @@ struct Load {
     is_random: bool,
     write_percent: u64,
     depth: u64,
+    /// Threads of all targets.
     threads: u64,
+    targets: u32,
     file_bytes: u64,
     is_direct: bool,
     is_through: bool,
@@ -139,10 +150,12 @@ impl Load {
             Ok(Load {
                 path: value(target, "Path").unwrap_or_default().to_owned(),
                 request_bytes: count(target, "BlockSize")?,
-                is_random: child(target, "Random").is_some(),
+                is_random: child(target, "Random").is_some()
+                    || number(target, "RandomRatio")?.is_some_and(|percent| percent >= 50.0),
                 write_percent: count(target, "WriteRatio")?,
                 depth: count(target, "RequestCount")?.max(1),
                 threads: count(target, "ThreadsPerFile")?.max(1),
+                targets: 1,
                 file_bytes: count(target, "FileSize")?,
                 is_direct: disables_all || is_on("DisableOSCache"),
                 is_through: disables_all || is_on("WriteThrough"),
@@ -155,16 +168,27 @@ impl Load {
         let Some(mut first) = loads.next() else {
             return Err(Failure::failed("a time span has no target; create the file again"));
         };
+        if first.request_bytes == 0 {
+            return Err(Failure::failed(
+                "a target has no BlockSize; import the complete output of diskspd -Rxml",
+            ));
+        }
+        // With -F, diskspd states the threads of all targets together.
+        let total = count(span, "ThreadCount")?;
         let single = first.threads;
         for other in loads {
             let same = Load { path: first.path.clone(), threads: single, ..other.clone() };
-            if same != (Load { threads: single, ..first.clone() }) {
+            if same != (Load { threads: single, targets: 1, ..first.clone() }) {
                 return Err(Failure::failed(
                     "targets with different loads ran at the same time, which is no workload of \
                      halfpower; measure them one by one",
                 ));
             }
             first.threads = first.threads.saturating_add(other.threads);
+            first.targets += 1;
+        }
+        if total > 0 {
+            first.threads = total.div_ceil(u64::from(first.targets)) * u64::from(first.targets);
         }
         Ok(first)
     }
@@ -179,20 +203,23 @@ impl Load {
             read_percent: 100_u64.saturating_sub(self.write_percent) as u8,
             request_bytes: narrow(self.request_bytes),
             depth: narrow(self.depth),
-            threads: narrow(self.threads),
+            threads: narrow(self.threads / u64::from(self.targets)),
             region_bytes: if self.file_bytes > 0 { self.file_bytes } else { trial.bytes() },
             limit_ns: (self.duration_s > 0.0).then(|| ns(self.duration_s)),
             warm_up_ns: ns(self.warm_up_s),
             ..Workload::default()
         };
         let caching = Caching::of(self.is_direct, self.is_through);
-        PointKey { caching, ..PointKey::of(&workload) }
+        PointKey { caching, targets: self.targets, ..PointKey::of(&workload) }
     }
 }
 
 fn trial_of(span: Node<'_, '_>) -> Outcome<Trial> {
-    let elapsed_ns =
-        imported::time_ns("TestTimeSeconds", number(span, "TestTimeSeconds")?.unwrap_or(0.0))?;
+    let seconds = number(span, "TestTimeSeconds")?.filter(|seconds| *seconds > 0.0);
+    let seconds = seconds.ok_or_else(|| {
+        Failure::failed("a time span has no TestTimeSeconds; import the complete output of diskspd")
+    })?;
+    let elapsed_ns = imported::time_ns("TestTimeSeconds", seconds)?;
     let mut directions = [Direction::default(), Direction::default()];
     for target in children(span, "Thread").flat_map(|thread| children(thread, "Target")) {
         let names = [("ReadBytes", "ReadCount"), ("WriteBytes", "WriteCount")];
@@ -291,6 +318,26 @@ mod tests {
         let p99 = trial.latency().quantile(0.99).unwrap() as f64;
         assert!((p99 / 900_000.0 - 1.0).abs() < 0.005, "{p99}");
         assert_eq!(trial.cpu.machine_ns, Some(5_000_000_000));
+    }
+
+    #[test]
+    fn equal_targets_are_one_point_of_several_targets() {
+        let target = RESULT.split("<Targets>").nth(1).unwrap().split("</Targets>").next().unwrap();
+        let text = RESULT.replacen("</Targets>", &format!("{target}</Targets>"), 1);
+        let key = &read(&text).unwrap()[0].points[0].key;
+        assert_eq!((key.targets, key.threads(), key.size_bytes()), (2, 4, 1 << 30));
+    }
+
+    #[test]
+    fn settings_and_results_that_do_not_fit_are_refused() {
+        for (from, to) in [
+            ("<BlockSize>4096</BlockSize>", ""),
+            ("<TestTimeSeconds>10.0</TestTimeSeconds>", ""),
+            ("</Results>", "<TimeSpan/></Results>"),
+        ] {
+            let failure = read(&RESULT.replacen(from, to, 1)).unwrap_err();
+            assert!(failure.message.contains("complete output"), "{failure}");
+        }
     }
 
     #[test]

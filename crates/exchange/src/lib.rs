@@ -12,3 +12,5 @@ pub mod sqlio;
 pub mod openmetrics;
 pub mod import;
 pub mod export;
+#[doc(hidden)]
+pub mod fuzz;

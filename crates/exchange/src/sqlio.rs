@@ -3,12 +3,16 @@
 //! Lines with the same settings are trials of one point. A line does not say whether requests were
 //! sequential or random, and has no latencies.
 
+use std::collections::BTreeMap;
+
 use cpucost::CpuUsage;
 use ioengine::EngineKind;
 use lab::failure::{Failure, Outcome};
+use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Direction, Point, Trial};
 use lab::point_key::PointKey;
+use lab::workload_document::WorkloadDocument;
 use papers::classic::trace::{self, TraceLine};
 use workload::Workload;
 
@@ -19,6 +23,8 @@ pub const FORMAT: &str = "sqlio-csv";
 /// Bytes of a MB and of a KB as the papers count them.
 const MB: f64 = 1_048_576.0;
 const KB: f64 = 1024.0;
+/// Maximum number of different tests in a trace.
+const POINTS_MAX: usize = 100_000;
 
 /// Whether a text is a trace file.
 pub fn is_trace(text: &str) -> bool {
@@ -30,8 +36,8 @@ pub fn is_trace(text: &str) -> bool {
 /// # Errors
 /// One line with the number of the damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
-    let mut points: Vec<Point> = Vec::new();
-    let mut title = String::new();
+    let (mut points, mut places) = (Vec::<Point>::new(), BTreeMap::new());
+    let (mut title, mut has_mix) = (String::new(), false);
     for (number, line) in (2..).zip(text.lines().skip(1)) {
         if line.trim().is_empty() {
             continue;
@@ -39,16 +45,29 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         let line: TraceLine = line.parse().map_err(|why| {
             Failure::failed(format!("line {number}: {why}; restore the line or remove it"))
         })?;
+        if line.threads == 0 || line.block_kb == 0.0 || line.clock_s == 0.0 {
+            return Err(Failure::failed(format!(
+                "line {number}: no threads, block size or time; restore the line or remove it"
+            )));
+        }
         let (key, trial) = (key(&line), trial(&line)?);
+        has_mix |= line.operation == "mix";
         if title.is_empty() {
             title.clone_from(&line.comment);
         }
-        match points.iter_mut().find(|point| point.key == key) {
+        let settings = json::facts("", &WorkloadDocument::from(&key)).1;
+        let place = *places.entry(settings).or_insert(points.len());
+        match points.get_mut(place) {
             Some(point) => {
                 let ordinal = point.trials.len() as u32;
                 point.trials.push(Trial { ordinal, ..trial });
             }
             None => points.push(Point { key, trials: vec![trial] }),
+        }
+        if points.len() > POINTS_MAX {
+            return Err(Failure::failed(format!(
+                "more than {POINTS_MAX} different tests; split the trace"
+            )));
         }
     }
     let started = points.iter().flat_map(|point| &point.trials).map(|t| t.started_unix_ns).min();
@@ -56,6 +75,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         return Err(Failure::failed("the trace has no line; nothing to import"));
     };
     let missing = ["whether requests were random", "latencies", "the rate over time"];
+    let share = has_mix.then_some("the share of reads (half is assumed)");
     Ok(vec![Imported {
         tool: "sqlio".to_owned(),
         format: FORMAT,
@@ -64,7 +84,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         host: Host { name: UNKNOWN_HOST.to_owned(), ..Host::default() },
         target: TargetFacts::default(),
         points,
-        missing: missing.map(str::to_owned).to_vec(),
+        missing: missing.into_iter().chain(share).map(str::to_owned).collect(),
         document: text.to_owned(),
     }])
 }
@@ -95,11 +115,13 @@ fn trial(line: &TraceLine) -> Outcome<Trial> {
     let bytes = (line.mb_per_s * MB * line.clock_s).round() as u64;
     let requests = (line.io_per_s * line.clock_s).round() as u64;
     let all = Direction { bytes, requests, ..Direction::default() };
-    let half = || Direction { bytes: bytes / 2, requests: requests / 2, ..Direction::default() };
+    let half = Direction { bytes: bytes / 2, requests: requests / 2, ..Direction::default() };
+    let (bytes, requests) = (bytes - half.bytes, requests - half.requests);
+    let rest = Direction { bytes, requests, ..Direction::default() };
     let directions = match line.operation.as_str() {
         "read" => [all, Direction::default()],
         "write" => [Direction::default(), all],
-        _ => [half(), half()],
+        _ => [half, rest],
     };
     Ok(Trial {
         started_unix_ns: line.started_unix_ns,
@@ -153,6 +175,12 @@ mod tests {
     fn a_damaged_line_is_named() {
         let text = format!("{}\n1,2,3\n", trace::header());
         assert!(read(&text).unwrap_err().message.starts_with("line 2: 3 fields"));
+        let idle = "10,160,mix,64,8,H,0,30,1,30,1,2,2026-11-21 20:45:08,";
+        let text = format!("{}\n{idle}\n", trace::header());
+        assert!(read(&text).unwrap_err().message.starts_with("line 2: no threads"));
+        let mix = read(&text.replace("H,0", "H,1")).unwrap().remove(0);
+        assert_eq!(mix.points[0].trials[0].requests(), 4800);
+        assert!(mix.missing.iter().any(|text| text.contains("share of reads")));
         assert!(read(&trace::header()).unwrap_err().message.contains("nothing to import"));
     }
 }

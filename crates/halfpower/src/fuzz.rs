@@ -53,6 +53,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tunings", tunings),
     ("need", need),
     ("fio", exchange::fio::fuzz::job_files),
+    ("import", exchange::fuzz::imports),
 ];
 
 /// Runs one of [`TARGETS`].

@@ -158,7 +158,7 @@ fn direction(point: &Point, index: usize, elapsed_ns: u64, total_bytes_per_s: f6
         lat_ns: latency,
         bw_min: kib.min as u64,
         bw_max: kib.max as u64,
-        bw_agg: 100.0 * bytes_per_s / total_bytes_per_s.max(bytes_per_s),
+        bw_agg: 100.0 * bytes_per_s / total_bytes_per_s.max(bytes_per_s).max(1.0),
         bw_mean: kib.mean,
         bw_dev: kib.deviation,
         bw_samples: kib.count,

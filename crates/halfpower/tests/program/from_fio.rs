@@ -164,3 +164,38 @@ fn has_fields_of(ours: &Value, theirs: &Value, path: &str) {
         }
     }
 }
+
+/// Where Debian's package fio-examples puts its job files.
+const EXAMPLES: &str = "/usr/share/doc/fio/examples";
+
+#[test]
+fn each_example_of_fio_is_translated_or_refused_in_one_line() {
+    let place = Place::new();
+    let examples = fs::read_dir(EXAMPLES).map_err(|error| {
+        std::io::Error::new(
+            error.kind(),
+            format!("{EXAMPLES}: {error} (apt-get install fio-examples)"),
+        )
+    });
+    let mut files: Vec<_> = or_skip!(examples).flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "fio"));
+    files.sort();
+    let mut translated = 0;
+    for file in &files {
+        let line = format!("run {} --showcmd --serial", file.display());
+        let ended = place.halfpower(&line);
+        if ended.status.code() == Some(0) {
+            translated += 1;
+            let is_command = |line: &str| line.starts_with("halfpower run ");
+            assert!(!ended.stdout.is_empty() && ended.stdout.lines().all(is_command), "{ended}");
+            continue;
+        }
+        assert_eq!(ended.status.code(), Some(2), "{ended}");
+        assert!(ended.stdout.is_empty() && ended.stderr.lines().count() == 1, "{ended}");
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(ended.stderr.contains(&name), "the file is named: {ended}");
+    }
+    assert!(files.len() >= 60, "{} examples", files.len());
+    assert!(translated * 4 >= files.len(), "{translated} of {} are translated", files.len());
+    assert!(place.listing().is_empty());
+}
