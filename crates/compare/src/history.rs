@@ -112,6 +112,7 @@ struct Past {
 /// No such run or point, or a database that cannot be read.
 pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
     let store = Store::open_read_only(db)?;
+    let _snapshot = store.snapshot()?;
     let mut rows = store.runs()?;
     rows.sort_by_key(|row| (row.started_unix_ns, row.id));
     let facts: Vec<RunFacts> = rows.into_iter().map(RunFacts::of).collect();

@@ -73,6 +73,7 @@ impl Side {
             return Side::of_file(name, &path);
         }
         let store = Store::open_read_only(&path)?;
+        let snapshot = store.snapshot()?;
         let mut rows = runs_of(&store, selector)?;
         rows.sort_by_key(|row| (row.started_unix_ns, row.id));
         let mut points = Vec::new();
@@ -81,6 +82,7 @@ impl Side {
             points.extend(recorder::load(&store, row.id)?);
             runs.push(RunFacts::of(row));
         }
+        drop(snapshot);
         points.retain(|point| !point.trials.is_empty());
         if points.is_empty() {
             return Err(Failure::failed(format!(

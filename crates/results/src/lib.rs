@@ -33,6 +33,7 @@ mod manage;
 pub use error::Error;
 pub use export::{Cell, Table};
 pub use manage::{Import, ImportedTrial, Merged};
+pub use query::Snapshot;
 pub use row::{
     LatencyRow, NewRun, Operation, OriginRow, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind,
     RunRow, RunState, Seed, SeriesRow, TrialId, TrialRow, Verdict,

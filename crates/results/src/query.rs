@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{OptionalExtension, Params};
+use rusqlite::{OptionalExtension, Params, Transaction};
 
 use crate::error::Error;
 use crate::row::{
@@ -16,6 +16,10 @@ use crate::store::Store;
 const IDENTIFIER_LENGTH_MIN: usize = 4;
 /// Minimum length of a selector of digits that is a uuid prefix.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
+
+/// A moment of the database; see [`Store::snapshot`].
+#[derive(Debug)]
+pub struct Snapshot<'a>(#[expect(dead_code, reason = "ends when it is dropped")] Transaction<'a>);
 
 impl Store {
     /// All runs, newest first.
@@ -65,6 +69,16 @@ impl Store {
                 runs: runs.iter().map(|run| run.id.0).collect(),
             }),
         }
+    }
+
+    /// Makes all queries until the result is dropped see the database at one moment, and take its
+    /// lock only once.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
+        let transaction = self.connection().unchecked_transaction();
+        transaction.map(Snapshot).map_err(|error| self.error(error))
     }
 
     /// The points of a run in plan order, with their numbers.

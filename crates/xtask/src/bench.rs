@@ -5,9 +5,10 @@
 //! `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
 //! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
 //! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
-//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. Both build
-//! the release program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`, for
-//! which the limits are stated. Results are printed, not stored.
+//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. `store`
+//! times answers from a large results database. All build the release program first. `peers` needs
+//! fio 3.33 or later, taskset, and ext4 at `--dir`, for which the limits are stated. Results are
+//! printed, not stored.
 
 pub mod statistics;
 
@@ -24,6 +25,7 @@ mod hugepages;
 mod rivals;
 mod scattered;
 mod seqio;
+mod store;
 
 use crate::repository;
 use anyhow::{Context, Result};
@@ -43,6 +45,8 @@ pub enum Command {
     Peers(Peers),
     /// Compare the crate seqio with fio, dd, cat and cp; exits with 1 if a limit is missed
     Seqio(Seqio),
+    /// Time answers from a large results database; exits with 1 if a limit is missed
+    Store(StoreOptions),
     /// Run a command and print its peak memory (KiB)
     #[command(hide = true)]
     Peak(Peak),
@@ -85,6 +89,20 @@ pub struct Seqio {
     size: u64,
 }
 
+/// Options of `bench store`; the limits are stated for the defaults.
+#[derive(clap::Args)]
+pub struct StoreOptions {
+    /// Number of runs, of 50 points with 10 trials each
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
+    runs: u32,
+    /// Where to create a temporary folder, removed at the end (needs 3 GB)
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Write the table into docs/results.md
+    #[arg(long)]
+    write: bool,
+}
+
 /// Options of `bench peak`.
 #[derive(clap::Args)]
 pub struct Peak {
@@ -101,8 +119,22 @@ pub fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Peers(options) => peers(options),
         Command::Seqio(options) => seqio(options),
+        Command::Store(options) => store(options),
         Command::Peak(options) => peak(options),
     }
+}
+
+fn store(options: &StoreOptions) -> Result<ExitCode> {
+    let halfpower = repository::release_build()?;
+    in_a_folder(&options.dir, |folder, stop| {
+        let (folder, runs) = (folder.to_path_buf(), options.runs);
+        let (text, is_met) = store::Store { halfpower, folder, runs, stop }.run()?;
+        print!("{text}");
+        if options.write {
+            repository::write_section("docs/results.md", "store", &text)?;
+        }
+        Ok(is_met)
+    })
 }
 
 fn peers(options: &Peers) -> Result<ExitCode> {
