@@ -7,6 +7,7 @@
 //! share memory and each piece uses its part.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, ErrorKind};
@@ -54,7 +55,14 @@ unsafe impl Sync for SlotBuffers {}
 /// reading a small file.
 static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 /// Maximum size of the pool (bytes).
-const POOL_BYTES: usize = 64 << 20;
+static POOL_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
+
+/// Empties the pool of buffers for reuse and limits its size from now on (bytes). For processes
+/// with little memory.
+pub fn limit_pool(bytes: usize) {
+    POOL_BYTES.fetch_min(bytes, Ordering::Relaxed);
+    POOL.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
 
 /// Takes a mapping of this length out of the pool.
 fn from_pool(length: usize, huge: bool) -> Option<Mapping> {
@@ -67,7 +75,7 @@ fn from_pool(length: usize, huge: bool) -> Option<Mapping> {
 fn into_pool(mapping: Mapping) {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let held: usize = pool.iter().map(Mapping::length).sum();
-    if held + mapping.length() <= POOL_BYTES {
+    if held + mapping.length() <= POOL_BYTES.load(Ordering::Relaxed) {
         pool.push(mapping);
     }
 }

@@ -4,6 +4,7 @@
 //! control group gets the program killed. Both limits are therefore checked before anything is
 //! allocated.
 
+use ioengine::buffer;
 use ioengine::cgroup;
 use ioengine::host::address_space_left;
 
@@ -34,8 +35,18 @@ impl Limit {
     }
 }
 
-/// The lowest limit; None if only the machine's memory limits this process.
+/// The lowest limit; None if only the machine's memory limits this process. With a limit, memory
+/// that is kept for reuse is returned first, and less is kept afterwards.
 pub fn narrowest() -> Option<Limit> {
+    lowest()?;
+    // Memory that is kept counts as used.
+    buffer::limit_pool(usize::MAX);
+    let limit = lowest()?;
+    buffer::limit_pool(usize::try_from(limit.of_series()).unwrap_or(usize::MAX));
+    Some(limit)
+}
+
+fn lowest() -> Option<Limit> {
     let mapped = address_space_left().map(|left| Limit {
         bytes: left.saturating_sub(SPARE_MAPPED_BYTES),
         what: "the limit on its address space (ulimit -v)",
