@@ -49,6 +49,8 @@ pub struct ComparisonDocument {
     pub settings: Vec<DifferenceDocument>,
     /// Facts about program, host and target that differ.
     pub facts: Vec<DifferenceDocument>,
+    /// Conclusions of surveys or studies that differ.
+    pub conclusions: Vec<DifferenceDocument>,
     /// The points that both sides have.
     pub points: Vec<PointChangeDocument>,
     /// Workloads that only the baseline has.
@@ -144,6 +146,7 @@ impl From<&Comparison> for ComparisonDocument {
             doubts: comparison.doubts.clone(),
             settings: differences(&comparison.settings),
             facts: differences(&comparison.facts),
+            conclusions: differences(&comparison.conclusions),
             points: comparison.points.iter().map(PointChangeDocument::from).collect(),
             only_before: comparison.only_before.clone(),
             only_after: comparison.only_after.clone(),

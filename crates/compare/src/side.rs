@@ -5,6 +5,7 @@
 //! together. A file is a database, or has results of another tool.
 
 use analysis::units;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use exchange::import;
@@ -15,6 +16,7 @@ use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
 use lab::recorder;
 use results::{RunRow, Store};
+use serde::Deserialize;
 
 use crate::matching;
 
@@ -46,6 +48,8 @@ pub struct RunFacts {
     pub target: TargetFacts,
     /// Verdict on the run; None if nothing was measured.
     pub verdict: Option<results::Verdict>,
+    /// What a survey or a study concluded: names and sentences.
+    pub conclusions: Vec<(String, String)>,
 }
 
 /// Where a run is.
@@ -113,6 +117,7 @@ impl Side {
                 host: imported.host,
                 target: imported.target,
                 verdict: Some(results::Verdict::Suspect),
+                conclusions: Vec::new(),
             });
             points.extend(imported.points);
         }
@@ -136,6 +141,7 @@ impl Side {
             host,
             target,
             verdict: None,
+            conclusions: Vec::new(),
         };
         Side { name: name.to_owned(), runs: vec![run], points: matching::together(points) }
     }
@@ -189,6 +195,7 @@ impl RunFacts {
     /// The facts of a stored run.
     pub fn of(row: RunRow) -> RunFacts {
         RunFacts {
+            conclusions: conclusions(row.findings_json.as_deref()),
             source: Source::Stored(row.id.0),
             started_unix_ns: row.started_unix_ns,
             version: row.version,
@@ -235,6 +242,45 @@ impl RunFacts {
         all.retain(|(name, _)| !NEVER_COMPARED.contains(&name.as_str()));
         all
     }
+}
+
+/// The stored findings of a survey or study. Several findings with one name are numbered.
+fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Kept {
+        findings: Vec<Finding>,
+    }
+    #[derive(Deserialize)]
+    struct Finding {
+        id: String,
+        text: String,
+    }
+    let kept: Kept =
+        findings_json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+    let mut all: Vec<(String, String)> = Vec::new();
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for Finding { id, text } in kept.findings {
+        let count = counts.entry(id.clone()).or_insert(0);
+        *count += 1;
+        all.push((if *count == 1 { id } else { format!("{id} {count}") }, text));
+    }
+    all
+}
+
+/// Conclusions of the newest runs of two sides that differ: name, before, after. Empty if either
+/// side has none.
+pub fn conclusions_that_differ(a: &Side, b: &Side) -> Vec<(String, String, String)> {
+    let of = |side: &Side| side.runs.last().map(|run| run.conclusions.clone()).unwrap_or_default();
+    let (of_a, of_b) = (of(a), of(b));
+    if of_a.is_empty() || of_b.is_empty() {
+        return Vec::new();
+    }
+    let names = of_a.iter().chain(of_b.iter().filter(|(name, _)| find(&of_a, name).is_none()));
+    names
+        .map(|(name, _)| (name.clone(), shown(find(&of_a, name)), shown(find(&of_b, name))))
+        .filter(|(_, a, b)| a != b)
+        .collect()
 }
 
 /// Facts in which two sides differ: name, value of the first, value of the second.
@@ -307,6 +353,24 @@ mod tests {
         assert_eq!(of("a/host1.db"), (PathBuf::from("a/host1.db"), "latest"));
         assert_eq!(of("host1.db:7"), (PathBuf::from("host1.db"), "7"));
         assert_eq!(of("host1.db:label:new"), (PathBuf::from("host1.db"), "label:new"));
+    }
+
+    #[test]
+    fn conclusions_that_differ_are_paired_by_name_and_order() {
+        let side = |json: &str| {
+            let mut side = Side::of("x", Host::default(), TargetFacts::default(), Vec::new());
+            side.runs[0].conclusions = conclusions(Some(json));
+            side
+        };
+        let a = side(r#"{"findings": [{"id": "best", "text": "1"}, {"id": "best", "text": "2"}]}"#);
+        let b = side(
+            r#"{"findings": [{"id": "best", "text": "1"}, {"id": "best", "text": "3"},
+            {"id": "cpu", "text": "4"}], "quick": true}"#,
+        );
+        let found = conclusions_that_differ(&a, &b);
+        let text = |words: [&str; 3]| (words[0].into(), words[1].into(), words[2].into());
+        assert_eq!(found, [text(["best 2", "2", "3"]), text(["cpu", "-", "4"])]);
+        assert!(conclusions_that_differ(&a, &side("[]")).is_empty());
     }
 
     #[test]

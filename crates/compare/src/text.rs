@@ -31,6 +31,11 @@ pub fn lines(comparison: &Comparison) -> Vec<String> {
         let in_full = comparison.points.len() <= POINTS_SHOWN_IN_FULL;
         lines.extend(shown(point, in_full).map(line));
     }
+    for (name, before, after) in &comparison.conclusions {
+        lines.extend([String::new(), format!("conclusion {name}")]);
+        lines.push(format!("  before  {before}"));
+        lines.push(format!("  after   {after}"));
+    }
     lines.push(String::new());
     lines.extend(missing(comparison));
     lines.push(summary(comparison));
@@ -67,7 +72,8 @@ pub fn markdown(comparison: &Comparison) -> Vec<String> {
             ));
         }
     }
-    let differing: Vec<_> = comparison.settings.iter().chain(&comparison.facts).collect();
+    let differing = comparison.settings.iter().chain(&comparison.facts);
+    let differing: Vec<_> = differing.chain(&comparison.conclusions).collect();
     if !differing.is_empty() {
         lines.extend([String::new(), "| differs | before | after |".to_owned()]);
         lines.push("|---|---|---|".to_owned());

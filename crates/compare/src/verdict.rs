@@ -85,6 +85,8 @@ pub struct Comparison {
     pub settings: Vec<(String, String, String)>,
     /// Facts about program, host and target that differ: name, before, after.
     pub facts: Vec<(String, String, String)>,
+    /// Conclusions of surveys or studies that differ: name, before, after.
+    pub conclusions: Vec<(String, String, String)>,
     /// Workloads that only the baseline has.
     pub only_before: Vec<String>,
     /// Workloads that only the other side has.
@@ -113,6 +115,7 @@ pub fn compare(before: &Side, after: &Side, tolerated: f64) -> Comparison {
         points,
         settings,
         facts: side::differences(before, after),
+        conclusions: side::conclusions_that_differ(before, after),
         only_before: named(&before.points, only_first),
         only_after: named(&after.points, only_second),
     }

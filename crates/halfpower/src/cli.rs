@@ -515,6 +515,13 @@ pub enum RunsVerb {
         /// The label; without one, it is removed
         label: Option<String>,
     },
+    /// Set the note on a run, which show prints, or remove it
+    Note {
+        /// The run
+        run: String,
+        /// The note; without one, it is removed
+        text: Option<String>,
+    },
     /// Delete runs; without --yes, list them
     Prune {
         /// The runs

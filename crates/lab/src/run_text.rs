@@ -18,6 +18,7 @@ pub struct ListedRun {
     kind: &'static str,
     state: &'static str,
     label: Option<String>,
+    note: Option<String>,
     started_unix_ns: i64,
     finished_unix_ns: Option<i64>,
     command_line: String,
@@ -36,6 +37,7 @@ impl ListedRun {
             kind: row.kind.as_str(),
             state: row.state.as_str(),
             label: row.label,
+            note: row.note,
             started_unix_ns: row.started_unix_ns,
             finished_unix_ns: row.finished_unix_ns,
             command_line: row.command_line,
@@ -72,6 +74,7 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
         format!("uuid {}, halfpower {}, seed {}", row.uuid, row.version, row.seed.0),
         format!("{} ({}) on {}, Linux {}", target.name, target.place(), host.name, host.kernel),
     ];
+    lines.extend(row.note.iter().map(|note| format!("note: {note}")));
     lines.extend(reasons.iter().map(|reason| format!("verdict: {reason}")));
     for point in recorder::load(store, row.id)? {
         if !point.trials.is_empty() {

@@ -143,6 +143,17 @@ impl Store {
         Ok(rows.map(|(_, row)| row).collect())
     }
 
+    /// Sets the user's note on a run, or removes it.
+    ///
+    /// # Errors
+    /// [`Error::RunNotFound`]; full disk, lock, damage.
+    pub fn set_note(&mut self, run: RunId, note: Option<&str>) -> Result<(), Error> {
+        let changed = self.write(|transaction| {
+            transaction.execute("UPDATE run SET note = ? WHERE id = ?", (note, run))
+        })?;
+        if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
+    }
+
     /// Deletes runs with all their points and trials. The file keeps its size until
     /// [`Store::vacuum`].
     ///

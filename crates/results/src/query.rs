@@ -249,6 +249,7 @@ mod tests {
             findings_json: None,
             verdict: None,
             verdict_reasons_json: "[]".into(),
+            note: None,
         };
         assert_eq!(store.runs().unwrap(), [expected.clone()]);
 

@@ -315,6 +315,8 @@ row! {
         verdict: Option<Verdict>,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
+        /// The user's note.
+        note: Option<String>,
     }
 }
 

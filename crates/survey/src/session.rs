@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::consistency;
-use crate::document::{self, WroteDocument};
+use crate::document::{self, FindingDocument, WroteDocument};
 use crate::findings;
 use crate::grid::{self, Budget};
 use crate::insight::Insight;
@@ -36,6 +36,7 @@ use lab::simulated_target::SimulatedTarget;
 use lab::target::TargetSpec;
 use lab::trials::Lab;
 use results::{RunKind, RunState};
+use serde::Serialize;
 
 /// Minimum memory of a survey for buffers and results (bytes).
 const MEMORY_MIN_BYTES: u64 = 32 << 20;
@@ -247,6 +248,15 @@ fn check_again(
     Ok(())
 }
 
+/// What is stored with a survey besides its points: facts, and findings for other programs.
+/// halfpower computes the findings again.
+#[derive(Serialize)]
+struct Kept<'a> {
+    #[serde(flatten)]
+    facts: &'a Facts,
+    findings: Vec<FindingDocument>,
+}
+
 /// Analyses the evidence, then writes database, page and text.
 fn conclude(
     options: &SurveyOptions,
@@ -257,7 +267,8 @@ fn conclude(
     let insight = Insight::of(data);
     let interrupted = data.facts.interrupted;
     let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
-    let findings_json = serde_json::to_string(&data.facts).ok();
+    let findings = findings::of(data, &insight).iter().map(FindingDocument::from).collect();
+    let findings_json = serde_json::to_string(&Kept { facts: &data.facts, findings }).ok();
     // Write the page even if the database fails, and print the text even if the page fails.
     let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
     let page = if insight.seen.is_empty() {

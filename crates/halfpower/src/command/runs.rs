@@ -29,10 +29,13 @@ pub fn execute(args: &RunsArgs) -> Outcome {
             let lines = run_in_full(&store, &store.run(run)?)?;
             lines.iter().for_each(|line| console::data(line));
         }
-        RunsVerb::Tag { run, label } => {
+        RunsVerb::Tag { run, label: text } | RunsVerb::Note { run, text } => {
             let mut store = to_change(db)?;
             let id = store.run(run)?.id;
-            store.set_label(id, label.as_deref())?;
+            match verb {
+                RunsVerb::Tag { .. } => store.set_label(id, text.as_deref())?,
+                _ => store.set_note(id, text.as_deref())?,
+            }
             store.close()?;
         }
         RunsVerb::Prune { runs, older_than, keep, yes } => {

@@ -202,6 +202,10 @@ fn runs_are_shown_labelled_merged_and_pruned_only_with_yes() {
     place.does(&format!("run sim:sata-ssd {SHORT} --db other.db"));
     place.does("runs show first").prints("seed 42").prints("requests/s");
     place.does("runs tag latest renamed");
+    place.does("runs note latest moved");
+    assert!(place.does("runs show latest").stdout.contains("note: moved"));
+    place.does("runs note latest");
+    assert!(!place.does("runs show latest").stdout.contains("note:"));
     place.does("runs show renamed");
     place.cannot("runs show first").says("no run \"first\"", "give a run's number");
     place.does("runs merge other.db").prints("1 run added, 0 known, 0 replaced");
