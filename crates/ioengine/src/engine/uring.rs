@@ -154,9 +154,9 @@ fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures),
 }
 
 /// Retries on ENOMEM: the kernel returns the locked memory of a closed ring to the process's limit
-/// only some milliseconds after closing.
+/// only some milliseconds after closing, and later on a busy machine. Two seconds in all.
 fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    for wait_ms in [1, 4, 16, 64, 128] {
+    for wait_ms in [1, 4, 16, 64, 128, 256, 512, 1024] {
         match build() {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
                 sys::sleep_ns(wait_ms * 1_000_000);
