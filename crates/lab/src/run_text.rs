@@ -1,18 +1,21 @@
 //! Stored and measured runs as text: the list of runs, one run in full, and the line of a point.
 //! The list is also a JSON document.
 
+use std::io::Write;
+
 use analysis::units;
 use results::{RunRow, Store};
 use serde::Serialize;
 
 use crate::date;
 use crate::failure::Outcome;
+use crate::json;
 use crate::point::Point;
 use crate::recorder;
 
 /// A stored run, as `runs list --json` prints it.
 #[derive(Debug, Serialize)]
-pub struct ListedRun {
+struct ListedRun {
     id: i64,
     uuid: String,
     kind: &'static str,
@@ -29,8 +32,7 @@ pub struct ListedRun {
 }
 
 impl ListedRun {
-    /// The run with its numbers of points and trials.
-    pub fn new(row: RunRow, points: u64, trials: u64) -> Self {
+    fn new(row: RunRow, points: u64, trials: u64) -> Self {
         ListedRun {
             id: row.id.0,
             uuid: row.uuid,
@@ -47,6 +49,26 @@ impl ListedRun {
             verdict: row.verdict.map(results::Verdict::as_str),
         }
     }
+}
+
+/// Writes the list of all runs, newest first: a line each, or one JSON document.
+///
+/// # Errors
+/// A database that cannot be read; `out` fails.
+pub fn write_list(store: &Store, as_json: bool, out: &mut impl Write) -> Outcome<()> {
+    let rows = store.runs()?;
+    let text = if as_json {
+        let counts = store.all_counts()?;
+        let document = |row: RunRow| {
+            let (points, trials) = counts.get(&row.id).copied().unwrap_or_default();
+            ListedRun::new(row, points, trials)
+        };
+        json::print(&rows.into_iter().map(document).collect::<Vec<ListedRun>>()) + "\n"
+    } else {
+        rows.iter().map(|row| run_line(row) + "\n").collect()
+    };
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(written.map_err(results::Error::from)?)
 }
 
 /// The line of a run in the list.

@@ -2,14 +2,12 @@
 //! without `--yes`.
 
 use analysis::units;
-use std::io::Write;
 use std::path::Path;
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
-use lab::json;
 use lab::recorder::Recorder;
-use lab::run_text::{ListedRun, run_in_full, run_line};
+use lab::run_text::{run_in_full, run_line, write_list};
 use results::{RunId, Store};
 
 use crate::cli::{RunsArgs, RunsVerb};
@@ -23,7 +21,10 @@ pub fn execute(args: &RunsArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     match verb {
-        RunsVerb::List { json } => list(&Store::open_read_only(db)?, *json)?,
+        RunsVerb::List { json } => {
+            let store = Store::open_read_only(db)?;
+            write_list(&store, *json, &mut console::DataStream::new())?;
+        }
         RunsVerb::Show { run } => {
             let store = Store::open_read_only(db)?;
             let lines = run_in_full(&store, &store.run(run)?)?;
@@ -87,25 +88,4 @@ fn to_change(db: &Path) -> Outcome<Store> {
         Ok(_) | Err(results::Error::OlderSchema { .. }) => Ok(Store::open(db)?),
         Err(error) => Err(error.into()),
     }
-}
-
-fn list(store: &Store, as_json: bool) -> Outcome<()> {
-    let rows = store.runs()?;
-    if !as_json {
-        let mut out = console::DataStream::new();
-        for row in &rows {
-            writeln!(out, "{}", run_line(row)).map_err(results::Error::from)?;
-        }
-        return Ok(out.flush().map_err(results::Error::from)?);
-    }
-    let counts = store.all_counts()?;
-    let documents: Vec<ListedRun> = rows
-        .into_iter()
-        .map(|row| {
-            let (points, trials) = counts.get(&row.id).copied().unwrap_or_default();
-            ListedRun::new(row, points, trials)
-        })
-        .collect();
-    console::data(&json::print(&documents));
-    Ok(())
 }
