@@ -16,8 +16,9 @@ const SPARE_MAPPED_BYTES: u64 = 64 << 20;
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
 /// Divisor of the available memory for the buffers of one measurement of a series. The next buffers
-/// are allocated while the kernel may still hold the previous ones.
-const SHARE_OF_SERIES: u64 = 3;
+/// are allocated while the kernel may still hold those of several earlier rings; a busy machine
+/// returns them late.
+const SHARE_OF_SERIES: u64 = 5;
 
 /// A memory limit of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +37,12 @@ impl Limit {
 }
 
 /// The lowest limit; None if only the machine's memory limits this process. With a limit, memory
-/// that is kept for reuse is returned first, and less is kept afterwards.
+/// that is kept for reuse is returned first, and none is kept afterwards.
 pub fn narrowest() -> Option<Limit> {
     lowest()?;
     // Memory that is kept counts as used.
-    buffer::limit_pool(usize::MAX);
-    let limit = lowest()?;
-    buffer::limit_pool(usize::try_from(limit.of_series()).unwrap_or(usize::MAX));
-    Some(limit)
+    buffer::limit_pool(0);
+    lowest()
 }
 
 fn lowest() -> Option<Limit> {
