@@ -325,7 +325,7 @@ fn line(resource: &ResourceDocument) -> String {
 mod tests {
     use super::*;
     use crate::point::testing::point;
-    use simulator::bounds::Bound;
+    use simulator::bounds::{Bound, Part};
     use simulator::{FlashWrites, Resource, ResourceKind};
 
     fn account(busy_ns: u64) -> Account {
@@ -358,7 +358,8 @@ mod tests {
         for (trial, busy_ns) in point.trials.iter_mut().zip([1000, 900]) {
             let trial = trial.live_mut();
             trial.account = Some(account(busy_ns));
-            trial.bounds = vec![Bound { name: "media".to_owned(), bytes_per_s: 1e6 }];
+            trial.bounds =
+                vec![Bound { part: Part::Media, name: "media".to_owned(), bytes_per_s: 1e6 }];
         }
         let balance = of(&point);
         assert_eq!(balance.binding.resource, "media");

@@ -12,13 +12,15 @@
 //! detected by comparing them; they have tests of their own. All else is computed here from the
 //! parameters of the system.
 
+mod flash;
+
 use ioengine::Op;
 use ioengine::target::Caching;
 
 use crate::geometry::Geometry;
 use crate::system::{
-    Allocated, Cost, DiskModel, DriveModel, DriveState, FlashModel, LinkPer, MirrorReads, Path,
-    RaidIn, System, VolumeKind,
+    Allocated, Cost, DiskModel, DriveModel, LinkModel, LinkPer, MirrorReads, Path, RaidIn, System,
+    VolumeKind,
 };
 use crate::volume::{Piece, Pieces, Volume};
 
@@ -40,10 +42,62 @@ pub struct Shape {
     pub bytes: Option<u64>,
 }
 
+/// What a bound limits. Names in a system file may be equal, and the bound of one part may have
+/// another name for another load; the part is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The CPUs of the hosts, for the requests.
+    Cpu,
+    /// The CPUs of the hosts, for the requests and the system's own work.
+    CpuAndOwnWork,
+    /// The processor of a RAID controller.
+    Controller,
+    /// The CPUs of a file server's client.
+    ClientCpu,
+    /// The network to a file server.
+    Network,
+    /// The turns of writes in a file server.
+    WriteTurn,
+    /// A link between host and buses, by its number.
+    Link(usize),
+    /// The buses at their own rate.
+    Bus,
+    /// The buses while they move data at the pace of a slower link.
+    BusAtPaceOfLink,
+    /// The controllers of disks.
+    DriveController,
+    /// The media of disks.
+    Media,
+    /// The revolutions of disks that writes wait for.
+    Revolutions,
+    /// The sustained requests per second of flash.
+    SustainedRequests,
+    /// The requests per second of flash.
+    Requests,
+    /// The units of flash.
+    FlashUnits,
+    /// The drain of the buffers of flash.
+    Drain,
+    /// The channels of flash, for reads. Each direction has its own.
+    ReadChannels,
+    /// The channels of flash, for writes.
+    WriteChannels,
+    /// The sustained rate of flash.
+    SustainedRate,
+    /// The requests in flight.
+    Outstanding,
+    /// Read-ahead or lazy writer of the file-system cache.
+    CacheTransfers,
+    /// The growth of a file.
+    Growth,
+}
+
 /// An upper bound on throughput.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// The resource that sets the bound, or "requests outstanding".
+    /// What the bound limits.
+    pub part: Part,
+    /// What sets the bound, as text: a resource, or such as "requests outstanding".
     pub name: String,
     /// Throughput (bytes per second).
     pub bytes_per_s: f64,
@@ -52,8 +106,6 @@ pub struct Bound {
 /// If requests can have more offsets than this within a volume's pattern, whole rows are used
 /// instead.
 const POSITIONS_MAX: u64 = 2048;
-/// Line size of a flash device's read cache (bytes).
-const LINE_BYTES: u64 = 4096;
 
 /// All bounds of a load, the tightest first.
 pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
@@ -237,9 +289,9 @@ impl<'a> Load<'a> {
         held
     }
 
-    fn add(&self, all: &mut Vec<Bound>, name: &str, rate: f64, exempt: f64) {
+    fn add(&self, all: &mut Vec<Bound>, (part, name): (Part, &str), rate: f64, exempt: f64) {
         let bytes_per_s = self.rate_with_exempt(rate, exempt);
-        all.push(Bound { name: name.to_owned(), bytes_per_s });
+        all.push(Bound { part, name: name.to_owned(), bytes_per_s });
     }
 
     fn cost(&self) -> Cost {
@@ -263,7 +315,7 @@ impl<'a> Load<'a> {
         let hosts = if system.network.is_some() { 1 } else { system.setup.hosts };
         let own_ns = self.cost().ns_for(request) as f64;
         let servers = if system.network.is_some() { cpus } else { (cpus * hosts).min(shape.depth) };
-        self.add(all, "CPU", self.rate(own_ns, f64::from(servers)), 0.0);
+        self.add(all, (Part::Cpu, "CPU"), self.rate(own_ns, f64::from(servers)), 0.0);
         if self.may_hit() {
             return;
         }
@@ -271,7 +323,8 @@ impl<'a> Load<'a> {
         if background_cpu_ns > 0.0 {
             // The system's own work may be pending at the end, and it needs no program thread.
             let own = self.rate(own_ns + background_cpu_ns, f64::from(cpus * hosts));
-            self.add(all, "CPU with the system's own work", own, self.held_bytes());
+            let part = (Part::CpuAndOwnWork, "CPU with the system's own work");
+            self.add(all, part, own, self.held_bytes());
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
@@ -284,24 +337,21 @@ impl<'a> Load<'a> {
                     + each.ns_for(self.unit)
                     + controller.parity.ns_for(pieces.parity_bytes)) as f64
             });
-            self.add(all, &controller.name, self.rate(demand, 1.0), self.held_bytes());
+            let part = (Part::Controller, controller.name.as_str());
+            self.add(all, part, self.rate(demand, 1.0), self.held_bytes());
         }
         if let Some(network) = &system.network {
             let client =
                 if shape.op == Op::Read { network.client_read } else { network.client_write };
             let servers = f64::from(cpus.min(shape.depth));
             let client_ns = client.ns_for(request) as f64;
-            self.add(all, "client CPU", self.rate(client_ns, servers), 0.0);
+            self.add(all, (Part::ClientCpu, "client CPU"), self.rate(client_ns, servers), 0.0);
             let wire_ns = network.rate.ns_for(request) as f64;
-            self.add(all, &network.name, self.rate(wire_ns, 1.0), 0.0);
+            self.add(all, (Part::Network, &network.name), self.rate(wire_ns, 1.0), 0.0);
             if shape.op == Op::Write {
                 let turn_ns = network.write_turn.ns() as f64;
-                self.add(
-                    all,
-                    "a file server takes one write at a time",
-                    self.rate(turn_ns, 1.0),
-                    0.0,
-                );
+                let part = (Part::WriteTurn, "a file server takes one write at a time");
+                self.add(all, part, self.rate(turn_ns, 1.0), 0.0);
             }
         }
     }
@@ -338,18 +388,45 @@ impl<'a> Load<'a> {
                 let more = (network.crossings.0 - 1.0).max(0.0);
                 demand += (rate.ns_for(request) as f64 * more).floor();
             }
-            self.add(all, &link.name, self.rate(demand, f64::from(copies)), held);
+            self.add(
+                all,
+                (Part::Link(index), &link.name),
+                self.rate(demand, f64::from(copies)),
+                held,
+            );
         }
-        let demand = self.min_demand_of_pieces(|piece| self.bus_ns(piece));
-        self.add(all, &system.bus.name, self.rate(demand, f64::from(self.buses)), held);
+        self.buses(all);
+    }
+
+    /// Bounds set by buses: at their own rate, and at the pace of the slowest link if that is
+    /// lower, because a bus is occupied until the link has taken the data.
+    fn buses(&self, all: &mut Vec<Bound>) {
+        let system = self.system;
+        let (buses, held) = (f64::from(self.buses), self.held_bytes());
+        let own = self.min_demand_of_pieces(|piece| {
+            self.bus_ns(piece) - self.data_ns(piece) + self.own_data_ns(piece)
+        });
+        self.add(all, (Part::Bus, &system.bus.name), self.rate(own, buses), held);
+        let occupied = self.min_demand_of_pieces(|piece| self.bus_ns(piece));
+        let demand = |link: &LinkModel| self.min_demand_of_pieces(|piece| link_ns(link, piece));
+        let slowest = system.links.iter().max_by(|a, b| demand(a).total_cmp(&demand(b)));
+        if let Some(link) = slowest.filter(|_| occupied > own) {
+            let name = format!("{} at the pace of {}", system.bus.name, link.name);
+            self.add(all, (Part::BusAtPaceOfLink, &name), self.rate(occupied, buses), held);
+        }
+    }
+
+    /// Bus time of a command's data at the rate of the bus (ns).
+    fn own_data_ns(&self, piece: &Piece) -> u64 {
+        let bus = &self.system.bus;
+        let rate = if piece.op == Op::Read { bus.read } else { bus.write };
+        rate.ns_for(piece.length)
     }
 
     /// Bus time of a command's data (ns); the slowest link on the path determines it.
     fn data_ns(&self, piece: &Piece) -> u64 {
-        let bus = &self.system.bus;
-        let rate = if piece.op == Op::Read { bus.read } else { bus.write };
         let links = self.system.links.iter().map(|link| link_ns(link, piece));
-        links.fold(rate.ns_for(piece.length), u64::max)
+        links.fold(self.own_data_ns(piece), u64::max)
     }
 
     /// Least bus time of a command (ns), all phases.
@@ -414,7 +491,12 @@ impl<'a> Load<'a> {
         let devices = f64::from(self.devices);
         let held = self.held_bytes();
         let demand = self.min_demand_of_pieces(|piece| self.controller_ns(disk, piece));
-        self.add(all, "drive controller", self.rate(demand, devices), held);
+        self.add(
+            all,
+            (Part::DriveController, "drive controller"),
+            self.rate(demand, devices),
+            held,
+        );
         let request = f64::from(self.shape.request_bytes);
         let written = |pieces: &Pieces| {
             let all = pieces.first.iter().chain(&pieces.then).filter(|piece| piece.op == Op::Write);
@@ -429,9 +511,10 @@ impl<'a> Load<'a> {
         let dirty =
             if self.shape.op == Op::Write && self.write_back() { room * devices } else { 0.0 };
         let exempt = held + dirty * request / media + self.skew_bytes();
-        self.add(all, "media", rate, exempt);
+        self.add(all, (Part::Media, "media"), rate, exempt);
         if let Some(rate) = self.revolution_per_write(disk) {
-            self.add(all, "a revolution for each write", rate.0, rate.1);
+            let part = (Part::Revolutions, "a revolution for each write");
+            self.add(all, part, rate.0, rate.1);
         }
     }
 
@@ -495,71 +578,12 @@ impl<'a> Load<'a> {
         Some((self.unit as f64 * 1e9 / each_ns, exempt))
     }
 
-    /// Bounds set by units, channels, limits and burst credit of flash.
-    fn flash(&self, flash: &FlashModel, all: &mut Vec<Bound>) {
-        let devices = f64::from(self.devices);
-        let (held, write) = (self.held_bytes(), self.shape.op == Op::Write);
-        let request = f64::from(self.shape.request_bytes);
-        let rate = if write { flash.write_rate } else { flash.read_rate };
-        let of_op = |piece: &Piece| piece.op == self.shape.op;
-        let missed = if write { 1.0 } else { self.least_missed(flash) };
-        let commands = self.min_demand_of_pieces(|piece| flash.counts_as(piece.length));
-        if flash.sustained_requests_per_s.0 > 0.0 {
-            let each_ns = 1e9 / flash.sustained_requests_per_s.0;
-            let credit = flash.request_credit.0 + 1.0;
-            let exempt = held + request / commands * devices * credit;
-            let rate = self.rate(commands * each_ns, devices);
-            self.add(all, "sustained requests per second", rate, exempt);
-        }
-        if flash.requests_per_s.0 > 0.0 {
-            let each_ns = (1e9 / flash.requests_per_s.0).floor();
-            let exempt = held + request / commands * devices;
-            self.add(all, "requests per second", self.rate(commands * each_ns, devices), exempt);
-        }
-        let moved = self.min_demand_of_pieces(|piece| if of_op(piece) { piece.length } else { 0 });
-        let buffered = flash.buffer.0 * devices * request / moved;
-        let demand = self
-            .min_demand_of_pieces(|piece| if of_op(piece) { units_ns(flash, piece) } else { 0 });
-        let servers = devices * f64::from(flash.units.count().max(1));
-        if write && flash.translation.is_some() {
-            // The last write may exceed the buffer.
-            let over = self.unit as f64 * devices * request / moved;
-            self.add(all, "flash units", self.rate(demand, servers), held + buffered + over);
-        } else if write && flash.buffer.0 > 0.0 {
-            let drain = (flash.drain.0 / flash.write_amplification.0.max(1.0)).max(1.0);
-            self.add(all, "drain", drain * devices * request / moved, held + buffered);
-        } else {
-            self.add(all, "flash units", self.rate(demand * missed, servers), held);
-        }
-        let demand = self
-            .min_demand_of_pieces(|piece| if of_op(piece) { rate.ns_for(piece.length) } else { 0 });
-        self.add(all, "flash channels", self.rate(demand * missed, devices), held);
-        if flash.sustained.0 > 0.0 {
-            let spent = |piece: &Piece| if of_op(piece) { piece.length } else { 0 };
-            let moved = self.min_demand_of_pieces(spent) * missed;
-            let exempt = held + flash.credit.0 * devices * request / moved;
-            self.add(all, "sustained rate", flash.sustained.0 * devices * request / moved, exempt);
-        }
-    }
-
-    /// Least share of reads that miss the device's cache, given that each byte is read once.
-    fn least_missed(&self, flash: &FlashModel) -> f64 {
-        if flash.cache.bytes() < LINE_BYTES {
-            return 1.0;
-        }
-        let share = |pieces: &Pieces| {
-            let lines =
-                |piece: &Piece| piece.length as f64 / (piece.length / LINE_BYTES + 2) as f64;
-            pieces.first.iter().map(|piece| lines(piece) / LINE_BYTES as f64).fold(1.0, f64::min)
-        };
-        self.positions.iter().map(share).fold(1.0, f64::min)
-    }
-
     /// Bounds from the number of requests in flight and the least latency of one.
     fn latency(&self, all: &mut Vec<Bound>) {
         let size = f64::from(self.shape.request_bytes);
         let depth = f64::from(self.shape.depth);
-        self.add(all, "requests outstanding", depth * size * 1e9 / self.least_ns(), 0.0);
+        let rate = depth * size * 1e9 / self.least_ns();
+        self.add(all, (Part::Outstanding, "requests outstanding"), rate, 0.0);
         let through = self.shape.caching.is_write_through();
         let write = self.shape.op == Op::Write;
         let in_order = self.shape.bytes.is_some() && !self.shape.random;
@@ -568,14 +592,14 @@ impl<'a> Load<'a> {
             let name = if write { "lazy writer" } else { "read-ahead" };
             let least_ns = self.system.host.piece.ns() as f64 + self.device_ns();
             let rate = f64::from(self.files) * self.unit as f64 * 1e9 / least_ns;
-            self.add(all, name, rate, self.held_bytes());
+            self.add(all, (Part::CacheTransfers, name), rate, self.held_bytes());
         } else if write
             && self.system.setup.allocation == Allocated::Extend
             && !self.cached
             && self.system.network.is_none()
         {
             let rate = f64::from(self.files) * size * 1e9 / self.device_ns();
-            self.add(all, "a file grows by one write at a time", rate, 0.0);
+            self.add(all, (Part::Growth, "a file grows by one write at a time"), rate, 0.0);
         }
     }
 
@@ -629,7 +653,7 @@ impl<'a> Load<'a> {
                 };
                 (command + self.controller_ns(disk, piece)) as f64 + media
             }
-            DriveModel::Flash(flash) => self.bus_ns(piece) as f64 + flash_ns(flash, piece),
+            DriveModel::Flash(flash) => self.bus_ns(piece) as f64 + flash::flash_ns(flash, piece),
         }
     }
 
@@ -643,45 +667,9 @@ fn is_flash(system: &System) -> bool {
     matches!(system.drive, DriveModel::Flash(_))
 }
 
-fn link_ns(link: &crate::system::LinkModel, piece: &Piece) -> u64 {
+fn link_ns(link: &LinkModel, piece: &Piece) -> u64 {
     let rate = if piece.op == Op::Read { link.read } else { link.write };
     link.fixed.ns() + rate.ns_for(piece.length)
-}
-
-/// Least time of the units of a flash device for a command (ns), summed over them.
-fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
-    let units = piece.length.div_ceil(flash.unit_size.bytes().max(1));
-    match (&flash.translation, piece.op) {
-        (Some(own), Op::Read) if own.state == DriveState::Empty => 0,
-        (_, Op::Read) => units * flash.unit_read.0 as u64,
-        (Some(own), Op::Write) => {
-            // Programs are shared by many writes, and go to the cache or to the blocks.
-            let block = flash.unit_write.0 / own.program.0;
-            let cache = own.slc_program.0 / flash.unit_size.0;
-            let least = if own.slc_cache.0 > 0.0 { block.min(cache) } else { block };
-            (piece.length as f64 * least) as u64
-        }
-        (None, Op::Write) => {
-            units * (flash.unit_write.0 * flash.write_amplification.0.max(1.0)) as u64
-        }
-    }
-}
-
-/// Least time of a command in a flash device (ns).
-fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
-    let is_empty = flash.translation.as_ref().is_some_and(|own| own.state == DriveState::Empty);
-    let (fixed, unit, rate) = match piece.op {
-        Op::Read if is_empty => (flash.fixed_read, 0.0, flash.read_rate),
-        Op::Read => (flash.fixed_read, flash.unit_read.0, flash.read_rate),
-        Op::Write if flash.buffer.0 > 0.0 => (flash.fixed_write, 0.0, flash.write_rate),
-        Op::Write => {
-            let amplified = flash.unit_write.0 * flash.write_amplification.0.max(1.0);
-            (flash.fixed_write, amplified, flash.write_rate)
-        }
-    };
-    let missed = (fixed.ns() + unit as u64 + rate.ns_for(piece.length)) as f64;
-    let may_hit = piece.op == Op::Read && flash.cache.bytes() >= LINE_BYTES;
-    if may_hit { missed.min(flash.cache_hit.ns() as f64) } else { missed }
 }
 
 /// Number of pieces in the first stage.

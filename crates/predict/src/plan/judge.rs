@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use ioengine::{Caching, Op, Target};
 use lab::failure::Outcome;
 use lab::simulated::{self, Together};
-use simulator::bounds::{self, Shape};
+use simulator::bounds::{self, Part, Shape};
 use simulator::{SimWorld, System};
 use workload::{Arrival, Pattern, Sample, Workload};
 
@@ -116,7 +116,8 @@ fn capacity_of(system: &System) -> u64 {
 /// The component with the highest utilisation above 100%, if any.
 fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     let caching = simulated::caching_of(system);
-    let mut shares: BTreeMap<(String, Option<bool>), f64> = BTreeMap::new();
+    // By part, not by name: two parts may have the same name, and one part may have several.
+    let mut parts: BTreeMap<Part, Load> = BTreeMap::new();
     for stream in &need.streams {
         let shape = Shape {
             op: stream.op,
@@ -127,14 +128,32 @@ fn excluded(system: &System, need: &Need) -> Option<Excluded> {
             bytes: None,
         };
         for bound in bounds::of(system, &shape) {
-            // Each direction has a flash channel of its own.
-            let direction = (bound.name == "flash channels").then_some(stream.op == Op::Write);
             let share = stream.bytes_per_s() / bound.bytes_per_s;
-            *shares.entry((bound.name, direction)).or_default() += share;
+            parts.entry(bound.part).or_default().add(share, bound.name);
         }
     }
-    let ((part, _), utilisation) = shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (utilisation > 1.0).then_some(Excluded { part, utilisation })
+    let most = parts.into_values().max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))?;
+    let Load { utilisation, name, .. } = most;
+    (utilisation > 1.0).then_some(Excluded { part: name, utilisation })
+}
+
+/// What all streams of a need cause on one part.
+#[derive(Default)]
+struct Load {
+    /// Sum of the shares of its time.
+    utilisation: f64,
+    /// The largest share of a stream, and what the part is called for that stream.
+    largest: f64,
+    name: String,
+}
+
+impl Load {
+    fn add(&mut self, share: f64, name: String) {
+        self.utilisation += share;
+        if self.name.is_empty() || share > self.largest {
+            (self.largest, self.name) = (share, name);
+        }
+    }
 }
 
 /// Runs all streams together.
@@ -225,6 +244,7 @@ mod tests {
     use super::*;
     use crate::plan::candidate::Limits;
     use crate::plan::prices::{BUILT_IN, Prices};
+    use simulator::Description;
 
     fn judged(need: &str, which: impl Fn(&Candidate) -> bool) -> Judgement {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
@@ -256,6 +276,38 @@ mod tests {
         assert!(matches!(judged(one, atlas(1)), Judgement::Meets(_)));
         let both = judged(&format!("{one}; writes 64k 15MB/s"), atlas(1));
         assert!(matches!(&both, Judgement::Excluded(why) if why.utilisation > 1.0), "{both:?}");
+    }
+
+    /// Eight Atlas disks striped on one bus.
+    fn striped(rename: (&str, &str)) -> System {
+        let text = Description::named("w2k-atlas10k").unwrap().text();
+        let mut text = Description::read(&text.replace(rename.0, rename.1), "renamed").unwrap();
+        for (key, value) in [("disks", "8"), ("buses", "1"), ("volume", "stripe")] {
+            text.set(key, value).unwrap();
+        }
+        text.system().unwrap()
+    }
+
+    #[test]
+    fn shares_of_one_part_add_up_though_streams_call_it_differently() {
+        // Reads hold the bus at the pace of PCI, writes at that of the SCSI adapter.
+        let system = striped(("", ""));
+        let of = |need: &str| excluded(&system, &Need::parse(need).unwrap());
+        assert_eq!(of("reads 64k 55MB/s"), None);
+        assert_eq!(of("writes 64k 25MB/s"), None);
+        let both = of("reads 64k 55MB/s; writes 64k 25MB/s").expect("the bus is held too long");
+        assert_eq!(both.part, "Ultra160 SCSI at the pace of PCI");
+        assert!((1.0..1.3).contains(&both.utilisation), "{both:?}");
+    }
+
+    #[test]
+    fn parts_of_the_same_name_do_not_add_up() {
+        // Each of PCI and the bus is busy for less than its time, but not both together.
+        let need = Need::parse("reads 64k 70MB/s").unwrap();
+        let system = striped(("\"PCI\"", "\"Ultra160 SCSI\""));
+        assert!(system.links.iter().any(|link| link.name == system.bus.name));
+        assert_eq!(excluded(&system, &need), None);
+        assert!(simulate(&system, &need, 0).unwrap().missed.is_empty());
     }
 
     #[test]

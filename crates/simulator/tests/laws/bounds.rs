@@ -256,6 +256,33 @@ fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
 }
 
 #[test]
+fn the_bound_of_a_bus_is_that_of_its_own_rate() {
+    let rate_of = |changes: &[(&str, &str)], op: Op, name: &str| {
+        let stripe = [("disks", "4"), ("volume", "stripe")];
+        let system = named("w2k-atlas10k", &[&stripe, changes].concat());
+        let caching = Caching::Direct;
+        let shape =
+            Shape { op, random: false, request_bytes: 65536, depth: 8, caching, bytes: None };
+        let bounds = bounds::of(&system, &shape);
+        let found = bounds.iter().find(|bound| bound.name == name);
+        found.unwrap_or_else(|| panic!("no {name}: {}", rates(&bounds))).bytes_per_s
+    };
+    let bus = "Ultra160 SCSI";
+    let fast_links = [("links.0.read", "1000"), ("links.0.fixed", "0"), ("links.1.read", "1000")];
+    let (slow, fast) = (rate_of(&[], Op::Read, bus), rate_of(&fast_links, Op::Read, bus));
+    assert_eq!(slow, fast, "the bus has the rate of a link");
+    assert!(rate_of(&[("bus.read", "320")], Op::Read, bus) > 1.2 * slow);
+
+    // The bus waits for PCI, whatever its own rate, so PCI sets this bound.
+    let paced = "Ultra160 SCSI at the pace of PCI";
+    let usual = rate_of(&[], Op::Read, paced);
+    assert!(usual < rate_of(&[], Op::Read, "PCI") && usual < slow, "{usual}");
+    assert_eq!(usual, rate_of(&[("bus.read", "320")], Op::Read, paced));
+    assert!(rate_of(&[("links.0.read", "120")], Op::Read, paced) > usual);
+    rate_of(&[], Op::Write, "Ultra160 SCSI at the pace of SCSI adapter");
+}
+
+#[test]
 fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
     let array = [("raid_in", "array"), ("volume", "raid1"), ("disks", "2"), ("write_cache", "off")];
     let system = named(DISKS, &array);

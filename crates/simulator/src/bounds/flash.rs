@@ -1,0 +1,124 @@
+//! Bounds set by flash devices: their units and channels, their limits and credits, and the cache
+//! that reads may hit.
+
+use ioengine::Op;
+
+use super::{Bound, Load, Part};
+use crate::system::{DriveState, FlashModel};
+use crate::volume::{Piece, Pieces};
+
+/// Line size of a flash device's read cache (bytes).
+const LINE_BYTES: u64 = 4096;
+
+impl Load<'_> {
+    /// Bounds set by units, channels, limits and burst credit of flash.
+    pub(super) fn flash(&self, flash: &FlashModel, all: &mut Vec<Bound>) {
+        let devices = f64::from(self.devices);
+        let (held, write) = (self.held_bytes(), self.shape.op == Op::Write);
+        let request = f64::from(self.shape.request_bytes);
+        let rate = if write { flash.write_rate } else { flash.read_rate };
+        let of_op = |piece: &Piece| piece.op == self.shape.op;
+        let missed = if write { 1.0 } else { self.least_missed(flash) };
+        let commands = self.min_demand_of_pieces(|piece| flash.counts_as(piece.length));
+        if flash.sustained_requests_per_s.0 > 0.0 {
+            let each_ns = 1e9 / flash.sustained_requests_per_s.0;
+            let credit = flash.request_credit.0 + 1.0;
+            let exempt = held + request / commands * devices * credit;
+            let rate = self.rate(commands * each_ns, devices);
+            let part = (Part::SustainedRequests, "sustained requests per second");
+            self.add(all, part, rate, exempt);
+        }
+        if flash.requests_per_s.0 > 0.0 {
+            let each_ns = (1e9 / flash.requests_per_s.0).floor();
+            let exempt = held + request / commands * devices;
+            let part = (Part::Requests, "requests per second");
+            self.add(all, part, self.rate(commands * each_ns, devices), exempt);
+        }
+        let moved = self.min_demand_of_pieces(|piece| if of_op(piece) { piece.length } else { 0 });
+        let buffered = flash.buffer.0 * devices * request / moved;
+        let demand = self
+            .min_demand_of_pieces(|piece| if of_op(piece) { units_ns(flash, piece) } else { 0 });
+        let servers = devices * f64::from(flash.units.count().max(1));
+        if write && flash.translation.is_some() {
+            // The last write may exceed the buffer.
+            let over = self.unit as f64 * devices * request / moved;
+            self.add(
+                all,
+                (Part::FlashUnits, "flash units"),
+                self.rate(demand, servers),
+                held + buffered + over,
+            );
+        } else if write && flash.buffer.0 > 0.0 {
+            let drain = (flash.drain.0 / flash.write_amplification.0.max(1.0)).max(1.0);
+            let rate = drain * devices * request / moved;
+            self.add(all, (Part::Drain, "drain"), rate, held + buffered);
+        } else {
+            self.add(
+                all,
+                (Part::FlashUnits, "flash units"),
+                self.rate(demand * missed, servers),
+                held,
+            );
+        }
+        let demand = self
+            .min_demand_of_pieces(|piece| if of_op(piece) { rate.ns_for(piece.length) } else { 0 });
+        let part = if write { Part::WriteChannels } else { Part::ReadChannels };
+        self.add(all, (part, "flash channels"), self.rate(demand * missed, devices), held);
+        if flash.sustained.0 > 0.0 {
+            let spent = |piece: &Piece| if of_op(piece) { piece.length } else { 0 };
+            let moved = self.min_demand_of_pieces(spent) * missed;
+            let exempt = held + flash.credit.0 * devices * request / moved;
+            let rate = flash.sustained.0 * devices * request / moved;
+            self.add(all, (Part::SustainedRate, "sustained rate"), rate, exempt);
+        }
+    }
+
+    /// Least share of reads that miss the device's cache, given that each byte is read once.
+    fn least_missed(&self, flash: &FlashModel) -> f64 {
+        if flash.cache.bytes() < LINE_BYTES {
+            return 1.0;
+        }
+        let share = |pieces: &Pieces| {
+            let lines =
+                |piece: &Piece| piece.length as f64 / (piece.length / LINE_BYTES + 2) as f64;
+            pieces.first.iter().map(|piece| lines(piece) / LINE_BYTES as f64).fold(1.0, f64::min)
+        };
+        self.positions.iter().map(share).fold(1.0, f64::min)
+    }
+}
+
+/// Least time of the units of a flash device for a command (ns), summed over them.
+fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
+    let units = piece.length.div_ceil(flash.unit_size.bytes().max(1));
+    match (&flash.translation, piece.op) {
+        (Some(own), Op::Read) if own.state == DriveState::Empty => 0,
+        (_, Op::Read) => units * flash.unit_read.0 as u64,
+        (Some(own), Op::Write) => {
+            // Programs are shared by many writes, and go to the cache or to the blocks.
+            let block = flash.unit_write.0 / own.program.0;
+            let cache = own.slc_program.0 / flash.unit_size.0;
+            let least = if own.slc_cache.0 > 0.0 { block.min(cache) } else { block };
+            (piece.length as f64 * least) as u64
+        }
+        (None, Op::Write) => {
+            units * (flash.unit_write.0 * flash.write_amplification.0.max(1.0)) as u64
+        }
+    }
+}
+
+/// Least time of a command in a flash device (ns).
+pub(super) fn flash_ns(flash: &FlashModel, piece: &Piece) -> f64 {
+    let is_empty = flash.translation.as_ref().is_some_and(|own| own.state == DriveState::Empty);
+    let (fixed, unit, rate) = match piece.op {
+        Op::Read if is_empty => (flash.fixed_read, 0.0, flash.read_rate),
+        Op::Read => (flash.fixed_read, flash.unit_read.0, flash.read_rate),
+        Op::Write if flash.buffer.0 > 0.0 => (flash.fixed_write, 0.0, flash.write_rate),
+        Op::Write => {
+            let amplified = flash.unit_write.0 * flash.write_amplification.0.max(1.0);
+            (flash.fixed_write, amplified, flash.write_rate)
+        }
+    };
+    let missed = (fixed.ns() + unit as u64 + rate.ns_for(piece.length)) as f64;
+    let may_hit = piece.op == Op::Read && flash.cache.bytes() >= LINE_BYTES;
+    if may_hit { missed.min(flash.cache_hit.ns() as f64) } else { missed }
+}
