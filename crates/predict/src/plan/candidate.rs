@@ -229,6 +229,7 @@ impl fmt::Display for Candidate {
 mod tests {
     use super::*;
     use crate::plan::prices::BUILT_IN;
+    use simulator::system::DriveModel;
 
     fn candidates(need: &str, price_max: Option<f64>) -> Vec<Candidate> {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
@@ -251,6 +252,23 @@ mod tests {
         assert!(all.iter().all(|one| matches!(one.volume, VolumeKind::Raid1 | VolumeKind::Raid5)));
         let durable = candidates("writes 8k 100/s; durable", None);
         assert!(durable.iter().all(|one| !one.write_cache));
+    }
+
+    #[test]
+    fn drives_with_a_translation_layer_cost_by_their_raw_flash() {
+        const USD_PER_TB: f64 = 130.0;
+        let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
+        let mut found = 0;
+        for (prices, description) in &catalogue.entries {
+            let DriveModel::Flash(flash) = description.system().unwrap().drive else { continue };
+            let Some(translation) = &flash.translation else { continue };
+            let raw_tb = flash.capacity.0 / 1e12 * (1.0 + translation.over_provisioning.0);
+            let wanted = USD_PER_TB * raw_tb;
+            assert!((prices.device.price - wanted).abs() < 1.0, "{}: {wanted}", prices.name);
+            assert!(prices.is_assumed() && prices.device.source.contains("per TB of raw flash"));
+            found += 1;
+        }
+        assert_eq!(found, 2);
     }
 
     #[test]

@@ -135,7 +135,7 @@ mod tests {
     fn assumed_prices_are_known_as_such() {
         let prices = Prices::parse(BUILT_IN).unwrap();
         let assumed: Vec<bool> = prices.systems.iter().map(SystemPrices::is_assumed).collect();
-        assert_eq!(assumed, [false, false, true, true, true]);
+        assert_eq!(assumed, [false, false, true, true, true, true, true]);
     }
 
     #[test]

@@ -240,9 +240,12 @@ mod tests {
     use crate::plan::prices::{BUILT_IN, Prices};
 
     fn answer(need: &str, price_max: Option<f64>) -> (Question, Answer) {
+        answer_within(need, Limits { price_max, devices_max: 12 })
+    }
+
+    fn answer_within(need: &str, limits: Limits) -> (Question, Answer) {
         let catalogue = Catalogue::load(&Prices::parse(BUILT_IN).unwrap()).unwrap();
         let need = Need::parse(need).unwrap();
-        let limits = Limits { price_max, devices_max: 12 };
         let question = Question { need, limits, margin: 1.2, count: 3 };
         let answer = find(&catalogue, &question, &mut |_, _| {}).unwrap();
         (question, answer)
@@ -271,6 +274,22 @@ mod tests {
             assert!(one.headroom >= 1.2 && one.outlook.missed.is_empty(), "{one:?}");
             assert!(one.price_per_gb() > 0.0 && !one.binds.is_empty());
         }
+    }
+
+    #[test]
+    fn many_random_requests_on_few_devices_need_drives_on_pci_express() {
+        let systems = |need: &str| {
+            let (_, answer) = answer_within(need, Limits { price_max: None, devices_max: 4 });
+            let mut systems: Vec<String> =
+                answer.choices.into_iter().map(|one| one.candidate.system).collect();
+            systems.sort();
+            systems
+        };
+        // The three kinds of one drive each are cheaper than any with two.
+        let fast = systems("reads 4k 300k/s");
+        assert_eq!(fast, ["nvme-ftl", "nvme-gen4", "nvme-slc"]);
+        let slow = systems("reads 4k 100/s");
+        assert!(slow.len() == 3 && !slow.iter().any(|name| name.starts_with("nvme")), "{slow:?}");
     }
 
     #[test]
