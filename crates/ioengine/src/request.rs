@@ -14,6 +14,25 @@ pub enum Op {
     Write = 1,
 }
 
+impl Op {
+    /// Both directions, reads first.
+    pub const ALL: [Op; 2] = [Op::Read, Op::Write];
+
+    /// "read" or "write".
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+        }
+    }
+}
+
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// One transfer between a slot and the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

@@ -3,7 +3,7 @@
 
 use analysis::units;
 use ioengine::target::Hint;
-use ioengine::{BufferPages, Caching, EngineKind};
+use ioengine::{BufferPages, Caching, EngineKind, Op};
 use workload::{Distribution, Pattern, Placement, Steady, Workload};
 
 use crate::experiment::Blocks;
@@ -66,10 +66,15 @@ impl PointKey {
 
     /// Direction of the requests: "read", "write" or "mix".
     pub fn operation(&self) -> &'static str {
+        self.op().map_or("mix", Op::name)
+    }
+
+    /// Direction of the requests; None for a mix of reads and writes.
+    pub fn op(&self) -> Option<Op> {
         match self.workload.read_percent {
-            100 => "read",
-            0 => "write",
-            _ => "mix",
+            100 => Some(Op::Read),
+            0 => Some(Op::Write),
+            _ => None,
         }
     }
 

@@ -5,7 +5,7 @@
 //! out-of-box setting. Rules that only a study can measure are listed with the name of the study.
 
 use analysis::units;
-use ioengine::Caching;
+use ioengine::{Caching, Op};
 use lab::evidence::MeasuredPoint;
 use lab::point::State;
 use schemars::JsonSchema;
@@ -87,7 +87,7 @@ pub fn silent() -> Vec<(Rule, String)> {
 /// The advice of a survey, greatest gain first; never empty. A rule that holds for reads and writes
 /// gives one piece of advice.
 pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
-    type Condition = fn(&Insight<'_>, &str) -> Option<Advice>;
+    type Condition = fn(&Insight<'_>, Op) -> Option<Advice>;
     let conditions: [Condition; 7] = [
         larger_requests,
         deeper_requests,
@@ -98,8 +98,8 @@ pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
         huge_pages,
     ];
     let both = |condition: Condition| {
-        let read = condition(insight, "read");
-        let write = condition(insight, "write");
+        let read = condition(insight, Op::Read);
+        let write = condition(insight, Op::Write);
         match (read, write) {
             (Some(read), Some(write)) => Some(joined(read, &write)),
             (read, write) => read.or(write),
@@ -221,7 +221,7 @@ fn setting_text(point: &MeasuredPoint) -> String {
 }
 
 /// Advice to use larger requests at the same depth and caching mode.
-fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn larger_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (depth, direct) = (from.key().depth(), from.key().is_direct());
     let mut curve = insight.curve(operation, direct);
@@ -236,7 +236,7 @@ fn larger_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 
 /// Advice to keep more requests of the same size outstanding, which needs direct I/O. Given only if
 /// the depth causes the gain, not the bypassing of the page cache.
-fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn deeper_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
     let mut curve = insight.curve(operation, true);
@@ -250,7 +250,7 @@ fn deeper_requests(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     is_deeper.then(|| by_rate("deeper-requests", &text, from, to)).flatten()
 }
 
-fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn deeper_random(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let curve = insight.random(operation);
     let from = *curve.iter().find(|s| s.key().depth() == 1)?;
     let to = first_as_good(curve, |s| s.key().depth())?;
@@ -260,7 +260,7 @@ fn deeper_random(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 }
 
 /// Advice to use large direct requests instead of buffered requests of the same size and depth.
-fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn bypass_large(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     insight.today(operation).filter(|from| !from.key().is_direct())?;
     let from = insight.at(operation, Caching::Buffered, LARGE, 1)?;
     let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
@@ -268,7 +268,7 @@ fn bypass_large(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("bypass-cache-large", &text, from, to)
 }
 
-fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn bypass_for_cpu(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation).filter(|from| !from.key().is_direct())?;
     let to = insight.at(operation, Caching::Direct, LARGE, 1)?;
     let of_mib = |point: &MeasuredPoint| {
@@ -300,7 +300,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 }
 
 /// Advice to buffer small requests instead of issuing them directly.
-fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn buffer_small(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let (bytes, direct) = (from.key().request_bytes(), from.key().is_direct());
     let to =
@@ -309,11 +309,11 @@ fn buffer_small(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
     by_rate("buffer-small", &text, from, to)
 }
 
-fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
+fn huge_pages(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let small = insight
         .seen
         .iter()
-        .find(|s| s.key().has_small_pages() && s.key().operation() == operation)?;
+        .find(|s| s.key().has_small_pages() && s.key().op() == Some(operation))?;
     let key = small.key();
     let huge = insight.at(operation, key.caching, key.request_bytes(), key.depth())?;
     let (rule, gain) = (rule("huge-page-buffers"), rate_gain(small, huge)?);
@@ -338,7 +338,7 @@ fn huge_pages(insight: &Insight<'_>, operation: &str) -> Option<Advice> {
 
 fn keep_defaults(insight: &Insight<'_>) -> Advice {
     let rule = rule("keep-defaults");
-    let evidence = match (insight.out_of_box("read"), insight.fastest("read")) {
+    let evidence = match (insight.out_of_box(Op::Read), insight.fastest(Op::Read)) {
         (Some(plain), Some(best)) => compared(plain, best),
         _ => "too few valid measurements to estimate the gain of a change".to_owned(),
     };
@@ -435,9 +435,7 @@ mod tests {
     /// of one size at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
         let mut data = data();
-        for (operation, (bytes, rate)) in
-            ["read", "write"].into_iter().zip(other.into_iter().cycle())
-        {
+        for (operation, (bytes, rate)) in Op::ALL.into_iter().zip(other.into_iter().cycle()) {
             let other = point_of(operation, Caching::Direct, bytes, 1, (rate, 7_000.0));
             let key = |p: &lab::point::Point| {
                 (p.key.rw(), p.key.caching, p.key.request_bytes(), p.key.depth())
@@ -481,7 +479,7 @@ mod tests {
             .iter()
             .flat_map(|size| {
                 [Caching::Direct, Caching::Buffered]
-                    .map(|mode| point_of("read", mode, *size, 1, (1e9, *size as f64)))
+                    .map(|mode| point_of(Op::Read, mode, *size, 1, (1e9, *size as f64)))
             })
             .map(|point| MeasuredPoint::of(point, "t"))
             .collect();

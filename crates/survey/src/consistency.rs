@@ -1,6 +1,7 @@
 //! Checks a survey for contradictions between its figures and sentences before it is printed. It
 //! checks what is shown, not whether the measurements are right.
 
+use ioengine::Op;
 use lab::point::State;
 use report::model::Finding;
 
@@ -21,7 +22,7 @@ const NONSENSE: [&str; 7] =
 pub fn contradictions(data: &SurveyData, insight: &Insight<'_>) -> Vec<String> {
     let (findings, advice) = (findings::of(data, insight), advice::of(insight));
     let mut found = Vec::new();
-    for operation in ["read", "write"] {
+    for operation in Op::ALL {
         found.extend(of_rates(insight, operation));
         found.extend(of_half_power(insight, operation));
     }
@@ -39,7 +40,7 @@ pub fn contradictions(data: &SurveyData, insight: &Insight<'_>) -> Vec<String> {
 }
 
 /// Checks best, out-of-box and peak rate of an operation against each other.
-fn of_rates(insight: &Insight<'_>, operation: &str) -> Vec<String> {
+fn of_rates(insight: &Insight<'_>, operation: Op) -> Vec<String> {
     let mut found = Vec::new();
     let Some(best) = insight.best(operation) else { return found };
     let Some(pap) = insight.pap.iter().find(|pap| pap.operation == operation) else {
@@ -62,7 +63,7 @@ fn of_rates(insight: &Insight<'_>, operation: &str) -> Vec<String> {
 }
 
 /// Checks that the rate at each half-power point exceeds half of the peak.
-fn of_half_power(insight: &Insight<'_>, operation: &str) -> Vec<String> {
+fn of_half_power(insight: &Insight<'_>, operation: Op) -> Vec<String> {
     let Some(pap) = insight.pap_of(operation) else { return Vec::new() };
     let curves = insight.half_power.iter().filter(|curve| curve.operation == operation);
     curves
@@ -79,7 +80,7 @@ fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
         |id: &str, words: &str| findings.iter().any(|f| f.id == id && f.detail.contains(words));
     let is_single =
         |pap: &Pap| matches!(pap.basis, PapBasis::Measured { settings } if settings < 2);
-    let is_unconfirmed = insight.pap.iter().any(|pap| pap.operation == "read" && is_single(pap));
+    let is_unconfirmed = insight.pap.iter().any(|pap| pap.operation == Op::Read && is_single(pap));
     (is_unconfirmed && says("bottleneck", "settings reach the same rate"))
         .then(|| "no other setting confirms the peak of reads, yet several reach it".to_owned())
 }
@@ -87,10 +88,10 @@ fn of_peaks(insight: &Insight<'_>, findings: &[Finding]) -> Option<String> {
 /// Checks that a cost model that is printed predicts the measured cost of 1 MiB.
 fn of_costs(insight: &Insight<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    for cost in insight.costs.iter().filter(|cost| cost.operation == "read") {
+    for cost in insight.costs.iter().filter(|cost| cost.operation == Op::Read) {
         let fixed = cost.model.fixed_ns.value;
         let predicted = fixed + cost.model.marginal_ns_per_kib.value * 1024.0;
-        let measured = insight.at("read", cost.caching, 1 << 20, 1);
+        let measured = insight.at(Op::Read, cost.caching, 1 << 20, 1);
         let measured = measured.and_then(|point| point.summary.cpu_lower_ns);
         let ratio = measured.map_or(1.0, |measured| predicted / measured.max(1.0));
         if findings::shows_model(insight, cost)
@@ -107,8 +108,7 @@ fn of_costs(insight: &Insight<'_>) -> Vec<String> {
 
 /// Checks that a valid survey shows valid figures only.
 fn of_verdict(insight: &Insight<'_>) -> Option<String> {
-    let mut shown =
-        ["read", "write"].iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
+    let mut shown = Op::ALL.into_iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]);
     let is_doubtful =
         shown.any(|point| point.is_some_and(|point| shown_verdict(point).state != State::Valid));
     (is_doubtful && insight.verdict.state == State::Valid)
@@ -174,7 +174,7 @@ mod tests {
         let (cache, scatter) = (draw(0.2, 3.0), draw(1e-4, 0.3));
         for size in [512_u64, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20] {
             let bytes = size as f64;
-            for operation in ["read", "write"] {
+            for operation in Op::ALL {
                 for depth in [1, 8, 32] {
                     if draw(1.0, 100.0) > 93.0 {
                         continue;

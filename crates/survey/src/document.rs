@@ -4,6 +4,7 @@
 
 use analysis::interval::Interval;
 use analysis::ladder::Rung;
+use ioengine::Op;
 use lab::evidence::MeasuredPoint;
 use lab::json::{PointDocument, Program, VerdictDocument};
 use lab::machine::{Host, TargetFacts};
@@ -280,7 +281,7 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
         Ok(_) => None,
     };
     HalfPowerDocument {
-        operation: found.operation.to_owned(),
+        operation: found.operation.to_string(),
         caching: found.caching.name().to_owned(),
         depth: found.depth,
         request_bytes_measured: found.measured,
@@ -298,7 +299,7 @@ fn half_power(insight: &Insight<'_>, found: &HalfPower) -> HalfPowerDocument {
 
 fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
     let document = |cost: &Cost| CostDocument {
-        operation: cost.operation.to_owned(),
+        operation: cost.operation.to_string(),
         caching: cost.caching.name().to_owned(),
         fixed_ns: cost.model.fixed_ns.into(),
         marginal_ns_per_kib: cost.model.marginal_ns_per_kib.into(),
@@ -307,7 +308,7 @@ fn costs(insight: &Insight<'_>) -> Vec<CostDocument> {
     insight.costs.iter().map(document).collect()
 }
 
-fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a MeasuredPoint>) -> SettingsDocument {
+fn settings<'a, 'b: 'a>(choose: impl Fn(Op) -> Option<&'a MeasuredPoint>) -> SettingsDocument {
     let document = |point: &MeasuredPoint| SettingDocument {
         caching: point.key().caching.name().to_owned(),
         request_bytes: point.key().request_bytes(),
@@ -315,7 +316,10 @@ fn settings<'a, 'b: 'a>(choose: impl Fn(&str) -> Option<&'a MeasuredPoint>) -> S
         throughput_bytes_per_s: point.summary.bytes_per_s.into(),
         cpu_ns_per_request: point.summary.cpu_lower_ns,
     };
-    SettingsDocument { read: choose("read").map(document), write: choose("write").map(document) }
+    SettingsDocument {
+        read: choose(Op::Read).map(document),
+        write: choose(Op::Write).map(document),
+    }
 }
 
 fn findings_of(data: &SurveyData, insight: &Insight<'_>) -> Vec<FindingDocument> {

@@ -4,7 +4,7 @@
 
 use analysis::interval::Interval;
 use analysis::units;
-use ioengine::Caching;
+use ioengine::{Caching, Op};
 use lab::evidence::MeasuredPoint;
 use lab::point::State;
 use report::model::{Finding, Tone};
@@ -17,7 +17,7 @@ use crate::visits::SecondVisit;
 /// All findings, most important first.
 pub fn of(data: &SurveyData, insight: &Insight<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
-    for operation in ["read", "write"] {
+    for operation in Op::ALL {
         found.extend(out_of_box(insight, operation));
         found.extend(best(insight, operation));
         found.extend(half_power(insight, operation));
@@ -35,13 +35,13 @@ fn finding(id: &str, tone: Tone, headline: String, detail: String) -> Finding {
     Finding { id: id.to_owned(), headline, detail, tone }
 }
 
-fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+fn out_of_box(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     let plain = insight.out_of_box(operation)?;
     let size = units::size(OUT_OF_BOX_BYTES);
     let pap = insight.pap_of(operation)?;
     let share = plain.rate() / pap;
     let tone = if share > 0.5 { Tone::Good } else { Tone::Warn };
-    let cold = if operation == "read" { "cold " } else { "" };
+    let cold = if operation == Op::Read { "cold " } else { "" };
     Some(finding(
         "out-of-box",
         tone,
@@ -59,7 +59,7 @@ fn out_of_box(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
     ))
 }
 
-fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
+fn peak_name(insight: &Insight<'_>, operation: Op) -> &'static str {
     let mine = |pap: &&Pap| pap.operation == operation;
     match insight.pap.iter().find(mine).map(|pap| pap.basis) {
         Some(PapBasis::Measured { .. }) => "the measured peak",
@@ -67,7 +67,7 @@ fn peak_name(insight: &Insight<'_>, operation: &str) -> &'static str {
     }
 }
 
-fn best(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+fn best(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     let best = insight.best(operation)?;
     let gain = insight.out_of_box(operation).map(|plain| {
         let (from, to) = (&plain.summary.bytes_per_s, &best.summary.bytes_per_s);
@@ -109,7 +109,7 @@ fn range(interval: &Interval, point: &MeasuredPoint) -> String {
 }
 
 /// Which settings are as good as the best, and the rate of the fastest.
-fn equals(insight: &Insight<'_>, operation: &str, best: &MeasuredPoint) -> Option<String> {
+fn equals(insight: &Insight<'_>, operation: Op, best: &MeasuredPoint) -> Option<String> {
     let good = insight.as_good(operation);
     let alike: Vec<u64> = good
         .iter()
@@ -147,7 +147,7 @@ fn equals(insight: &Insight<'_>, operation: &str, best: &MeasuredPoint) -> Optio
 /// up to one grid step larger.
 const MAX_SIZE_RATIO: f64 = 4.5;
 
-fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
+fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     let curves = || {
         insight
             .half_power
@@ -208,7 +208,7 @@ fn half_power(insight: &Insight<'_>, operation: &str) -> Option<Finding> {
 }
 
 /// The highest direct rate as a share of the peak, with its setting.
-fn best_share(insight: &Insight<'_>, operation: &str) -> Option<String> {
+fn best_share(insight: &Insight<'_>, operation: Op) -> Option<String> {
     let pap = insight.pap_of(operation)?;
     let direct = insight.curve(operation, true).into_iter();
     let best = direct.max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
@@ -236,7 +236,7 @@ fn time_between(low: f64, high: f64) -> String {
 
 fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let cost = |caching: Caching| {
-        insight.costs.iter().find(|cost| cost.operation == "read" && cost.caching == caching)
+        insight.costs.iter().find(|cost| cost.operation == Op::Read && cost.caching == caching)
     };
     let words = |caching: Caching| {
         let cost = cost(caching)?;
@@ -245,8 +245,8 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
             let (fixed, per_mib) = (units::time(fixed), units::time(per_kib * 1024.0));
             return Some(format!("{caching} {fixed} per request + {per_mib} per MiB"));
         }
-        let small = insight.at("read", caching, 4096, 1)?.summary.cpu_lower_ns?;
-        let large = insight.at("read", caching, 1 << 20, 1)?.summary.cpu_lower_ns?;
+        let small = insight.at(Op::Read, caching, 4096, 1)?.summary.cpu_lower_ns?;
+        let large = insight.at(Op::Read, caching, 1 << 20, 1)?.summary.cpu_lower_ns?;
         let (small, large) = (units::time(small), units::time(large));
         Some(format!("{caching} {small} for 4 KiB, {large} for 1 MiB"))
     };
@@ -258,7 +258,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     let upper: Vec<String> = [Caching::Buffered, Caching::Direct]
         .into_iter()
         .filter_map(|caching| {
-            let point = insight.at("read", caching, OUT_OF_BOX_BYTES, 1)?;
+            let point = insight.at(Op::Read, caching, OUT_OF_BOX_BYTES, 1)?;
             let (low, high) = (point.summary.cpu_lower_ns?, point.summary.cpu_upper_ns?);
             Some(format!("a {caching} 64 KiB read takes {} of CPU", time_between(low, high)))
         })
@@ -269,7 +269,7 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
 
 /// What limits the fastest reads; a component is named only with evidence.
 pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
-    let fastest = insight.fastest("read")?;
+    let fastest = insight.fastest(Op::Read)?;
     let (headline, detail) = match &insight.binding {
         Some(binding) => {
             let rung = &insight.rungs[binding.index];
@@ -281,7 +281,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
                 "device, reads" => format!(
                     "{} settings reach the same rate, none exceeds it, and no other component is \
                      near its limit",
-                    insight.as_good("read").len()
+                    insight.as_good(Op::Read).len()
                 ),
                 _ => binding.reason.to_string(),
             };
@@ -325,8 +325,8 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
 
 /// Why the out-of-box setting is slower than the best: CPU or latency.
 fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
-    let plain = insight.out_of_box("read")?;
-    let best = insight.fastest("read")?;
+    let plain = insight.out_of_box(Op::Read)?;
+    let best = insight.fastest(Op::Read)?;
     if plain.rate() > 0.9 * best.rate() {
         return None;
     }
@@ -344,7 +344,7 @@ fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
 }
 
 fn random(insight: &Insight<'_>) -> Option<Finding> {
-    let words = |operation: &str| {
+    let words = |operation: Op| {
         let curve = insight.random(operation);
         let (first, last) =
             (curve.first()?, curve.iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))?);
@@ -358,7 +358,7 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
             units::time(p99)
         ))
     };
-    let both: Vec<String> = ["read", "write"].iter().filter_map(|op| words(op)).collect();
+    let both: Vec<String> = Op::ALL.into_iter().filter_map(|op| words(op)).collect();
     (!both.is_empty()).then(|| {
         let headline = format!("Random 8 KiB: {}", both.join("; "));
         finding("random", Tone::Note, headline, String::new())

@@ -5,7 +5,7 @@ use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
 use analysis::interval::Interval;
 use analysis::units;
-use ioengine::Caching;
+use ioengine::{Caching, Op};
 use lab::evidence::MeasuredPoint;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use serde::Serialize;
 #[derive(Clone, Debug)]
 pub struct HalfPower {
     /// read or write.
-    pub operation: &'static str,
+    pub operation: Op,
     /// Caching mode.
     pub caching: Caching,
     /// Requests outstanding.
@@ -63,7 +63,7 @@ impl HalfPower {
     /// Evaluates a curve; `points` are in ascending order of size, `pap` is the peak [bytes per
     /// second].
     pub fn of(
-        operation: &'static str,
+        operation: Op,
         caching: Caching,
         depth: u32,
         points: &[&MeasuredPoint],
@@ -209,7 +209,7 @@ mod tests {
             measured
         });
         let points: Vec<&MeasuredPoint> = points.iter().collect();
-        HalfPower::of("read", Caching::Direct, 1, &points, 100e6)
+        HalfPower::of(Op::Read, Caching::Direct, 1, &points, 100e6)
     }
 
     #[test]

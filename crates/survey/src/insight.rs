@@ -2,7 +2,7 @@
 //! settings and the verdict. A pure function of the evidence, with the numbers behind the findings.
 
 use analysis::units;
-use ioengine::Caching;
+use ioengine::{Caching, Op};
 use std::cmp::Reverse;
 
 use analysis::costmodel::CostModel;
@@ -13,7 +13,7 @@ use lab::evidence::MeasuredPoint;
 use lab::point::{State, Verdict};
 use lab::resource_usage::BindingDocument;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::app::App;
 use crate::grid;
@@ -58,11 +58,18 @@ fn is_out_of_box(point: &MeasuredPoint) -> bool {
     plain && key.request_bytes() == OUT_OF_BOX_BYTES
 }
 
+/// `ioengine` does not depend on serde: documents have the name of the direction.
+fn text_of<S: Serializer>(operation: &Op, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(operation)
+}
+
 /// The peak rate of an operation (PAP), the base of half power.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Pap {
     /// read or write.
-    pub operation: &'static str,
+    #[serde(serialize_with = "text_of")]
+    #[schemars(with = "String")]
+    pub operation: Op,
     /// The rate [bytes per second].
     pub bytes_per_s: f64,
     /// Origin of the peak as text.
@@ -90,7 +97,9 @@ pub enum PapBasis {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HalfPowerDepth {
     /// read or write.
-    pub operation: &'static str,
+    #[serde(serialize_with = "text_of")]
+    #[schemars(with = "String")]
+    pub operation: Op,
     /// Request size (bytes).
     pub request_bytes: u64,
     /// Smallest measured depth with a rate above half of the peak; null if no depth exceeds it.
@@ -102,7 +111,7 @@ pub struct HalfPowerDepth {
 #[derive(Clone, Debug)]
 pub struct Cost {
     /// read or write.
-    pub operation: &'static str,
+    pub operation: Op,
     /// Caching mode.
     pub caching: Caching,
     /// Fixed and marginal cost, from the lower bounds of the CPU time.
@@ -152,14 +161,13 @@ impl<'a> Insight<'a> {
             app: data.facts.app,
             verdict: Verdict::default(),
         };
-        insight.pap =
-            ["read", "write"].iter().filter_map(|op| insight.find_pap(data, op)).collect();
+        insight.pap = Op::ALL.into_iter().filter_map(|op| insight.find_pap(data, op)).collect();
         insight.half_power = insight.find_half_power();
         insight.half_power_depth = insight.find_half_power_depth();
         insight.costs = insight.find_costs();
         insight.rungs = insight.find_rungs(data);
         insight.simulated_limit = insight
-            .fastest("read")
+            .fastest(Op::Read)
             .and_then(|read| data.facts.simulated_limits.get(&read.key().describe()));
         insight.binding = insight.find_binding();
         insight.verdict = insight.judge(data);
@@ -174,16 +182,16 @@ impl<'a> Insight<'a> {
     }
 
     /// Usable sequential points of an operation.
-    pub fn sequential(&self, operation: &str) -> impl Iterator<Item = &'a MeasuredPoint> {
+    pub fn sequential(&self, operation: Op) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.usable()
-            .filter(move |point| point.key().operation() == operation && !point.key().is_random())
+            .filter(move |point| point.key().op() == Some(operation) && !point.key().is_random())
     }
 
     /// Usable random points of an operation, in ascending order of depth.
-    pub fn random(&self, operation: &str) -> Vec<&'a MeasuredPoint> {
+    pub fn random(&self, operation: Op) -> Vec<&'a MeasuredPoint> {
         let mut found: Vec<_> = self
             .usable()
-            .filter(|s| s.key().operation() == operation && s.key().is_random())
+            .filter(|s| s.key().op() == Some(operation) && s.key().is_random())
             .collect();
         found.sort_by_key(|point| point.key().depth());
         found
@@ -192,7 +200,7 @@ impl<'a> Insight<'a> {
     /// The usable sequential point with this setting.
     pub fn at(
         &self,
-        operation: &str,
+        operation: Op,
         caching: Caching,
         bytes: u64,
         depth: u32,
@@ -204,17 +212,17 @@ impl<'a> Insight<'a> {
     }
 
     /// The out-of-box point: buffered, 64 KiB, one at a time.
-    pub fn out_of_box(&self, operation: &str) -> Option<&'a MeasuredPoint> {
+    pub fn out_of_box(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         self.at(operation, Caching::Buffered, OUT_OF_BOX_BYTES, 1)
     }
 
     /// The fastest sequential setting.
-    pub fn fastest(&self, operation: &str) -> Option<&'a MeasuredPoint> {
+    pub fn fastest(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
     /// Sequential settings as good as the fastest, least data in flight first.
-    pub fn as_good(&self, operation: &str) -> Vec<&'a MeasuredPoint> {
+    pub fn as_good(&self, operation: Op) -> Vec<&'a MeasuredPoint> {
         let mut good = as_good(self.sequential(operation).collect());
         good.sort_by_key(|s| {
             let key = s.key();
@@ -225,7 +233,7 @@ impl<'a> Insight<'a> {
 
     /// The best setting: among settings as good as the fastest, the setting with the least data in
     /// flight; among equals, one that costs clearly less CPU.
-    pub fn best(&self, operation: &str) -> Option<&'a MeasuredPoint> {
+    pub fn best(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         let good = self.as_good(operation);
         let first = *good.first()?;
         let cost = |s: &MeasuredPoint| {
@@ -238,18 +246,18 @@ impl<'a> Insight<'a> {
     }
 
     /// Usable sequential points of an operation with one caching mode.
-    pub fn curve(&self, operation: &str, direct: bool) -> Vec<&'a MeasuredPoint> {
+    pub fn curve(&self, operation: Op, direct: bool) -> Vec<&'a MeasuredPoint> {
         self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
 
     /// The point with the requests of the user's program: the setting of --app, or out of the box.
-    pub fn today(&self, operation: &str) -> Option<&'a MeasuredPoint> {
+    pub fn today(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = Caching::of(app.direct, false);
         self.at(operation, caching, app.request_bytes.into(), app.depth)
     }
 
-    fn find_pap(&self, data: &SurveyData, operation: &&'static str) -> Option<Pap> {
+    fn find_pap(&self, data: &SurveyData, operation: Op) -> Option<Pap> {
         let highest = self.fastest(operation)?.rate();
         let highest_source = match self.as_good(operation).len() {
             0 | 1 => "one measurement that no other setting confirms".to_owned(),
@@ -275,12 +283,12 @@ impl<'a> Insight<'a> {
     }
 
     /// Peak of an operation [bytes per second].
-    pub fn pap_of(&self, operation: &str) -> Option<f64> {
+    pub fn pap_of(&self, operation: Op) -> Option<f64> {
         self.pap.iter().find(|pap| pap.operation == operation).map(|pap| pap.bytes_per_s)
     }
 
     /// The sequential points, grouped by caching mode and depth; each group is sorted by size.
-    fn curves(&self, operation: &str) -> Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> {
+    fn curves(&self, operation: Op) -> Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> {
         let mut curves: Vec<(Caching, u32, Vec<&'a MeasuredPoint>)> = Vec::new();
         for point in self.sequential(operation) {
             let key = point.key();
@@ -299,7 +307,7 @@ impl<'a> Insight<'a> {
 
     fn find_half_power(&self) -> Vec<HalfPower> {
         let mut found = Vec::new();
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             let Some(pap) = self.pap_of(operation) else { continue };
             let curves = self.curves(operation).into_iter();
             found.extend(curves.map(|(caching, depth, points)| {
@@ -311,7 +319,7 @@ impl<'a> Insight<'a> {
 
     fn find_half_power_depth(&self) -> Vec<HalfPowerDepth> {
         let mut found = Vec::new();
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             let Some(pap) = self.pap_of(operation) else { continue };
             let direct = || self.sequential(operation).filter(|s| s.key().is_direct());
             let mut sizes: Vec<u64> = direct().map(|s| s.key().request_bytes()).collect();
@@ -333,7 +341,7 @@ impl<'a> Insight<'a> {
     /// Fits CPU costs at depth 1, where buffered and direct requests differ only in caching.
     fn find_costs(&self) -> Vec<Cost> {
         let mut found = Vec::new();
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             for (caching, _, mut points) in
                 self.curves(operation).into_iter().filter(|curve| curve.1 == 1)
             {
@@ -357,7 +365,7 @@ impl<'a> Insight<'a> {
             add(link.component.clone(), Some(link.bytes_per_s), None);
         }
         let stated = data.evidence.pap_bytes_per_s;
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             let best = |direct: bool| {
                 let same = self.sequential(operation).filter(|s| s.key().is_direct() == direct);
                 same.map(MeasuredPoint::rate).reduce(f64::max)
@@ -375,7 +383,7 @@ impl<'a> Insight<'a> {
     /// The component that limits the fastest reads: a link that they nearly fill, or the device if
     /// the rate has stopped rising (several settings reach it).
     fn find_binding(&self) -> Option<Binding> {
-        let delivered = self.fastest("read")?.rate();
+        let delivered = self.fastest(Op::Read)?.rate();
         if let Some(limit) = self.simulated_limit {
             return self.rung_of(limit, delivered);
         }
@@ -395,7 +403,7 @@ impl<'a> Insight<'a> {
             return Some(binding);
         }
         // If only one setting is as good as the fastest, the rate may rise further.
-        if self.as_good("read").len() < 2 {
+        if self.as_good(Op::Read).len() < 2 {
             return None;
         }
         let index = self.rungs.iter().position(|rung| rung.component == "device, reads")?;
@@ -424,9 +432,9 @@ impl<'a> Insight<'a> {
     /// invalid.
     fn quoted(&self) -> Vec<(String, &'a MeasuredPoint)> {
         let mut found: Vec<(String, &'a MeasuredPoint)> = Vec::new();
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             let plain = self.seen.iter().find(|point| {
-                point.key().operation() == operation
+                point.key().op() == Some(operation)
                     && is_out_of_box(point)
                     && !point.key().has_small_pages()
             });
@@ -452,13 +460,13 @@ impl<'a> Insight<'a> {
             verdict.add(State::Invalid, "nothing was measured");
             return verdict;
         }
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             let mut all = self.seen.iter().map(|point| point.key());
-            let was_measured = all.any(|key| key.operation() == operation && !key.is_random());
+            let was_measured = all.any(|key| key.op() == Some(operation) && !key.is_random());
             if was_measured && self.fastest(operation).is_none() {
                 let text = format!("no sequential {operation} is valid");
                 verdict.add(State::Invalid, text);
-            } else if !was_measured && operation == "read" {
+            } else if !was_measured && operation == Op::Read {
                 verdict.add(State::Invalid, "no read was measured");
             }
         }
@@ -527,20 +535,20 @@ pub(crate) mod tests {
 
     /// A point with three trials at about the given rate and a CPU time of `cpu_ns` per request.
     pub(crate) fn point_of(
-        operation: &str,
+        operation: Op,
         caching: Caching,
         request_bytes: u64,
         depth: u32,
         (rate, cpu_ns): (f64, f64),
     ) -> Point {
         let mut made = point(&[0, 0, 0]);
-        made.key.workload.read_percent = if operation == "read" { 100 } else { 0 };
+        made.key.workload.read_percent = if operation == Op::Read { 100 } else { 0 };
         made.key.caching = caching;
         made.key.workload.request_bytes = request_bytes as u32;
         made.key.workload.depth = depth;
         for (trial, noise) in made.trials.iter_mut().zip([0.995, 1.0, 1.005]) {
             let requests = (rate * noise * 100.0 / request_bytes as f64).round() as u64;
-            let direction = &mut trial.directions[usize::from(operation != "read")];
+            let direction = &mut trial.directions[usize::from(operation != Op::Read)];
             direction.requests = requests;
             direction.bytes = requests * request_bytes;
             direction.latency.record_n((1e9 * request_bytes as f64 / rate) as u64, requests);
@@ -556,7 +564,7 @@ pub(crate) mod tests {
         let mut points = Vec::new();
         for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
             let bytes = size as f64;
-            for operation in ["read", "write"] {
+            for operation in Op::ALL {
                 let one = bytes / (100e-6 + bytes / 1e9);
                 let eight = (8.0 * one).min(1e9);
                 let direct_cpu = 5_000.0 + 2.0 * bytes / 1024.0;
@@ -579,11 +587,11 @@ pub(crate) mod tests {
     fn the_half_power_size_of_a_known_device_is_found_by_data_and_by_fit() {
         let data = data();
         let insight = Insight::of(&data);
-        let pap = insight.pap_of("read").unwrap();
+        let pap = insight.pap_of(Op::Read).unwrap();
         assert!((pap / 1e9 - 1.0).abs() < 0.03, "{pap}");
         let curve = |depth| {
             let found = insight.half_power.iter().find(|h| {
-                h.operation == "read" && h.caching == Caching::Direct && h.depth == depth
+                h.operation == Op::Read && h.caching == Caching::Direct && h.depth == depth
             });
             found.unwrap()
         };
@@ -600,7 +608,7 @@ pub(crate) mod tests {
         let insight = Insight::of(&data);
         let cost = |caching| {
             let found =
-                insight.costs.iter().find(|c| c.operation == "read" && c.caching == caching);
+                insight.costs.iter().find(|c| c.operation == Op::Read && c.caching == caching);
             &found.unwrap().model
         };
         assert!((cost(Caching::Direct).fixed_ns.value / 5000.0 - 1.0).abs() < 0.02);
@@ -612,7 +620,7 @@ pub(crate) mod tests {
     fn the_best_setting_is_the_smallest_that_is_as_good() {
         let data = data();
         let insight = Insight::of(&data);
-        let best = insight.best("read").unwrap();
+        let best = insight.best(Op::Read).unwrap();
         // At depth 8 the device delivers 1 GB/s with requests of 16 KiB or more.
         assert_eq!((best.key().request_bytes(), best.key().depth()), (16 << 10, 8));
     }
@@ -638,14 +646,14 @@ pub(crate) mod tests {
     #[test]
     fn an_invalid_quoted_figure_makes_the_survey_invalid_and_comes_first() {
         for (operation, caching, why) in [
-            ("read", Caching::Buffered, "out-of-box reads (buffered, 64 KiB x depth 1)"),
-            ("write", Caching::Buffered, "out-of-box writes (buffered, 64 KiB x depth 1)"),
+            (Op::Read, Caching::Buffered, "out-of-box reads (buffered, 64 KiB x depth 1)"),
+            (Op::Write, Caching::Buffered, "out-of-box writes (buffered, 64 KiB x depth 1)"),
         ] {
             let mut data = data();
             let mut all = data.points().into_iter();
             let plain = all.find(|point| {
                 let key = &point.key;
-                (key.operation(), key.caching) == (operation, caching)
+                (key.op(), key.caching) == (Some(operation), caching)
                     && key.request_bytes() == OUT_OF_BOX_BYTES
             });
             plain.unwrap().trials[0].verdict.add(State::Invalid, "4 MiB stayed in the cache");
@@ -662,8 +670,8 @@ pub(crate) mod tests {
         let rates = |data: &mut SurveyData, noise: [f64; 3]| {
             let mut all = data.points().into_iter();
             let best = all.find(|point| {
-                (point.key.operation(), point.key.request_bytes(), point.key.depth())
-                    == ("read", 16 << 10, 8)
+                (point.key.op(), point.key.request_bytes(), point.key.depth())
+                    == (Some(Op::Read), 16 << 10, 8)
             });
             for (trial, noise) in best.unwrap().trials.iter_mut().zip(noise) {
                 trial.directions[0].bytes = (1e11 * noise) as u64;
@@ -689,7 +697,7 @@ pub(crate) mod tests {
         let ns = 1_000_000_000;
         for point in data.points() {
             let key = point.key.clone();
-            if (key.operation(), key.depth()) != ("read", 8) {
+            if (key.op(), key.depth()) != (Some(Op::Read), 8) {
                 continue;
             }
             // Most trials of the smallest setting and all trials of 64 KiB fall into a period of
@@ -708,7 +716,7 @@ pub(crate) mod tests {
         }
         data.evidence.summarise();
         let insight = Insight::of(&data);
-        let find = |kib: u64| insight.at("read", Caching::Direct, kib << 10, 8).unwrap();
+        let find = |kib: u64| insight.at(Op::Read, Caching::Direct, kib << 10, 8).unwrap();
         let times = find(16).times(find(1024)).value;
         assert!((times - 1.0).abs() < 0.02, "{times}");
         assert!(find(16).rate() < 0.6 * find(1024).rate());
@@ -729,8 +737,8 @@ pub(crate) mod tests {
     fn a_suspect_figure_is_reported_with_its_point() {
         let mut data = data();
         let best = data.points().into_iter().find(|point| {
-            (point.key.operation(), point.key.request_bytes(), point.key.depth())
-                == ("read", 16 << 10, 8)
+            (point.key.op(), point.key.request_bytes(), point.key.depth())
+                == (Some(Op::Read), 16 << 10, 8)
         });
         best.unwrap().trials[0].verdict.add(State::Suspect, "drift");
         data.evidence.summarise();
@@ -743,7 +751,7 @@ pub(crate) mod tests {
     fn nothing_that_was_measured_exceeds_the_measured_peak() {
         let data = data();
         let insight = Insight::of(&data);
-        for operation in ["read", "write"] {
+        for operation in Op::ALL {
             let pap = insight.pap_of(operation).unwrap();
             assert!(insight.sequential(operation).all(|point| point.rate() <= pap));
         }
@@ -752,7 +760,7 @@ pub(crate) mod tests {
     #[test]
     fn a_survey_without_valid_writes_is_invalid() {
         let mut data = data();
-        let writes = data.points().into_iter().filter(|point| point.key.operation() == "write");
+        let writes = data.points().into_iter().filter(|point| point.key.op() == Some(Op::Write));
         writes.for_each(|point| point.trials[0].verdict.add(State::Invalid, "wrong"));
         data.evidence.summarise();
         let verdict = Insight::of(&data).verdict;

@@ -4,7 +4,7 @@
 use analysis::histogram::Histogram;
 use analysis::interval::Interval;
 use analysis::units;
-use ioengine::Caching;
+use ioengine::{Caching, Op};
 use lab::date;
 use lab::evidence::MeasuredPoint;
 use lab::json;
@@ -50,7 +50,7 @@ pub fn of(data: &SurveyData, insight: &Insight<'_>) -> SurveyView {
             .pap
             .iter()
             .map(|pap| PapView {
-                operation: pap.operation.to_owned(),
+                operation: pap.operation.to_string(),
                 bytes_per_s: pap.bytes_per_s,
                 source: pap.source.clone(),
             })
@@ -95,7 +95,7 @@ fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
     let mut add = |label: String, value: String, note: String| {
         figures.push(KeyFigure { label, value, note });
     };
-    for operation in ["read", "write"] {
+    for operation in Op::ALL {
         if let Some(plain) = insight.out_of_box(operation) {
             let size = units::size(OUT_OF_BOX_BYTES);
             let note = format!("buffered, {size}, one at a time");
@@ -108,10 +108,9 @@ fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
             add(format!("Best {operation}"), units::rate_mib(best.rate()), note);
         }
     }
-    let half = insight
-        .half_power
-        .iter()
-        .filter(|h| h.operation == "read" && h.caching == Caching::Direct && h.measured.is_some());
+    let half = insight.half_power.iter().filter(|h| {
+        h.operation == Op::Read && h.caching == Caching::Direct && h.measured.is_some()
+    });
     if let Some(shallow) = half.min_by_key(|h| h.depth) {
         let size = units::size(shallow.measured.unwrap_or(0));
         add(
@@ -120,7 +119,7 @@ fn key_figures(insight: &Insight<'_>) -> Vec<KeyFigure> {
             format!("direct, depth {}", shallow.depth),
         );
     }
-    if let Some(point) = insight.at("read", Caching::Direct, OUT_OF_BOX_BYTES, 1)
+    if let Some(point) = insight.at(Op::Read, Caching::Direct, OUT_OF_BOX_BYTES, 1)
         && let Some(cost) = point.summary.cpu_lower_ns
     {
         let note = "direct 64 KiB read".to_owned();
@@ -157,7 +156,7 @@ fn point(point: &MeasuredPoint) -> PointView {
 
 fn half_power(insight: &Insight<'_>) -> Vec<HalfPowerView> {
     let view = |found: &crate::half_power::HalfPower| HalfPowerView {
-        operation: found.operation.to_owned(),
+        operation: found.operation.to_string(),
         caching: found.caching.name().to_owned(),
         depth: found.depth,
         measured_bytes: found.measured,
@@ -170,7 +169,7 @@ fn half_power(insight: &Insight<'_>) -> Vec<HalfPowerView> {
 
 fn cost_models(insight: &Insight<'_>) -> Vec<CostModelView> {
     let view = |cost: &crate::insight::Cost| CostModelView {
-        operation: cost.operation.to_owned(),
+        operation: cost.operation.to_string(),
         caching: cost.caching.name().to_owned(),
         fixed_ns: estimate(cost.model.fixed_ns),
         marginal_ns_per_kib: estimate(cost.model.marginal_ns_per_kib),
@@ -201,9 +200,9 @@ fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
 /// Latency distributions of random 8 KiB requests at every depth and of the best sequential
 /// settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
-    let mut chosen: Vec<&MeasuredPoint> = insight.random("read");
-    chosen.extend(insight.random("write"));
-    for operation in ["read", "write"] {
+    let mut chosen: Vec<&MeasuredPoint> = insight.random(Op::Read);
+    chosen.extend(insight.random(Op::Write));
+    for operation in Op::ALL {
         chosen.extend(insight.best(operation));
     }
     let view = |point: &&MeasuredPoint| DistributionView {
@@ -220,10 +219,8 @@ fn name(point: &MeasuredPoint) -> String {
 
 /// The longest trial of each best and each out-of-box setting.
 fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
-    let chosen = ["read", "write"]
-        .into_iter()
-        .flat_map(|op| [insight.best(op), insight.out_of_box(op)])
-        .flatten();
+    let chosen =
+        Op::ALL.into_iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]).flatten();
     let view = |point: &MeasuredPoint| {
         let trial = point.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
         // The last interval is incomplete.
