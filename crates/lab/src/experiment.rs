@@ -261,6 +261,8 @@ pub struct Experiment {
     pub trials: u32,
     /// Rate of an open loop (requests per second); None: a closed loop.
     pub rate_iops: Option<f64>,
+    /// The same rate in bytes per second: divided by the mean request size.
+    pub rate_bytes_per_s: Option<f64>,
     /// When requests of an open loop are due.
     pub rate_process: RateProcess,
     /// Latency percentiles to print; None: the usual ones.
@@ -328,6 +330,7 @@ impl Default for Experiment {
             steady_state: false,
             trials: 3,
             rate_iops: None,
+            rate_bytes_per_s: None,
             rate_process: RateProcess::default(),
             percentiles: None,
             cpus: Vec::new(),

@@ -10,7 +10,7 @@ use ioengine::fault::FaultPlan;
 use ioengine::stripe::Layout;
 use ioengine::target::Hint;
 use workload::spec::Content;
-use workload::{Arrival, Distribution, Pattern, Steady, Think, Workload};
+use workload::{Arrival, Distribution, Pattern, SizeShare, Steady, Think, Workload};
 
 use crate::engine_flags::EngineFlags;
 use crate::experiment::parameters;
@@ -105,6 +105,8 @@ pub struct Job {
     pub base: Workload,
     /// End a trial at the end of the region.
     stop_at_size: bool,
+    /// Rate of an open loop [bytes per second], for each request size to divide.
+    rate_bytes_per_s: Option<f64>,
 }
 
 impl Job {
@@ -161,6 +163,7 @@ impl Job {
                 ..base(experiment, limit_ns)?
             },
             stop_at_size,
+            rate_bytes_per_s: experiment.rate_bytes_per_s,
         })
     }
 
@@ -195,12 +198,29 @@ impl Job {
             flush_at_end: !direct && !durable && writes,
             flush_every: self.base.flush_every.filter(|_| writes),
             may_extend: self.allocation.grows(),
+            arrival: self.arrival(axes.request_bytes),
             log: self.log.as_ref().map(|_| self.logged_by_each(axes.threads)),
             ..self.base.clone()
         };
         let granule = u64::from(workload.granule_bytes());
         let whole = region_bytes / granule * granule;
         Workload { limit_bytes: self.stop_at_size.then_some(whole), ..workload }
+    }
+
+    /// When requests of this size are due.
+    fn arrival(&self, request_bytes: u32) -> Arrival {
+        let Some(bytes_per_s) = self.rate_bytes_per_s else { return self.base.arrival };
+        let share =
+            |size: &SizeShare| f64::from(size.request_bytes) * f64::from(size.percent) / 100.0;
+        let mean_bytes = match self.base.request_sizes.as_slice() {
+            [] => f64::from(request_bytes),
+            sizes => sizes.iter().map(share).sum(),
+        };
+        let requests_per_s = bytes_per_s / mean_bytes;
+        match self.base.arrival {
+            Arrival::Poisson { .. } => Arrival::Poisson { requests_per_s },
+            _ => Arrival::Constant { requests_per_s },
+        }
     }
 
     /// Maximum number of requests that each thread logs.
@@ -334,12 +354,18 @@ fn base(experiment: &Experiment, limit_ns: Option<u64>) -> Outcome<Workload> {
 }
 
 fn arrival(experiment: &Experiment) -> Outcome<Arrival> {
-    match (experiment.rate_process, experiment.rate_iops) {
+    let rate = match (experiment.rate_iops, experiment.rate_bytes_per_s) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::usage("--rate and --rate-iops both set the rate; drop one"));
+        }
+        (requests, bytes) => requests.or(bytes),
+    };
+    match (experiment.rate_process, rate) {
         (RateProcess::Linear, None) => Ok(Arrival::Closed),
         (RateProcess::Linear, Some(requests_per_s)) => Ok(Arrival::Constant { requests_per_s }),
         (RateProcess::Poisson, Some(requests_per_s)) => Ok(Arrival::Poisson { requests_per_s }),
         (RateProcess::Poisson, None) => Err(Failure::usage(
-            "--rate-process poisson needs a rate; add one, such as --rate-iops 1000",
+            "--rate-process poisson needs a rate; add one, such as --rate-iops 1000 or --rate 4m",
         )),
     }
 }
@@ -511,6 +537,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_in_bytes_is_divided_by_the_mean_request_size() {
+        let rates = |line: &str| -> Vec<Option<f64>> {
+            let job = job(line).unwrap();
+            let rate = |axes| job.workload(axes, 1 << 20, true).arrival.requests_per_s();
+            job.axes.iter().map(rate).collect()
+        };
+        assert_eq!(rates("sweep . --rate=1m --bs=4k,64k"), [Some(256.0), Some(16.0)]);
+        assert_eq!(rates("run . --rate=1m --bssplit=4k/50:12k/50"), [Some(128.0)]);
+        let poisson = job("run . --rate=4k --bs=4k --rate-process=poisson").unwrap();
+        let workload = poisson.workload(&poisson.axes[0], 1 << 20, true);
+        assert_eq!(workload.arrival, Arrival::Poisson { requests_per_s: 1.0 });
+    }
+
+    #[test]
     fn no_target_is_needed_only_for_null() {
         assert!(matches!(job("run --ioengine=null").unwrap().targets, JobTargets::Nothing));
         assert!(job("run").unwrap_err().message.contains("no target"));
@@ -520,6 +560,7 @@ mod tests {
     fn contradicting_flags_are_refused() {
         for line in [
             "run . --rate-process=poisson",
+            "run . --rate=1m --rate-iops=100",
             "run . --rwmixread=30",
             "run . --trials=0",
             "run . --stride=0",

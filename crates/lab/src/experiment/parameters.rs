@@ -341,6 +341,16 @@ pub const PARAMETERS: &[Parameter] = &[
         |experiment, text| put(&mut experiment.rate_iops, number(text)),
     ),
     Parameter::new(
+        "rate",
+        "SIZE",
+        WORKLOAD,
+        "The same in bytes per second over all threads, such as 20m: --rate-iops times the mean size",
+        |experiment, text| {
+            let rate = units::parse_size(text).map(|bytes| bytes as f64);
+            put(&mut experiment.rate_bytes_per_s, rate)
+        },
+    ),
+    Parameter::new(
         "rate-process",
         "linear|poisson",
         WORKLOAD,
