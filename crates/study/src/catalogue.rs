@@ -20,6 +20,7 @@ mod depth;
 mod device_cache;
 mod hints;
 mod memory;
+mod mix;
 mod out_of_box;
 mod engines;
 mod phases;
@@ -46,6 +47,7 @@ pub const ALL: &[&Study] = &[
     &stripe::STUDY,
     &raid::STUDY,
     &random::STUDY,
+    &mix::STUDY,
     &zones::STUDY,
     &device_cache::STUDY,
     &phases::STUDY,
