@@ -389,6 +389,20 @@ pub struct SurveyArgs {
     pub common: CommonArgs,
 }
 
+/// What is printed, for verbs that need nothing else.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct OutputArgs {
+    /// Print one JSON document instead of text
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Print only the result, warnings and errors
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+    /// Print what would be done (bytes, writes, time, what is touched) and do nothing
+    #[arg(long, help_heading = "Output")]
+    pub plan: bool,
+}
+
 /// Flags of `soak`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -561,15 +575,9 @@ pub struct SelftestArgs {
     /// Only quantities whose name contains this word, such as latency or cache
     #[arg(long, value_name = "WORD")]
     pub only: Option<String>,
-    /// Print one JSON document instead of a table
-    #[arg(long)]
-    pub json: bool,
-    /// Print only warnings and errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// A paper that can be reproduced.
@@ -603,15 +611,9 @@ pub struct ReproduceArgs {
     /// Predict each figure with parameters fitted only to the other figures
     #[arg(long, conflicts_with_all = ["claims", "figure", "json"])]
     pub leave_out: bool,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// No effect: this command always prints only the result and errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Flags of `assist`.

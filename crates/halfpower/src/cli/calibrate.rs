@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::OutputArgs;
+
 /// Flags of `calibrate`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -52,15 +54,9 @@ pub struct CalibrateArgs {
     /// Allow destroying the data on this device (by-id name, serial or kernel path)
     #[arg(long, value_name = "ID", help_heading = "Safety", requires = "measure")]
     pub destroy_data_on: Vec<String>,
-    /// Print one JSON document instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Print only the result, warnings and errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Reads a share: half, or a percentage.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::cli::{CommonArgs, SoakArgs};
+use crate::cli::{CommonArgs, OutputArgs, SoakArgs};
 
 /// Flags of `classic`.
 #[derive(Args, Debug, Clone)]
@@ -110,15 +110,9 @@ pub struct MemspeedArgs {
     /// Directory for an unnamed test file, in addition to the temporary file in memory
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Print only the result, warnings and errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Flags of `classic diskcache`.

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::OutputArgs;
+
 /// Flags of `memory`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -48,13 +50,7 @@ pub struct MemoryArgs {
     /// Directory for an unnamed test file, which is read from the page cache
     #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Workload")]
     pub dir: PathBuf,
-    /// Print one JSON document instead of text
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-    /// Print only the result, warnings and errors
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long, help_heading = "Output")]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

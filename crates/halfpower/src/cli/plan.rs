@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::OutputArgs;
+
 /// Flags of `plan`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -49,13 +51,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub count: u32,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Print only the result, warnings and errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

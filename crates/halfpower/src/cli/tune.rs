@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::OutputArgs;
+
 /// Flags of `tune`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -41,13 +43,7 @@ pub struct TuneArgs {
     /// Do not save the result
     #[arg(long, help_heading = "Output")]
     pub no_store: bool,
-    /// Print one JSON document instead of text
-    #[arg(long, help_heading = "Output")]
-    pub json: bool,
-    /// Print only the result, warnings and errors
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
-    /// Print what would be done (bytes, writes, time, what is touched) and do nothing
-    #[arg(long, help_heading = "Output")]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }

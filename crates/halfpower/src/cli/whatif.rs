@@ -4,6 +4,8 @@
 use analysis::units;
 use clap::Args;
 
+use crate::cli::OutputArgs;
+
 /// Flags of `whatif`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
@@ -72,15 +74,9 @@ pub struct WhatifArgs {
     /// Random seed
     #[arg(long, alias = "randseed", default_value_t = 42)]
     pub seed: u64,
-    /// Print one JSON document instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Print only the result, warnings and errors
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
+    /// How results are printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Reads a price: a number above 0.

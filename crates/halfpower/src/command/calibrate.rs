@@ -18,8 +18,8 @@ pub fn execute(args: &CalibrateArgs) -> Outcome {
         system: args.system.clone(),
         out: args.out.clone(),
         holdout: args.holdout,
-        json: args.json,
-        quiet: args.quiet,
-        plan: args.plan,
+        json: args.output.json,
+        quiet: args.output.quiet,
+        plan: args.output.plan,
     })
 }

@@ -24,11 +24,11 @@ const DISTURBED_MAX: f64 = 1.0 / 3.0;
 pub fn execute(args: &MemoryArgs) -> Outcome {
     let spec = spec(args)?;
     let plan = memory::plan(&spec)?;
-    if args.plan {
+    if args.output.plan {
         print_plan(&spec, &plan);
         return Ok(Exit::Ok);
     }
-    let console = Console::new(args.quiet);
+    let console = Console::new(args.output.quiet);
     let lab = Lab::new(console, Interrupt::install());
     let readings = memory::measure(&lab, &spec)?;
     readings.skipped.iter().for_each(|skipped| console.say(format!("skipped {skipped}")));
@@ -40,7 +40,7 @@ pub fn execute(args: &MemoryArgs) -> Outcome {
             readings.table.len()
         ));
     }
-    if args.json {
+    if args.output.json {
         console::data(&json::print(&MemoryDocument::of(&spec, &args.buffer_pages, &readings)));
     } else {
         console::data(memory::text::of(&spec, &readings).trim_end());

@@ -25,19 +25,19 @@ pub fn execute(args: &PlanArgs) -> Outcome {
     let limits = Limits { price_max: args.max_cost, devices_max: args.max_devices };
     let margin = 1.0 + f64::from(args.margin) / 100.0;
     let question = Question { need, limits, margin, count: args.count as usize };
-    if args.plan {
+    if args.output.plan {
         let all = catalogue.candidates(&question.need, &question.limits)?.len();
         console::data(&format!("judge up to {all} configurations; nothing was done"));
         return Ok(Exit::Ok);
     }
-    let mut progress = Console::new(args.quiet).open_progress();
+    let mut progress = Console::new(args.output.quiet).open_progress();
     let mut tell = |judged: usize, all: usize| {
         progress.advance(Some(judged as f64 / all as f64), "judging configurations");
     };
     let answer = ranking::find(&catalogue, &question, &mut tell);
     progress.finish();
     let document = document::of(&question, &answer?, &prices.currency);
-    if args.json {
+    if args.output.json {
         console::data(&json::print(&document));
     } else {
         document::text(&document).iter().for_each(|line| console::data(line));

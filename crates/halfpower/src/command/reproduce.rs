@@ -13,7 +13,7 @@ use crate::cli::{PaperName, ReproduceArgs};
 
 /// Reproduces a paper and prints the result.
 pub fn execute(args: &ReproduceArgs) -> Outcome {
-    if args.plan {
+    if args.output.plan {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
@@ -22,12 +22,12 @@ pub fn execute(args: &ReproduceArgs) -> Outcome {
         PaperName::Chung2000 => Paper::Chung2000,
     };
     if args.leave_out {
-        console::data(&predicted(paper, args.quiet)?);
+        console::data(&predicted(paper, args.output.quiet)?);
         return Ok(Exit::Ok);
     }
     let wanted = if args.claims { Vec::new() } else { wanted(paper, args.figure.as_deref())? };
     let reproduction = reproduce(paper, wanted, args.figure.is_none());
-    let text = match (args.json, &reproduction.claims) {
+    let text = match (args.output.json, &reproduction.claims) {
         (true, _) => json::print(&ReproduceDocument::of(&reproduction)),
         (false, Some(claims)) if args.claims => layout::claims_text(claims),
         (false, _) => layout::text(&reproduction),

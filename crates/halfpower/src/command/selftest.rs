@@ -34,8 +34,8 @@ pub struct SelftestDocument {
 }
 
 pub fn execute(args: &SelftestArgs) -> Outcome {
-    let console = Console::new(args.quiet);
-    if args.plan {
+    let console = Console::new(args.output.quiet);
+    if args.output.plan {
         console::data(
             "mount reference devices (FUSE, content in memory) in the folder for temporary files, \
              as root also a loop device on a sparse image there, measure them one after the other \
@@ -57,7 +57,7 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     let all = quantities.len();
     let failed = quantities.iter().filter(|quantity| !quantity.pass).count();
     let pass = failed == 0;
-    if args.json {
+    if args.output.json {
         let device = source.name().to_owned();
         let (halfpower, host) = (Program::this(), Host::read());
         let document = SelftestDocument { halfpower, host, device, quantities, pass };

@@ -116,12 +116,12 @@ pub fn execute(args: &TuneArgs) -> Outcome {
     let prospect = Prospect::of(&wish)?;
     let kept_in = if args.no_store { None } else { Some(keep::path()?) };
     kept_in.iter().try_for_each(|path| keep::load(path).map(drop))?;
-    if args.plan {
+    if args.output.plan {
         plan(args, &prospect);
         kept_in.iter().for_each(|path| console::data(&format!("change {}", path.display())));
         return Ok(Exit::Ok);
     }
-    let lab = Lab::new(Console::new(args.quiet), Interrupt::install());
+    let lab = Lab::new(Console::new(args.output.quiet), Interrupt::install());
     prospect.destroys().iter().for_each(|what| lab.console.warn(format!("destroying {what}")));
     let (storage, not_written) = (prospect.storage.clone(), prospect.not_written.clone());
     let writes = prospect.writable_bytes > 0;
@@ -150,7 +150,7 @@ pub fn execute(args: &TuneArgs) -> Outcome {
         written_bytes,
         kept_in: kept_in.map(|path| path.display().to_string()),
     };
-    if args.json {
+    if args.output.json {
         console::data(&json::print(&document));
     } else {
         print(&document, &read, write.as_ref(), lab.console);

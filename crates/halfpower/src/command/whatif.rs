@@ -26,11 +26,11 @@ const REQUESTS_PER_OUTSTANDING: u64 = 50;
 
 pub fn execute(args: &WhatifArgs) -> Outcome {
     let question = question(args)?;
-    if args.plan {
+    if args.output.plan {
         plan(args, &question);
         return Ok(Exit::Ok);
     }
-    let progress = Mutex::new(Console::new(args.quiet).open_progress());
+    let progress = Mutex::new(Console::new(args.output.quiet).open_progress());
     let tell = |share| {
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.advance(Some(share), "simulating");
@@ -38,7 +38,7 @@ pub fn execute(args: &WhatifArgs) -> Outcome {
     let answer = whatif::answer(&question, &tell);
     progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
     let answer = answer?;
-    if args.json {
+    if args.output.json {
         let document = WhatifDocument::new(args.system.clone(), changes(args), answer);
         console::data(&json::print(&document));
     } else {

@@ -71,7 +71,7 @@ struct Result {
 pub fn execute(args: &MemspeedArgs) -> Outcome {
     let spec = spec(args)?;
     let plan = memory::plan(&spec)?;
-    if args.plan {
+    if args.output.plan {
         let set = spec.set_bytes.first().copied().unwrap_or(0);
         console::data(&format!(
             "{} rows with {} per thread, on {:?} threads; write an unnamed file of {} in {}, and \
@@ -85,12 +85,12 @@ pub fn execute(args: &MemspeedArgs) -> Outcome {
         ));
         return Ok(Exit::Ok);
     }
-    let console = Console::new(args.quiet);
+    let console = Console::new(args.output.quiet);
     let lab = Lab::new(console, Interrupt::install());
     let readings = memory::measure(&lab, &spec)?;
     readings.skipped.iter().for_each(|skipped| console.say(format!("left out {skipped}")));
     let results = results(&readings);
-    if args.json {
+    if args.output.json {
         let set_bytes = spec.set_bytes.first().copied();
         console::data(&json::print(&Tests { set_bytes, tests: &results }));
     } else {
