@@ -24,9 +24,9 @@ const ORDER_STATISTICS_MAX: usize = 8;
 /// The median of independent samples and its interval at `confidence` (0.95 for 95%).
 ///
 /// - Up to 8 samples: the narrowest pair of order statistics whose exact coverage (binomial, for
-///   any continuous distribution) reaches `confidence`; else the smallest and the largest sample,
-///   which cover the median with probability 1 - 2^(1-n): 50%, 75%, 88%, 94% and 97% for 2 to 6
-///   samples. One sample gives [`Interval::exact`], because its spread is unknown.
+///   any continuous distribution) reaches `confidence`; otherwise the smallest and the largest
+///   sample, which cover the median with probability 1 - 2^(1-n): 50%, 75%, 88%, 94% and 97% for 2
+///   to 6 samples. One sample gives [`Interval::exact`], because its spread is unknown.
 /// - From 9 samples: percentile bootstrap. At 95%, its true coverage is 90% to 97%, depending on
 ///   the number of samples, because the medians of resamples take few distinct values.
 ///
@@ -94,7 +94,7 @@ fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     let mut skipped = 0;
-    let mut ways = 1.0; // n over `skipped`
+    let mut ways = 1.0; // the binomial coefficient n over `skipped`
     let mut beyond = 0.5_f64.powi(n as i32);
     while skipped < (n - 1) / 2 {
         ways *= (n - skipped) as f64 / (skipped + 1) as f64;

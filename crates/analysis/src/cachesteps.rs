@@ -2,7 +2,7 @@
 //!
 //! While the working set fits a cache, the rate is level. With larger sizes it falls to the rate of
 //! the next cache, within about an octave. [`crate::changepoint`] is not suitable here: it expects
-//! jumps in a long series and takes a ramp for a slope, but a plateau may have only five points,
+//! jumps in a long series and mistakes a ramp for a slope, but a plateau may have only five points,
 //! and points between two plateaus belong to no plateau.
 //!
 //! The logarithm of the rate is segmented by optimal partitioning (Jackson et al., An algorithm for

@@ -1,8 +1,8 @@
 //! Finds jumps between levels in a series, such as throttling or the end of burst credit.
 //!
 //! Each candidate split is a regression with two levels and one common slope, compared with the
-//! slope alone by Student's t. A ramp is therefore not taken for a step, and a slow drift does not
-//! hide a step. The best split of an interval is significant by the Bonferroni bound on the
+//! slope alone by Student's t. A ramp is therefore not mistaken for a step, and a slow drift does
+//! not hide a step. The best split of an interval is significant by the Bonferroni bound on the
 //! greatest t (Worsley, On the likelihood ratio test for a shift in location of normal populations,
 //! 1979). With discrete or heavy-tailed noise, t is unreliable in short intervals. The p-value is
 //! therefore at least the p-value of a permutation test with completely separated sides, which
@@ -31,7 +31,7 @@ const SIDE_MIN: usize = 3;
 const P_MAX: f64 = 0.01;
 /// Number of neighbours on each side that a value is compared with.
 const NEIGHBOURS: usize = 2;
-/// Maximum share of outliers; more are normal behaviour of the series.
+/// Maximum share of outliers. A greater share is normal behaviour of the series.
 const OUTLIER_SHARE_MAX: f64 = 0.1;
 /// An outlier is at least this many times as far from the median of its neighbours as the other
 /// values (four standard deviations of normal noise).
@@ -39,8 +39,8 @@ const OUTLIER_RATIO: f64 = 2.5;
 /// An outlier also deviates by at least this share, so that a series of equal values may vary a
 /// little.
 const OUTLIER_SHARE_MIN: f64 = 0.05;
-/// Maximum residual squares of a perfect fit, as a share of all squares: rounding of the running
-/// sums.
+/// A fit counts as perfect if its residual squares are at most this share of all squares, which
+/// rounding of the running sums explains.
 const ROUNDING: f64 = 1e-12;
 /// Minimum jump at a split, as a share of the difference between the levels; smaller jumps are
 /// slopes.
@@ -53,7 +53,7 @@ const FALL_MIN: f64 = 0.1;
 const EXCESS_TIMES: f64 = 3.0;
 /// Minimum amount that a burst moves beyond the later rate, as a share of the whole amount.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// Share of the maximum of the running sum at which the peak is reached.
+/// The peak counts as reached where the running sum has this share of its maximum.
 const PEAK_SHARE: f64 = 0.98;
 /// Seed of the bootstrap for the levels; fixed, so that equal series give equal intervals.
 const SEED: u64 = 1;
@@ -105,7 +105,8 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
 /// A permanent change of rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Break {
-    /// Time since the start of the series (ns). Within an interval, it is computed from the amount.
+    /// Time since the start of the series (ns). A time within an interval is computed from the
+    /// amount moved.
     pub at_ns: f64,
     /// Amount per second before the break.
     pub before_per_s: f64,
@@ -116,9 +117,9 @@ pub struct Break {
 /// The greatest significant break of a series of intervals (length in nanoseconds, amount moved),
 /// as a share of the higher rate.
 ///
-/// The rates are means over the intervals on each side up to the next break. The amount in the
-/// intervals next to the break gives the time, more precisely than the interval length. The caller
-/// should drop an incomplete last interval.
+/// The rates are means over the intervals on each side up to the next break. The time is computed
+/// from the amounts in the intervals next to the break, so it is more precise than the interval
+/// length. The caller should drop an incomplete last interval.
 pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     let rates: Vec<f64> =
         series.iter().map(|&(length_ns, amount)| amount / length_ns.max(1) as f64 * 1e9).collect();
@@ -169,12 +170,12 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// A burst at the start of a series that is too short for [`throttle`]. The amount moved beyond the
-/// rate of the second half, summed from the start, must peak within the first three quarters of the
+/// A burst at the start of a series that is too short for [`throttle`]. The running sum of the
+/// amount moved beyond the rate of the second half must peak within the first three quarters of the
 /// first half.
 ///
-/// The peak must be three times the range of the same sum over the second half, which is noise,
-/// and 2% of the total amount. A rate that falls steadily has no such peak.
+/// The peak must be at least three times the range of this sum over the second half, where the sum
+/// is noise, and at least 2% of the total amount. A rate that falls steadily has no such peak.
 pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     let (early, late) = series.split_at(series.len() / 2);
     let (late_ns, late_amount) = total(late);
@@ -283,7 +284,7 @@ impl Sums {
         let centre = start as f64 + (n - 1.0) / 2.0;
         let sxy = self.iy[end] - self.iy[start] - centre * sum_y;
         let sxx = n * (n * n - 1.0) / 12.0;
-        // Residual squares of the slope alone.
+        // The residual sum of squares of a fit with the slope alone.
         let left = self.yy[end] - self.yy[start] - sum_y * sum_y / n - sxy * sxy / sxx;
         let mut best = (0.0, start);
         for index in start + SIDE_MIN..=end - SIDE_MIN {
@@ -310,8 +311,8 @@ impl Sums {
     }
 }
 
-/// The intervals of a segment, starting with the segment itself. Each layer is shorter by the
-/// square root of two; intervals of a layer overlap by half.
+/// The intervals of a segment, starting with the segment itself. The intervals of each further
+/// layer are shorter by a factor of the square root of two. Intervals of a layer overlap by half.
 fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     let whole = end - start;
     let mut all = vec![(start, end)];
@@ -364,8 +365,8 @@ fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], 
 }
 
 /// Keeps the splits with a mostly abrupt change: the values next to the split, and the ends of the
-/// lines through both sides, must show most of it. A smooth curve that was cut into levels fails
-/// one of these tests.
+/// lines through both sides, must show most of the change. A smooth curve that was cut into levels
+/// fails one of these tests.
 fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
     let is_abrupt = |number: &usize| {
         let (before, after) = sides(series, splits, *number);

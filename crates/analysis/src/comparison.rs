@@ -1,20 +1,20 @@
 //! Comparison of two sets of trials: the ratio of their means, whether it differs from one, and how
-//! many trials would decide.
+//! many trials would be needed to decide.
 //!
-//! Rates and times of trials vary by factors, so all tests use logarithms: a ratio is that of the
-//! geometric means, its interval comes from Welch's t-test, or from the paired t-test if the trials
-//! were made in pairs. Many comparisons at once are corrected with the method of Benjamini and
-//! Hochberg (Controlling the False Discovery Rate, J. R. Statist. Soc. B 57, 1995), so that at most
-//! the stated share of the reported differences is expected to be false.
+//! Rates and times of trials vary by factors, so all tests use logarithms: a ratio is the ratio of
+//! the geometric means, and its interval comes from Welch's t-test, or from the paired t-test if
+//! the trials were made in pairs. Many comparisons at once are corrected with the method of
+//! Benjamini and Hochberg (Controlling the False Discovery Rate, J. R. Statist. Soc. B 57, 1995),
+//! so that at most the stated share of the reported differences is expected to be false.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::interval::{CONFIDENCE, Interval};
 
-/// Share of false differences that is accepted among the reported ones.
+/// Accepted share of false differences among the reported ones.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// Probability of finding a change for which [`RatioTest::trials_needed`] plans.
+/// Probability of finding a change that [`RatioTest::trials_needed`] assumes.
 pub const POWER: f64 = 0.9;
 
 /// Minimum number of pairs before a sequential comparison may end. With fewer, the spread of the
@@ -49,12 +49,12 @@ pub enum Difference {
     Lower,
     /// The whole interval lies within the tolerated change.
     Same,
-    /// The trials do not decide.
+    /// The trials are too few or too noisy to decide.
     Unclear,
 }
 
 /// The ratio `b / a` of trials that were made independently (Welch's t-test of the logarithms). If
-/// one side has a single value, both are taken to vary as the other side does.
+/// one side has a single value, its variance is assumed to be that of the other side.
 ///
 /// `None` if a side is empty, both have one value, or a value is not positive and finite.
 pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
@@ -77,7 +77,7 @@ pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
 }
 
 /// The ratio `b / a` of trials that were made in pairs: `b[i]` right before or after `a[i]` (paired
-/// t-test of the logarithms). What both trials of a pair share does not count as noise.
+/// t-test of the logarithms). Effects that both trials of a pair share do not count as noise.
 ///
 /// `None` if the lengths differ, there is only one pair, or a value is not positive and finite.
 pub fn paired_ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
@@ -137,8 +137,8 @@ impl RatioTest {
         RatioTest { ratio, p_value, ..self }
     }
 
-    /// What the trials show. A difference is a ratio beyond `tolerated`, the change that does not
-    /// matter, as a share, which chance does not explain. `corrected` is the probability of this
+    /// The result of the comparison. It is a difference if the ratio is farther from one than the
+    /// share `tolerated` and chance does not explain it. `corrected` is the probability of this
     /// comparison from [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
@@ -156,7 +156,7 @@ impl RatioTest {
         }
     }
 
-    /// Trials on each side with which a change by the share `change` is found with probability
+    /// Trials on each side that are needed to find a change of the share `change` with probability
     /// [`POWER`], if trials vary as they did. `None` above 10,000.
     pub fn trials_needed(&self, change: f64) -> Option<u32> {
         let target = change.ln_1p();
@@ -178,9 +178,9 @@ impl RatioTest {
         Some(high)
     }
 
-    /// Whether a sequential comparison may end: enough pairs, and an interval that is nowhere
-    /// farther than the share `until` from the ratio. The decision depends on the spread of the
-    /// trials only, not on their ratio, so stopping early does not favour a difference.
+    /// Whether a sequential comparison may end: enough pairs, and an interval that lies within the
+    /// share `until` of the ratio. The decision depends on the spread of the trials only, not on
+    /// their ratio, so stopping early does not favour a difference.
     ///
     /// A comparison tends to stop when the spread happens to look small, and its interval is then
     /// too narrow. As with the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965), an
@@ -205,7 +205,8 @@ fn moments(values: &[f64]) -> Option<Moments> {
         return None;
     }
     let count = values.len() as f64;
-    // Relative to the first value: equal values then have a variance of exactly zero.
+    // The values are divided by the first one, so that equal values have a variance of exactly
+    // zero.
     let logarithms: Vec<f64> = values.iter().map(|value| (value / values[0]).ln()).collect();
     let offset = logarithms.iter().sum::<f64>() / count;
     let squares: f64 = logarithms.iter().map(|value| (value - offset).powi(2)).sum();
@@ -236,7 +237,8 @@ mod tests {
 
     #[test]
     fn welchs_test_agrees_with_a_worked_example() {
-        // Logarithms 1 2 3 4 against 2 4 6 8: t = 2.5 / sqrt(1.6667/4 + 6.6667/4), 4.41 degrees.
+        // Logarithms 1 2 3 4 against 2 4 6 8: t = 2.5 / sqrt(1.6667/4 + 6.6667/4), 4.41 degrees of
+        // freedom.
         let of = |values: [f64; 4]| values.map(f64::exp);
         let test = ratio_test(&of([1.0, 2.0, 3.0, 4.0]), &of([2.0, 4.0, 6.0, 8.0])).unwrap();
         assert!((test.ratio.value.ln() - 2.5).abs() < 1e-9);

@@ -79,7 +79,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Costs of requests of 4 KiB to 1 MiB, each off the model by the given share in turn.
+    /// Costs of requests of 4 KiB to 1 MiB, each deviating from the model by one of the given
+    /// shares in turn.
     fn costs(fixed_ns: f64, ns_per_kib: f64, off: &[f64]) -> Vec<CostPoint> {
         (0..9)
             .map(|i| {

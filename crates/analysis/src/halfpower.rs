@@ -19,7 +19,7 @@ const PLATEAU_TOLERANCE: f64 = 0.10;
 const NS_PER_S: f64 = 1e9;
 
 /// The highest plateau of measured rates, in any order: the median of all rates within 10% of the
-/// highest rate that another rate confirms. A rate is confirmed by another rate within 10%.
+/// highest confirmed rate. A rate is confirmed if another rate is within 10% of it.
 ///
 /// A single high rate, for example from a cache, is ignored. On a curve S / (f + s S) measured at
 /// doubling sizes, the result is at least 80% of the asymptote. `None` if no two rates are that
@@ -150,7 +150,8 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-    /// Times of requests of 4 KiB to 4 MiB, each off the model by up to the share `noise`.
+    /// Times of requests of 4 KiB to 4 MiB, each deviating from the model by up to the share
+    /// `noise`.
     fn times(fixed_ns: f64, ns_per_byte: f64, noise: f64, seed: u64) -> Vec<SizePoint> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..11)

@@ -1,7 +1,7 @@
 //! Finds the component that limits a pipeline, from the rate of each component and the delivered
 //! rate.
 //!
-//! A chain is as fast as its slowest part, so the bottleneck is a component with an own rate near
+//! A chain is as fast as its slowest part, so the bottleneck is a component whose own rate is near
 //! the delivered rate. If the delivered rate is well below the rate of every component, no
 //! component is the bottleneck: the requests are too small or too few to fill the pipeline, as
 //! Little's law and the half-power point show.
@@ -9,8 +9,8 @@
 use std::fmt;
 
 /// Maximum difference between the delivered rate and the bottleneck's own rate, as a share of the
-/// own rate. The limit is above the repeatability of separate measurements and below the usual
-/// distance between two components.
+/// own rate. The limit exceeds the variation between separate measurements, and is smaller than the
+/// usual difference between two components.
 pub const TOLERANCE: f64 = 0.15;
 
 /// One component of the pipeline. The order is memory, CPU, interconnect, controller, device, file
@@ -22,7 +22,7 @@ pub struct Rung {
     /// Advertised rate in bytes per second, if known.
     pub pap_bytes_per_s: Option<f64>,
     /// Rate of the component alone in bytes per second, if measured. It must come from a different
-    /// workload than the delivered rate; otherwise it would always be close.
+    /// workload than the delivered rate; otherwise the two rates would always be close.
     pub rap_bytes_per_s: Option<f64>,
 }
 
@@ -61,13 +61,13 @@ pub struct Binding {
     pub reason: Reason,
 }
 
-/// The bottleneck for a delivered rate in bytes per second: the slowest component with an own rate
-/// within 15% of it, and the first of equals in pipeline order.
+/// The bottleneck for a delivered rate in bytes per second: the slowest component whose own rate is
+/// within 15% of the delivered rate. Of equally slow components, it is the first in pipeline order.
 ///
-/// The own rate is the measured rate, or else the advertised rate. Components without a rate are
-/// ignored, and so are components that the delivered rate exceeds by more than 15%, because they
-/// are evidently no limit. `None` if no component is close; then request size or depth limits the
-/// rate.
+/// A component's own rate is the measured rate, or else the advertised rate. Components without a
+/// rate are ignored, and so are components that the delivered rate exceeds by more than 15%,
+/// because they cannot be the limit. `None` if no component is close; then request size or depth
+/// limits the rate.
 pub fn binding(rungs: &[Rung], delivered_bytes_per_s: f64) -> Option<Binding> {
     rungs
         .iter()

@@ -2,9 +2,9 @@
 //!
 //! A Levenberg-Marquardt search (damped Gauss-Newton steps with numerical derivatives) over the
 //! logarithms of the parameters, and profile-likelihood intervals. A weak log-normal prior around
-//! the start keeps parameters that the data do not determine from drifting away; such parameters
-//! have wide intervals. Residuals are weighted by Huber's function, so that a few outliers do not
-//! dominate. Nothing here is random: the caller passes the starts.
+//! the start keeps undetermined parameters from drifting away; such parameters have wide intervals.
+//! Residuals are weighted by Huber's function, so that a few outliers do not dominate. Nothing here
+//! is random: the caller passes the starts.
 
 /// Standard deviation of the priors (ln): a factor of ten.
 const PRIOR_LN: f64 = 2.3;
@@ -39,7 +39,7 @@ pub trait Parallel: Sync {
     fn map<I: Sync, O: Send>(&self, inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O>;
 }
 
-/// Runs evaluations one after the other.
+/// Runs evaluations one at a time.
 pub struct Sequential;
 
 impl Parallel for Sequential {
@@ -191,8 +191,8 @@ impl<P: Parallel> Problem<'_, P> {
         here
     }
 
-    /// Coordinate search: moves one parameter at a time while that helps. It finds steps of counts,
-    /// because derivatives of counts say little.
+    /// Coordinate search: moves one parameter at a time while that helps. It finds the best values
+    /// of integer parameters, for which derivatives say little.
     fn polish(&self, from: Candidate) -> Candidate {
         let mut here = from;
         for _ in 0..3 {
@@ -217,8 +217,8 @@ impl<P: Parallel> Problem<'_, P> {
         here
     }
 
-    /// Descends to the end from `start` and from the best of the `alternatives`, and returns the
-    /// better result; `None` if no start can be evaluated.
+    /// Descends until convergence from `start` and from the best of the `alternatives`, and returns
+    /// the better result; `None` if no start can be evaluated.
     pub fn search(&self, start: Vec<f64>, alternatives: &[Vec<f64>]) -> Option<Candidate> {
         let ranked = [self.rank(&[start]), self.rank(alternatives)];
         let firsts = ranked.into_iter().filter_map(|ranked| ranked.into_iter().next());
@@ -227,8 +227,9 @@ impl<P: Parallel> Problem<'_, P> {
         ends.min_by(|a, b| a.objective().total_cmp(&b.objective()))
     }
 
-    /// The 95% interval of every parameter: how far it can move, the others following, until the
-    /// objective has risen by the quantile of chi-squared, scaled by the residuals' variance.
+    /// The 95% interval of every parameter: how far it can move, while the others are adjusted,
+    /// until the objective has risen by the quantile of chi-squared, scaled by the residuals'
+    /// variance.
     pub fn profiles(&self, best: &Candidate) -> Vec<Profile> {
         let jacobian = self.jacobian(best, Differences::Central);
         let (normal, _) = normal_equations(&jacobian, &best.residuals);
@@ -262,8 +263,8 @@ impl<P: Parallel> Problem<'_, P> {
                 at[j] = best.at[j] + sign * by;
                 self.evaluate(at).map(|candidate| candidate.objective())
             };
-            // The derivatives hold only near the best values, so the other parameters follow fully,
-            // by half, or stay, whichever is best.
+            // The derivatives hold only near the best values, so three variants are tried: the
+            // other parameters follow fully, follow by half, or stay.
             let least = [1.0, 0.5, 0.0].into_iter().filter_map(objective).fold(f64::MAX, f64::min);
             least > limit
         };

@@ -1,11 +1,12 @@
-//! Selects the rates that count as equal to the highest, in a way that a repeated measurement
-//! repeats.
+//! Selects the rates that count as equal to the highest, so that a repeated measurement selects the
+//! same ones.
 //!
 //! With a fixed threshold, such as 95% of the highest rate, chance decides whenever a rate lies
 //! near it. The threshold is therefore placed in the middle of the widest gap between neighbouring
 //! rates within a window of shares.
 
-/// The threshold, as a share of the highest rate; rates at or above it count as equal to it.
+/// The threshold, as a share of the highest rate. Rates at or above the threshold count as equal to
+/// the highest.
 ///
 /// `shares` are rates as shares of the highest, in any order. The threshold lies within `window`
 /// (low, high). Of equally wide gaps, the lower gap is used.

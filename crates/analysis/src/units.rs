@@ -1,9 +1,9 @@
 //! Sizes, durations and rates as people write and read them.
 //!
-//! On input a bare k, m, g, t and KiB, MiB ... are powers of 1024, KB, MB ... powers of 1000; a
-//! bare time is seconds. Rates that may be compared with advertised rates are shown in MiB/s and
-//! MB/s. Functions here are for the terminal; [`page`] is for charts and tables of the page, which
-//! separate thousands.
+//! On input, k, m, g, t, KiB, MiB ... are powers of 1024, and KB, MB ... are powers of 1000. A time
+//! without a unit is in seconds. Rates that may be compared with advertised rates are shown in
+//! MiB/s and MB/s. Functions here are for the terminal; [`page`] is for charts and tables of the
+//! page, which separate thousands.
 
 pub mod page;
 
@@ -32,8 +32,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     if rest > 0 { Err(format!("'{text}' is not a whole number of bytes")) } else { Ok(bytes) }
 }
 
-/// Parses a time such as `10`, `500ms`, `2m`, `1h` (ns), rounded to whole nanoseconds; a bare
-/// number is seconds.
+/// Parses a time such as `10`, `500ms`, `2m`, `1h` (ns), rounded to whole nanoseconds; a number
+/// without a unit is in seconds.
 pub fn parse_duration(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -221,7 +221,7 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// A number with three significant digits, without trailing zeros behind the decimal point; whole
+/// A number with three significant digits, without trailing zeros after the decimal point; whole
 /// numbers stay whole.
 fn three_digits(value: f64) -> String {
     let magnitude = value.abs();

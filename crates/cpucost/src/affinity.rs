@@ -53,8 +53,8 @@ pub fn pin_current_thread(cpus: &[usize]) -> Result<(), Error> {
     })
 }
 
-/// Limits how late timed sleeps of the calling thread may end to `slack_ns`. The kernel's default
-/// is 50 µs; 0 restores it. prctl(2), PR_SET_TIMERSLACK.
+/// Limits the delay of timed sleeps of the calling thread to `slack_ns`. The kernel's default is 50
+/// µs; 0 restores it. prctl(2), PR_SET_TIMERSLACK.
 ///
 /// # Errors
 /// If a sandbox filters the call; the kernel itself always allows it.

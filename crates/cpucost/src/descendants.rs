@@ -1,10 +1,10 @@
 //! CPU time of processes that a command starts but does not wait for.
 //!
 //! [`Descendants::adopt`] makes this process the subreaper of its descendants
-//! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become its children instead of those of init. This
-//! process can therefore report the name of a running process that a command left, in any session
-//! or control group, and its CPU time after it ends. The processes are otherwise unaffected, and
-//! continue when this process ends.
+//! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become children of this process instead of init.
+//! This process can therefore report the name of a process that a command left running, in any
+//! session or control group, and the CPU time of such a process after it has ended. The processes
+//! are otherwise unaffected, and continue when this process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
@@ -35,7 +35,7 @@ pub struct LeftBehind {
 /// The descendants that this process gets after `adopt`.
 #[derive(Debug)]
 pub struct Descendants {
-    /// Descendants that existed before.
+    /// Descendants that existed before `adopt`.
     known: BTreeSet<i32>,
 }
 
@@ -51,7 +51,7 @@ impl Descendants {
     }
 
     /// Reaps descendants that have ended and lists those still running. No other thread may wait
-    /// for children of its own meanwhile, as this could reap them.
+    /// for child processes meanwhile, because this function could reap them.
     ///
     /// # Errors
     /// If /proc cannot be read.
@@ -64,7 +64,7 @@ impl Descendants {
             let Stat { name, time, is_zombie, .. } = process;
             match sys::reap_if_ended(pid) {
                 Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
-                // A child of an orphaned process; its parent may still wait for it.
+                // This is a child of an orphaned process, which may still wait for it.
                 None if is_zombie => left.ended.add(time.user_ns, time.system_ns),
                 None => left.running.push(Running { pid, name, time }),
             }

@@ -26,7 +26,7 @@ impl HostMeter {
         HostMeter { counters: PerfCounters::open() }
     }
 
-    /// One line per missing reading: what, why, and the remedy.
+    /// One line per missing reading, with the cause and the remedy.
     pub fn missing(&self) -> Vec<String> {
         let counters = self.counters.as_ref().err().cloned();
         let machine = ProcStat::read().err().map(|error| {
@@ -76,7 +76,8 @@ mod tests {
         let before = meter.sample(0);
         let end_ns = sys::process_cpu_ns() + clock.as_nanos() as u64;
         std::thread::spawn(move || while sys::process_cpu_ns() < end_ns {}).join().unwrap();
-        // The pretended interval is long enough for the work, however busy the machine was.
+        // The interval given to the meter, 60 s, is longer than the work takes even on a busy
+        // machine.
         let usage = meter.sample(60_000_000_000).since(&before);
         assert!(usage.process_ns >= 200_000_000, "{usage:?}");
         assert_eq!(usage.user_ns + usage.system_ns, usage.process_ns);

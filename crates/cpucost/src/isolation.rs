@@ -1,15 +1,15 @@
-//! Makes idle priority apply against everything on the machine.
+//! Makes the spinners rank below everything else on the machine.
 //!
 //! SCHED_IDLE ranks a task last only within its own task group. If another session (autogroup) or
 //! another control group is busy, a soaker in a separate group would still get that group's fair
 //! share, and report a busy CPU as half idle. The spinners are therefore moved to a group that
 //! ranks last against all groups, or the soaker refuses to start. In order of preference:
 //! 1. a control group below the true root of the `cpu` hierarchy, with `cpu.idle` = 1 (Linux 5.15);
-//! 2. if this process is in the root task group: the autogroup of their own session at nice 19
-//!    (sched(7); 15 parts in 1039 against one busy session), or, with autogroup off, no move.
+//! 2. if this process is in the root task group: the autogroup of the spinners' session at nice 19
+//!    (sched(7); its weight is 15, that of a busy session 1024), or, with autogroup off, no move.
 //!
-//! A group below another group than the true root is not enough: it would be idle only within that
-//! group. Existing groups are not changed; leftovers of killed soakers are removed.
+//! A group that is not directly below the true root is not enough: it would be idle only within its
+//! parent group. Existing groups are not changed; leftovers of killed soakers are removed.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -103,7 +103,7 @@ impl Isolation {
     }
 }
 
-/// A control group in which every task is idle against the rest of the machine.
+/// A control group in which every task ranks below the rest of the machine.
 #[derive(Debug)]
 pub(crate) struct IdleGroup {
     path: PathBuf,
@@ -234,13 +234,13 @@ fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
             namespace.is_ok_and(|name| name.as_os_str() == FIRST_CGROUP_NAMESPACE)
                 && cpu_membership(&memberships) == Some("/")
         }
-        // A kernel without control groups.
+        // The kernel has no control groups.
         Err(error) => error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self").exists(),
     }
 }
 
-/// This process's group in the hierarchy of the cpu controller, from `/proc/self/cgroup`, else in
-/// version 2.
+/// This process's group in the hierarchy of the cpu controller, from `/proc/self/cgroup`, otherwise
+/// in version 2.
 fn cpu_membership(memberships: &str) -> Option<&str> {
     let mut unified = None;
     for line in memberships.lines() {

@@ -61,7 +61,8 @@ pub struct CpuUsage {
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,
     /// User time of other processes. Kernel threads that work for this process have no user time,
-    /// so this is foreign load. It is sampled by the timer tick and tends to be too low.
+    /// so this time is the load of other programs. It is sampled by the timer tick and tends to be
+    /// too low.
     pub others_user_ns: Option<u64>,
     /// Steal time, summed over CPUs.
     pub stolen_ns: Option<u64>,

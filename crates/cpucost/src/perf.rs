@@ -1,7 +1,7 @@
 //! Instructions and cycles of this process, from hardware counters.
 //!
 //! Two counters are opened with perf_event_open(2) on the creating thread. Threads that it starts
-//! later inherit the counters, child processes do not. They need hardware counters (most virtual
+//! later inherit the counters, child processes do not. Both need hardware counters (most virtual
 //! machines have none) and permission to count kernel mode; otherwise the reason is reported. If
 //! the kernel multiplexes a counter, its value is extrapolated from the time it was counting to the
 //! whole time.
@@ -75,9 +75,7 @@ fn explain(error: &io::Error) -> String {
         Some(libc::EACCES | libc::EPERM) => {
             "not permitted; set kernel.perf_event_paranoid to 1 or less, or add CAP_PERFMON"
         }
-        Some(libc::EINVAL) => {
-            "the kernel cannot leave out child processes; use Linux 5.13 or later"
-        }
+        Some(libc::EINVAL) => "the kernel cannot exclude child processes; use Linux 5.13 or later",
         Some(libc::ENOSYS) => "the kernel was built without perf events",
         _ => return format!("instructions and cycles: {error}"),
     };

@@ -50,8 +50,8 @@ impl ProcessTime {
     }
 }
 
-/// Waits for a command to end. Returns its status, and the CPU time of it and of all descendants
-/// that were waited for; processes that it left running or disowned are not included.
+/// Waits for a command to end. Returns its status, and the CPU time of the command and of all
+/// descendants that were waited for; processes that it left running or disowned are not included.
 ///
 /// # Errors
 /// If the command was already waited for.

@@ -4,7 +4,7 @@
 //! The method is that of the sequential I/O studies. A soaker takes all CPU time that no other
 //! process wants and counts it in calibrated units of work; the missing time is charged to the work
 //! under test. It includes time that process accounting misses: kernel threads, interrupts, and
-//! gaps of sampling.
+//! gaps between samples.
 //!
 //! Three faults of older soakers are avoided. First, the spinners rank last against every task
 //! group of the machine, not only within their own group (module `isolation`). Second, units are
@@ -28,12 +28,12 @@ use crate::isolation::Isolation;
 use crate::procstat::ProcStat;
 use crate::spinners::{Progress, Spinners};
 
-/// One calibration window: long enough for some thousand units even on a CPU shared with others.
+/// One calibration window: long enough for several thousand units even on a CPU shared with others.
 const WINDOW: Duration = Duration::from_millis(40);
 /// Number of windows of an undisturbed calibration.
 const WINDOWS: usize = 6;
-/// Maximum time of a calibration on a busy machine, which takes further windows until enough agree
-/// (ns).
+/// Maximum duration of a calibration (ns). On a busy machine, further windows are taken until
+/// enough of them agree.
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
 /// Number of the cheapest windows that must agree within [`MAX_SPREAD`] of the minimum.
 const AGREEING_WINDOWS: usize = 3;
@@ -113,8 +113,8 @@ pub struct SoakerReading {
 }
 
 impl SoakerReading {
-    /// The possible error from calibration (ns), to be added for an upper bound: idle time is known
-    /// only as accurately as the cost of a unit, so some of it may be lost time.
+    /// The possible error from calibration (ns), to be added for an upper bound. Idle time is known
+    /// only as accurately as the cost of a unit, so a part of it may in fact be lost time.
     pub fn hidden_ns(&self) -> f64 {
         let all_ns = self.elapsed_ns as f64 * self.per_cpu.len() as f64;
         (all_ns - self.lost_ns as f64).max(0.0) * self.calibrated_error
@@ -159,9 +159,9 @@ impl Soaker {
     }
 
     /// Measures the cost of a unit of work on each CPU; takes about 0.3 s, on a busy machine up to
-    /// 1 s. Other load does not distort the result: it is the least CPU time per unit over several
-    /// windows, taken at normal priority so that a busy CPU also gives enough units. `sleep` and
-    /// `now` use the caller's clock (ns).
+    /// 1 s. Other load does not distort the result: the cost is the least CPU time per unit over
+    /// several windows, taken at normal priority so that a busy CPU also gives enough units.
+    /// `sleep` and `now` use the caller's clock (ns).
     ///
     /// # Errors
     /// If the best windows of a CPU differ by more than 10%, or the CPU was too busy.
@@ -337,7 +337,7 @@ struct SpinnerInterval {
     worked_ns: f64,
     /// CPU time charged to the spinner.
     charged_ns: f64,
-    /// Idle time of the CPU according to `/proc/stat`, although it had a spinner.
+    /// Idle time of the CPU according to `/proc/stat`, although a spinner ran on it.
     idle_ns: Option<u64>,
 }
 
@@ -384,8 +384,8 @@ fn suspect_reason(spinner: &SpinnerInterval, elapsed_ns: f64) -> Option<String> 
     let idle_ns = spinner.idle_ns? as f64;
     (idle_ns > elapsed_ns * TOLERANCE + TICKS_NS).then(|| {
         format!(
-            "CPU {cpu} was idle for {:.1}% of the time although a spinner was there: something \
-             holds it back (a CPU quota?), and what it lost is overstated",
+            "CPU {cpu} was idle for {:.1}% of the time although a spinner ran on it: something \
+             holds the spinner back (a CPU quota?), and the CPU cost is overstated",
             idle_ns / elapsed_ns * 100.0
         )
     })

@@ -72,7 +72,7 @@ impl Spinners {
     }
 
     /// The last published progress of each spinner; units and CPU time are consistent and some
-    /// milliseconds old while it runs. `None` while it is being written.
+    /// milliseconds old while the spinner runs. `None` while it is being written.
     pub(crate) fn noted(&self) -> Vec<Option<Progress>> {
         let noted = |spinner: &sys::SpinnerState| {
             spinner.read_published().map(|(units, cpu_ns)| Progress { units, cpu_ns })

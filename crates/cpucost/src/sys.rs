@@ -165,15 +165,15 @@ pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
 
 // ---- spinner processes
 
-/// Units between two publications of a spinner's CPU time: some milliseconds, so that the cost of
-/// reading the clock (half a microsecond) is negligible.
+/// A spinner publishes its CPU time after this many units of work. They take some milliseconds, so
+/// that the cost of reading the clock (half a microsecond) is negligible.
 const PUBLISH_UNITS: u64 = 2048;
 
 /// State shared by one spinner and its parent. Aligned to 128 bytes, two cache lines, because
 /// adjacent lines are prefetched in pairs.
 #[repr(C, align(128))]
 pub(crate) struct SpinnerState {
-    /// Written by the parent: 1 while the spinner shall spin. The spinner's futex.
+    /// Written by the parent: 1 while the spinner must spin. The spinner's futex.
     pub(crate) running: AtomicU32,
     /// 0 until the spinner runs or has failed to start. The parent's futex.
     ready: AtomicU32,
@@ -331,7 +331,7 @@ fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     }
 }
 
-/// The main loop of a spinner: spins while told to, sleeps otherwise; ends with its parent.
+/// The main loop of a spinner: spins while told to, sleeps otherwise; ends when its parent ends.
 fn spin_forever(spinner: &SpinnerState, parent: i32) -> ! {
     // SAFETY: async-signal-safe calls that change only this process.
     unsafe {

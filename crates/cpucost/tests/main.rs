@@ -40,7 +40,7 @@ mod clock {
     }
 }
 
-// ---- vocabulary
+// ---- helpers
 
 /// The main function of a helper process; it runs until killed.
 #[test]
@@ -59,7 +59,7 @@ fn role_of_a_helper_process() {
     let (duty, begun_ns): (f64, u64) = (duty.parse().unwrap(), clock::now_ns());
     let parent = std::os::unix::process::parent_id();
     while std::os::unix::process::parent_id() == parent {
-        // Makes up for time lost to other load, so that its share is as requested.
+        // The helper makes up for time lost to other load, so that its share is as requested.
         let due_ns = (duty * (clock::now_ns() - begun_ns) as f64) as u64;
         while duty >= 1.0 || ProcessTime::now().total_ns < due_ns {
             std::hint::black_box((0..20_000u64).fold(1, |a, b| a ^ b));
@@ -248,7 +248,7 @@ fn has_two_cpus() -> bool {
     enough
 }
 
-// ---- the first fault: idle only within its own task group
+// ---- first fault of older soakers: idle only within its own task group
 
 #[test]
 fn a_cpu_kept_busy_in_the_same_session_reads_busy() {
@@ -323,10 +323,10 @@ impl Drop for TestGroup {
     }
 }
 
-// ---- accuracy of the idle share beside a known load
+// ---- accuracy of the idle share under a known load
 
-/// Share of a CPU that the known load takes. A soaker with a fair share beside it would report the
-/// CPU as half idle.
+/// Share of a CPU that the known load takes. If the soaker shared the CPU equally with the load, it
+/// would report the CPU as half idle.
 const DUTY: f64 = 0.7;
 /// Maximum error of the idle share.
 const MOST_ERROR: f64 = 0.03;
@@ -361,7 +361,7 @@ impl Account {
 /// The idle share of one soaked round from three sources.
 struct Compared {
     soaker: f64,
-    /// Idle share according to the load: what it and other programs left.
+    /// Idle share computed from the load: the share that the load and other programs left.
     by_load: f64,
     /// Idle share from `/proc/stat` in the previous round, which ran without the soaker, minus the
     /// additional CPU use of other programs in the soaked round. `None` if other programs used much
@@ -473,14 +473,15 @@ fn the_idle_share_beside_a_load_in_another_control_group_is_right() {
     drop(load);
 }
 
-// ---- the second fault: calibration stretched by load
+// ---- second fault of older soakers: calibration stretched by load
 
 #[test]
 fn calibrating_under_load_gives_the_same_reading_as_when_quiet() {
     let _turn = one_at_a_time();
     in_some_attempt(|| {
         let Some(mut soaker) = start_soaker() else { return Ok(()) };
-        // After the load has ended, a unit cost inflated by it would show as more than 100% idle.
+        // If the load had inflated the cost of a unit, an idle CPU would now read as more than 100%
+        // idle.
         {
             let _load: Vec<Helper> = soaker.cpus().iter().map(|&cpu| Helper::busy(cpu)).collect();
             clock::sleep(Duration::from_millis(100));
@@ -494,7 +495,7 @@ fn calibrating_under_load_gives_the_same_reading_as_when_quiet() {
             return Ok(());
         }
         for (loaded, quiet) in loaded.per_cpu.iter().zip(&quiet.per_cpu) {
-            // Work per CPU time charged: independent of what else ran in the two intervals.
+            // Work per charged CPU time, which does not depend on other load in the two intervals.
             let ratio = (loaded.idle_share / loaded.charged_share)
                 / (quiet.idle_share / quiet.charged_share);
             if !(0.9..=1.1).contains(&ratio) {
@@ -505,7 +506,7 @@ fn calibrating_under_load_gives_the_same_reading_as_when_quiet() {
     });
 }
 
-// ---- the third fault: what the soaker itself costs and leaves behind
+// ---- third fault of older soakers: the soaker's own effect
 
 #[test]
 fn the_spinners_are_in_no_account_of_this_process() {

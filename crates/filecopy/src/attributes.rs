@@ -72,7 +72,7 @@ impl LeftOut {
         self.unsupported.note(
             settings,
             "extended attributes were not kept: the destination's file system does not support \
-             them, or not this kind",
+             them, or not this kind of attribute",
         );
         self.not_permitted.note(
             settings,
@@ -131,7 +131,7 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
 /// The mode with which a new file is created. It is private to its owner if the attributes are set
 /// later. Otherwise it has the permission bits of the source, so that a copy never allows more than
 /// its source. If the copy has another group, or its directory gives it an ACL, the group gets only
-/// the permissions of others.
+/// the permissions that others have.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -261,7 +261,8 @@ impl AttributeCopy<'_> {
     fn owner(&self, uid: u32, gid: u32) -> Result<(bool, bool), Problem> {
         let kept = match self.target.set_owner(Some(uid), Some(gid)) {
             Ok(()) => (true, true),
-            // Only root may change the owner; a user may change the group to one of his own.
+            // Only root may change the owner; a user may change the group only to a group that the
+            // user belongs to.
             Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
                 (uid == geteuid().as_raw(), self.target.set_owner(None, Some(gid)).is_ok())
             }
@@ -327,7 +328,7 @@ impl AttributeCopy<'_> {
         }
         for inherited in [ACCESS_ACL, DEFAULT_ACL] {
             if !names.iter().any(|name| name.as_c_str() == inherited) {
-                // Fails without such an attribute, which is harmless.
+                // This fails if there is no such attribute, which is harmless.
                 let _ = self.target.remove_attribute(inherited);
             }
         }

@@ -71,7 +71,7 @@ fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part
         mapped.lend(at, PART_BYTES, |data| Part::of(data, index)).ok()
     };
     let numbers: Vec<u64> = (first..last).collect();
-    // Assigned one by one, so that no CPU is idle at the end.
+    // Pieces are assigned to threads one by one, so that no CPU is idle at the end.
     numbers.into_par_iter().with_max_len(1).map(hash).collect()
 }
 
@@ -123,7 +123,7 @@ impl Tree {
         self.partial.extend_from_slice(parts.remainder());
         let first = self.parts;
         let parts: Vec<Part> = match data.len() / PART_BYTES {
-            // Too little for another thread.
+            // Too little data for another thread.
             0 | 1 => data.chunks_exact(PART_BYTES).map(|part| Part::of(part, first)).collect(),
             _ => {
                 let hash = |(index, part)| Part::of(part, first + index as u64);

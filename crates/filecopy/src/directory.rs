@@ -246,7 +246,8 @@ impl Directory {
     /// Renames an entry into another directory; fails if the new name exists.
     pub fn rename_new(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         match renameat_with(&self.fd, name, &to.fd, new_name, RenameFlags::NOREPLACE) {
-            // The file system does not support RENAME_NOREPLACE. Checking first leaves a race.
+            // The file system does not support RENAME_NOREPLACE. Checking for the name first leaves
+            // a race.
             Err(Errno::INVAL | Errno::NOSYS) => match to.look_up(new_name)? {
                 Some(_) => Err(Errno::EXIST),
                 None => self.rename(name, to, new_name),

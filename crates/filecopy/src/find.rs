@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub type Unreadable = Vec<(PathBuf, String)>;
 
 /// The named files and all files in named directories, sorted by name; links are not followed.
-/// `is_file` decides which of the named paths are taken as they are.
+/// `is_file` decides which of the named paths count as files.
 pub fn files(named: &[PathBuf], is_file: impl Fn(&Path) -> bool) -> (Vec<PathBuf>, Unreadable) {
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for path in named {

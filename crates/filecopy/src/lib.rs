@@ -3,8 +3,8 @@
 //!
 //! A [`Session`] copies any number of sources. It copies everything it can, reports each failure
 //! with its path, and a later session copies the rest. A file gets its name only when it is
-//! complete, and nobody else can open it before. Existing files are replaced only if the program
-//! allows it ([`Settings::may_replace`]).
+//! complete, and nobody else can open it before that. Existing files are replaced only if the
+//! program allows it ([`Settings::may_replace`]).
 //!
 //! The crate `seqio` moves the bytes. This crate walks the trees, decides what to do with each
 //! entry, and sets owners, modes, times and attributes. It never follows symbolic links below the

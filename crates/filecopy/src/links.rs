@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::directory::{Directory, EntryInfo};
 
-/// The copy of the first name of a file with several names.
+/// The copy of a file with several names, made under its first name.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCopy {
     root: Arc<Directory>,

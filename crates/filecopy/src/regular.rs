@@ -1,4 +1,4 @@
-//! Copies of single files: each file is checked, copied without a name, verified, given its
+//! Copies of single files: each file is checked, copied to an unnamed file, verified, given its
 //! attributes, and finally named.
 
 use std::ffi::OsStr;
@@ -127,7 +127,8 @@ pub(crate) fn link(
             context.settings.tell(&Event::Copied { from: to.clone(), to });
             Ok(true)
         }
-        // Too many links, another file system, or one without hard links.
+        // There are too many links, or the destination is on another file system or has no hard
+        // links.
         Err(_) => Ok(false),
     }
 }

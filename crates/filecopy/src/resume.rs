@@ -146,7 +146,7 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
 }
 
 /// Locks an unfinished file. The kernel completes the requests of a killed copy and holds the lock
-/// until then, so this waits.
+/// until then, so this function waits.
 fn lock(file: &NewFile) -> bool {
     let clock = Monotonic::uncalibrated();
     let until_ns = clock.now_ns() + DYING_NS;

@@ -1,5 +1,5 @@
-//! A session copies any number of sources, one after another, then makes all copies durable and
-//! returns all problems.
+//! A session copies any number of sources in sequence, then makes all copies durable and returns
+//! all problems.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -221,7 +221,7 @@ pub fn check_tree(from: &Path, to: &Destination, all_or_nothing: bool) -> Result
     tree::check(&source, &root, &name, all_or_nothing)
 }
 
-/// Whether a directory is an earlier copy of a source, so that repeating a command means the same
+/// Whether a directory is an earlier copy of a source, so that a repeated command uses the same
 /// destination.
 pub fn is_copy_of(state_folder: &Path, from: &Path, to: &Path) -> bool {
     let Some(state) = State::existing(state_folder) else { return false };

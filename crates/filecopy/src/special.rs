@@ -90,7 +90,7 @@ fn make(
     let make = |directory: &Directory, name: &OsStr| {
         match &link_target {
             Some(text) => symlinkat(text.as_c_str(), directory, name),
-            // No permissions until it has its attributes.
+            // The file has no permissions until it has its attributes.
             None => mknodat(directory, name, info.file_type(), Mode::empty(), info.rdev),
         }
         .map_err(on_errno("creating", &to))?;

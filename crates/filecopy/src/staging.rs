@@ -1,6 +1,6 @@
 //! Files without their final name: unnamed if the file system supports it (O_TMPFILE), otherwise in
-//! a private directory beside the destination under a name that cannot be guessed. In both cases
-//! nobody else can open it, and it becomes the copy in one step or disappears.
+//! a private directory next to the destination, under a name that cannot be guessed. In both cases
+//! nobody else can open the file, and it either becomes the copy in one step or disappears.
 //!
 //! A copy that replaces an existing entry also waits in the private directory. The directory is
 //! created when first needed, recorded in the state folder before it is used, and removed at the
@@ -112,7 +112,8 @@ impl Staging {
         let info = inside.info().map_err(on_errno("looking at", &path))?;
         let user = rustix::process::geteuid().as_raw();
         if info.uid != user || info.mode & 0o077 != 0 {
-            // Other bits are accepted: some file systems have none, and show root as the owner.
+            // Root as the owner and other permission bits are accepted: some file systems have no
+            // permission bits, and show root as the owner.
             if info.uid != user && info.uid != 0 {
                 let what =
                     format!("another user replaced {} just after it was created", path.display());
@@ -173,7 +174,8 @@ impl Staging {
         }
     }
 
-    /// Removes the private directory inside a directory before that gets its final times.
+    /// Removes the private directory inside a directory, before the outer directory gets its final
+    /// times.
     pub fn leave(&self, directory: &Directory) {
         let Ok(info) = directory.info() else { return };
         let lies_there = |private: &PrivateDirectory| {
@@ -312,8 +314,8 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
 }
 
 /// Creates a link or special file under a temporary name, and renames it when it has all its
-/// attributes, because such entries cannot be unnamed. With `replaces`, it replaces an existing
-/// entry.
+/// attributes, because such entries cannot be created without a name. With `replaces`, it replaces
+/// an existing entry.
 pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,
@@ -337,7 +339,7 @@ pub(crate) fn make_entry(
     }
 }
 
-/// The problem that an entry was created concurrently under the name of a copy.
+/// The problem to report if another program created an entry under the name of a copy.
 pub(crate) fn appeared(path: &std::path::Path) -> Problem {
     let shown = path.display();
     let what = format!(

@@ -1,8 +1,8 @@
-//! Records between sessions: which trees were copied where, the progress of large files, and what
-//! to remove after a kill. They are in a folder that only the copying user may write.
+//! Records kept between sessions: which trees were copied where, the progress of large files, and
+//! what to remove after a kill. They are in a folder that only the copying user may write.
 //!
-//! Records are used only if the file system confirms them. A folder that another user owns or may
-//! write is refused.
+//! A record is used only if the file system still has the recorded file or directory. A folder that
+//! another user owns or may write is refused.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -88,7 +88,7 @@ pub(crate) struct PartialRecord {
     pub size: u64,
     pub modified: (i64, i64),
     pub changed: (i64, i64),
-    /// The unfinished file, in a private directory beside the destination.
+    /// The unfinished file, in a private directory next to the destination.
     pub directory: PathBuf,
     pub name: String,
     pub inode: u64,

@@ -133,7 +133,8 @@ impl Output {
     /// Sends the rest of an input; returns its length (bytes). Pages in the page cache go into a
     /// pipe without being copied.
     ///
-    /// # Errors Whether reading or writing failed, and why.
+    /// # Errors
+    /// Whether reading or writing failed, and why.
     pub fn send(&mut self, input: &mut Input, settings: &Settings) -> Result<u64, Broken> {
         let mut sent = 0;
         if let Some(pipe_bytes) = self.pipe_bytes
@@ -174,7 +175,7 @@ impl Output {
                 }
                 Err(Errno::INTR | Errno::AGAIN) => pass(settings, 0)?,
                 Err(Errno::PIPE) => break Err(Broken::Gone),
-                // If the kernel cannot, ordinary reading finds the cause.
+                // If the kernel cannot splice, ordinary reading finds the cause.
                 Err(_) => break Ok(()),
             }
         };

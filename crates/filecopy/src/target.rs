@@ -1,5 +1,5 @@
-//! Destination directories, and the work after their last entry, such as setting the directory's
-//! own attributes.
+//! Destination directories, and what is done after their last entry is complete, such as setting
+//! the attributes of the directory itself.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -91,7 +91,8 @@ impl TargetDirectory {
         }
     }
 
-    /// Makes the directory the copy of a source directory, within a parent that waits for it.
+    /// Makes the directory the copy of a source directory, within a parent that waits until the
+    /// copy is done.
     pub fn copy_of(
         self,
         source: (Arc<Directory>, EntryInfo),

@@ -28,7 +28,7 @@ use crate::special;
 use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 
-/// Divisor of the open-file limit that gives the limit for directories with queued files.
+/// The open-file limit divided by this is the limit for open directories.
 const DIRECTORY_SHARE: u64 = 8;
 
 /// A directory on the path of the walk.

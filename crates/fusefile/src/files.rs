@@ -54,7 +54,7 @@ pub(crate) struct Files {
     clock: Monotonic,
 }
 
-/// State of the device without its times: content, and faults.
+/// State of the device apart from timing: content and faults.
 struct DeviceState {
     faults: FaultCounter,
     content: Content,
@@ -204,7 +204,7 @@ impl Filesystem for Files {
                 drop(device);
                 let left = self.size_bytes.saturating_sub(offset);
                 match left.min(u64::from(size)) as u32 {
-                    // Beyond the end there is no request to the device.
+                    // A read beyond the end makes no request to the device.
                     0 => reply.data(&data),
                     length => {
                         let answer = move || reply.data(&data);

@@ -1,4 +1,5 @@
-//! Mounts and unmounts the file, even while a program that has just ended still holds it briefly.
+//! Mounts and unmounts the file, even if a program that has just ended still holds the file for a
+//! moment.
 
 use std::fs;
 use std::io;
@@ -61,8 +62,8 @@ impl Mounted {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }
 
-    /// Unmounts lazily, and waits until the last request has been answered. A file that is still
-    /// open after two seconds loses its device.
+    /// Unmounts lazily, and waits until the last request has been answered. After two seconds, a
+    /// program that still has the file open loses access to it.
     ///
     /// # Errors
     /// When the system refuses.

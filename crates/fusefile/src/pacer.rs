@@ -45,7 +45,7 @@ struct Pending {
     /// Pending requests by tag; tags increase in order of arrival.
     waiting: BTreeMap<u32, Waiting>,
     next_tag: u32,
-    /// Completed requests that are held back: until when (ns), and the tag.
+    /// Completed requests that are held back: the time until which each is held (ns), and its tag.
     held: BinaryHeap<Reverse<(u64, u32)>>,
     /// Scratch list of completed tags; empty between calls.
     done: Vec<u32>,

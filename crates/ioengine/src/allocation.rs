@@ -15,8 +15,9 @@ use crate::sys;
 pub const NEEDS_BYTES: u64 = 8 << 20;
 /// Largest unit that is detected (bytes).
 const UNIT_MAX: u64 = 1 << 20;
-/// Offsets in holes where a byte is written; one is odd, as units may start anywhere. There are
-/// only two: from the fifth extent of a file on, ext4 allocates a block for the extent tree itself.
+/// Offsets at which a byte is written into a hole. The second is not aligned, because a unit may
+/// start anywhere. There are only two, because ext4 allocates a block for the extent tree itself
+/// from the fifth extent of a file on.
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
 /// Offset at which the detected unit is verified.
 const TRIED_AT: u64 = 6 << 20;

@@ -3,8 +3,8 @@
 //! The region is one mapping, so that it can be registered with the kernel as a single buffer. It
 //! asks for huge pages before the first touch: a device accepts a limited number of memory segments
 //! per request, so with 4 KiB pages the kernel splits large requests. Safe code cannot access a
-//! slot while it is lent to the kernel. Where requests are split into pieces, neighbouring slots
-//! share memory and each piece uses its part.
+//! slot while it is lent to the kernel. If requests are split into pieces (on a stripe), the slots
+//! of the pieces of one request share a memory area, and each piece uses its own part of it.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::request::Request;
 /// Which memory pages back the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BufferPages {
-    /// Huge pages where the kernel provides them, else ordinary pages.
+    /// Huge pages where the kernel provides them, otherwise ordinary pages.
     #[default]
     Huge,
     /// Ordinary 4 KiB pages only.
@@ -81,15 +81,15 @@ fn into_pool(mapping: Mapping) {
 }
 
 impl SlotBuffers {
-    /// Maps `slots` slots of `slot_bytes` each, and touches every page so that no page fault falls
-    /// into a measurement.
+    /// Maps `slots` slots of `slot_bytes` each, and touches every page so that no page fault occurs
+    /// during a measurement.
     pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
         SlotBuffers::shared(slots, 0, slot_bytes, pages, false)
     }
 
-    /// As [`SlotBuffers::new`], with `memories` areas that are each shared by `1 << share_bits`
-    /// slots. If `pooled`, memory of the right size that an earlier engine of this process used is
-    /// reused.
+    /// As [`SlotBuffers::new`], but with `memories` memory areas, each shared by `1 << share_bits`
+    /// slots. If `pooled`, it reuses memory of the right size from an earlier engine of this
+    /// process.
     pub fn shared(
         memories: u32,
         share_bits: u32,
@@ -114,8 +114,8 @@ impl SlotBuffers {
             None => Mapping::new(length, huge).map_err(|e| too_large(e, total))?,
         };
         let skip = mapping.base().align_offset(granule);
-        // SAFETY: the mapping is a granule longer than `total` when huge, and `skip` is less
-        // than a granule; without huge pages a mapping is page-aligned and `skip` is 0.
+        // SAFETY: with huge pages, the mapping is a granule longer than `total`, and `skip` is less
+        // than a granule. Without huge pages, the mapping is page-aligned and `skip` is 0.
         let base = unsafe { mapping.base().add(skip) };
         let lent = vec![false; (memories as usize) << share_bits];
         let mapping = Some(mapping);
@@ -154,7 +154,7 @@ impl SlotBuffers {
         self.in_flight
     }
 
-    /// The memory of a slot. Neither it nor a slot that shares its memory may be in flight.
+    /// The memory of a slot. Neither this slot nor a slot that shares its memory may be in flight.
     ///
     /// # Panics
     /// If this slot or a slot with the same memory is in flight: the kernel uses the memory.
@@ -201,8 +201,8 @@ impl SlotBuffers {
         *lent = false;
     }
 
-    /// Leaks the memory: for an engine that could not be drained, whose pages the kernel may still
-    /// write to.
+    /// Leaks the memory. Used when an engine cannot be drained, because the kernel may still write
+    /// to its pages.
     pub(crate) fn leak(mut self) {
         std::mem::forget(self.mapping.take());
     }

@@ -86,7 +86,7 @@ impl Groups {
             let controllers: Vec<String> =
                 controllers.split(',').filter(|c| !c.is_empty()).map(String::from).collect();
             let mount = mounts.iter().find(|mount| mount.serves(&controllers))?;
-            // The path relative to the group that is mounted as the root (a container's).
+            // In a container, the container's group is mounted as the root, so its path is removed.
             let group = Path::new(group);
             let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
             let group = mount.mount_point.join(below);
@@ -119,7 +119,7 @@ impl Groups {
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
-    /// Memory that the limits leave besides the anonymous memory in use (bytes); None without a
+    /// The smallest memory limit minus the anonymous memory in use under it (bytes); None without a
     /// limit. Page cache does not count, because the kernel reclaims it first.
     pub fn memory_left_bytes(&self) -> Option<u64> {
         let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {

@@ -4,9 +4,9 @@
 //! the independent clock of xtask's benchmarks. On x86-64 it reads the time-stamp counter (TSC),
 //! scaled by a calibration against `CLOCK_MONOTONIC`, if the kernel itself trusts the counter: its
 //! clock source is `tsc`, and the CPU reports the counter as constant and never stopping. A reading
-//! takes about 15 ns, against 31 ns for `clock_gettime`, on the machine of docs/methodology.md.
-//! Elsewhere the clock is `clock_gettime`. [`Monotonic::clocks`] reads our clock together with the
-//! system's clocks, so that a run can report when they disagree.
+//! takes about 15 ns, against 31 ns for `clock_gettime`, on the machine described in
+//! docs/methodology.md. Elsewhere the clock is `clock_gettime`. [`Monotonic::clocks`] reads our
+//! clock together with the system's clocks, so that a run can report when they disagree.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -49,9 +49,9 @@ pub struct Clocks {
 /// Differences between clocks over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disagreement {
-    /// Length by `CLOCK_MONOTONIC` (ns).
+    /// Length of the interval by `CLOCK_MONOTONIC` (ns).
     pub elapsed_ns: u64,
-    /// Length by this clock, minus `elapsed_ns` (ns).
+    /// Length of the interval by this clock, minus `elapsed_ns` (ns).
     pub ours_ns: i64,
     /// How long the machine was suspended (ns).
     pub asleep_ns: i64,
@@ -74,9 +74,9 @@ impl Clocks {
 }
 
 impl Clocks {
-    /// Converts a time of our clock to `CLOCK_MONOTONIC`, which stamps kernel events. The two drift
-    /// apart by some microseconds per second, so this interpolates linearly between this reading
-    /// and a later one.
+    /// Converts a time of our clock to `CLOCK_MONOTONIC`, the clock of timestamps in kernel events.
+    /// The two drift apart by some microseconds per second, so this interpolates linearly between
+    /// this reading and a later one.
     pub fn system_ns(&self, later: &Clocks, ours_ns: u64) -> u64 {
         let offset = |clocks: &Clocks| clocks.monotonic_ns as i64 - clocks.ours_ns as i64;
         let (first, last) = (offset(self), offset(later));
@@ -87,7 +87,8 @@ impl Clocks {
     }
 }
 
-/// Number of readings of several clocks, so that at least one reading is not interrupted.
+/// How often the clocks are read together. More than once, so that at least one reading is not
+/// interrupted.
 const TRIES: usize = 16;
 
 /// How counter ticks become nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.

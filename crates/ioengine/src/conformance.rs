@@ -1,4 +1,4 @@
-//! The tests that every I/O engine must pass, a simulator's engine among them.
+//! The tests that every I/O engine must pass, including a simulator's engine.
 //!
 //! Each function makes engines with the given closure, on a file in which every 512-byte sector
 //! begins with its own offset. It panics with an explanation if the engine breaks the contract of
@@ -27,7 +27,7 @@ pub fn write_positions(file: &mut File, bytes: u64) {
     file.sync_all().expect("the test file can be flushed");
 }
 
-/// Makes an engine with a number of slots of a size (bytes).
+/// Makes an engine with the given number of slots, each of the given size (bytes).
 pub type Make<'a, E> = &'a dyn Fn(u32, u32) -> Result<E, Error>;
 
 fn read(slot: u32, offset: u64, length: u32) -> Request {
@@ -50,7 +50,7 @@ fn position_in<E: Engine>(engine: &mut E, slot: u32, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Each slot gets the data of its own request, in whatever order requests complete.
+/// Each slot gets the data of its own request, in any order of completion.
 pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_bytes: u64) {
     let depth = 16_u32;
     let mut engine = make(depth, 8192).expect("the engine can be made");

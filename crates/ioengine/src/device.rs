@@ -62,7 +62,7 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// The difference to an earlier reading.
+    /// The difference from an earlier reading.
     #[must_use]
     pub fn since(&self, earlier: &DeviceCounters) -> DeviceCounters {
         DeviceCounters {
@@ -225,8 +225,8 @@ impl Device {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
-    /// The parents of the device's disk, nearest first: name, subsystem ("pci", "scsi"), and the
-    /// rate of the link if it reports one.
+    /// The parents of the device's disk, nearest first. Each has its name, subsystem ("pci",
+    /// "scsi"), and the rate of the link if it reports one.
     pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
         let on_a_bus = |folder: &Path| {
             let subsystem = fs::canonicalize(folder.join("subsystem")).ok();

@@ -81,7 +81,8 @@ pub trait Engine {
 /// The features and memory that an engine got from the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if plain.
+    /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if there are
+    /// none.
     pub features: String,
     /// Size of all buffers (bytes).
     pub buffer_bytes: u64,
@@ -195,8 +196,8 @@ impl EngineKind {
         Availability { engine_kind: self, available, detail }
     }
 
-    /// The best asynchronous I/O engine of this host: io_uring, else libaio for direct I/O, else a
-    /// pool of threads.
+    /// The best asynchronous I/O engine of this host: io_uring if available, otherwise libaio for
+    /// direct I/O, otherwise a pool of threads.
     pub fn best(direct: bool) -> EngineKind {
         if EngineKind::IoUring.availability().available {
             EngineKind::IoUring

@@ -40,9 +40,9 @@ pub struct DiskExtents {
 }
 
 impl DiskExtents {
-    /// Offsets aligned to this in the target are aligned to it on the disk: the largest power of
-    /// two that divides the distance between target offset and disk offset of every extent (bytes).
-    /// None without extents.
+    /// The largest power of two that divides the distance between target offset and disk offset of
+    /// every extent (bytes). Offsets that are aligned to it in the target are also aligned to it on
+    /// the disk. None without extents.
     pub fn granule_bytes(&self) -> Option<u64> {
         let off = |extent: &DiskExtent| (extent.sector * SECTOR_BYTES).wrapping_sub(extent.offset);
         let bits = self.extents.iter().map(off).reduce(|all, one| all | one)?;
@@ -117,10 +117,10 @@ mod tests {
         let granule = |extents: Vec<DiskExtent>| {
             DiskExtents { disk: (8, 0), name: "sda".to_owned(), extents }.granule_bytes()
         };
-        // At 1 MiB on the disk; the second extent is 4 KiB off alignment.
+        // The first extent is at 1 MiB on the disk; the second is 4 KiB off alignment.
         assert_eq!(granule(vec![extent(0, 2048)]), Some(1 << 20));
         assert_eq!(granule(vec![extent(0, 2048), extent(1 << 20, 6144 + 8)]), Some(4096));
-        // On the disk before its file offset, and exactly at it.
+        // The extent is on the disk before its file offset, then exactly at its file offset.
         assert_eq!(granule(vec![extent(1 << 20, 63)]), Some(512));
         assert_eq!(granule(vec![extent(0, 0)]), Some(1 << 63));
         assert_eq!(granule(Vec::new()), None);

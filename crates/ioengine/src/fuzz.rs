@@ -1,5 +1,5 @@
-//! One entry point to the parsers of kernel text, for the fuzz targets: no input may make them
-//! panic.
+//! One entry point to the parsers of the kernel's text files, for the fuzz targets: no input may
+//! make them panic.
 
 use crate::{buffer, device, mount};
 

@@ -1,4 +1,5 @@
-//! Targets of this host: regular files, block devices, and the targets of `null` and `delay`.
+//! Targets of this host: regular files, block devices, and the targets of the I/O engines `null`
+//! and `delay`.
 //!
 //! A file is opened once with the flags of its caching mode and then checked through its
 //! descriptor, so that the checked file is also the used file. Nothing here creates a file: the
@@ -41,7 +42,8 @@ const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
 /// Number of attempts to drop pages without progress, before giving up.
 const READ_AHEAD_TRIES: u32 = 10;
-/// Pages that may stay in the cache after a scrub without dropping all caches (bytes).
+/// If at most this much stays in the page cache after evicting the file, the caches of the whole
+/// machine are not dropped (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
 /// Extents beyond this number are ignored: walking them would take seconds.
 const EXTENTS_MAX: usize = 1 << 20;
@@ -64,7 +66,7 @@ pub struct HostTarget {
     in_memory: bool,
     /// The last hint, repeated for each mapping made later.
     hint: Mutex<Hint>,
-    /// The layout and members if the target is a stripe, which has no file of its own.
+    /// The layout and members if the target is a stripe, which has no single file.
     stripe: Option<Stripe>,
 }
 
@@ -216,7 +218,7 @@ impl HostTarget {
     }
 
     /// The name of an underlying loop device that caches its image, if no device below the image
-    /// has counters, so that real device traffic cannot be seen.
+    /// has counters. The traffic to the real device is then invisible.
     pub fn unseen_image(&self) -> Option<String> {
         let is_unseen = |device: &&Device| {
             let lies_on = device.image().and_then(|image| device_of(&image));
@@ -310,8 +312,8 @@ impl HostTarget {
                 let what =
                     format!("`uncached`: this kernel does not support RWF_DONTCACHE on {of}");
                 Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
-                    "use a target on a file system that supports it (halfpower engines), Linux \
-                     6.14 or later, or `hint` noreuse",
+                    "use a file system that supports it (see halfpower engines) on Linux 6.14 or \
+                     later, or `hint` noreuse",
                 ))
             }
             Err(error) => Err(Error::io(format!("reading {} uncached", self.name), error)),
@@ -345,7 +347,7 @@ pub fn unwritable(path: &Path) -> Option<String> {
     if let Some(kind) =
         mount.map(|mount| mount.file_system).filter(|k| virtual_kinds.contains(&&**k))
     {
-        return Some(format!("{kind} holds no files of its own"));
+        return Some(format!("{kind} is a virtual file system, which stores no files"));
     }
     let name = CString::new(full.as_os_str().as_bytes()).ok()?;
     let allowed = sys::may_write(&name, metadata.is_dir());
@@ -456,7 +458,7 @@ fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignmen
             Alignment { memory_bytes, offset_bytes }
         }
         _ => {
-            // Without STATX_DIOALIGN: blocks may still be smaller than a page.
+            // Without STATX_DIOALIGN, use the block size, which may be smaller than a page.
             let of_file = || file.metadata().map_or(4096, |m| m.st_blksize().clamp(512, 4096));
             let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or_else(of_file);
             let block = block as u32;
@@ -668,7 +670,7 @@ fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
     Ok(coverage)
 }
 
-/// Whether a path is on a file system with direct I/O; tested by opening it so.
+/// Whether a path is on a file system with direct I/O; tested by opening it with O_DIRECT.
 pub fn offers_direct(path: &Path) -> bool {
     open_file(path, false, Caching::Direct)
         .is_ok_and(|file| sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0))

@@ -88,7 +88,8 @@ mod tests {
         (folder, path, bytes)
     }
 
-    /// The value, or None after printing that the test is skipped (root or loop devices missing).
+    /// Returns the value, or prints that the test is skipped (root or loop devices missing) and
+    /// returns None.
     fn or_skip<T>(made: io::Result<T>) -> Option<T> {
         made.inspect_err(|error| eprintln!("skipped: {error} (needs root, loop devices)")).ok()
     }

@@ -109,10 +109,11 @@ impl MappedFile {
     }
 
     /// Calls `look` on bytes of the mapping without copying them. The bytes may change meanwhile if
-    /// somebody writes to the file. From an inaccessible page to the end they are zeros.
+    /// somebody writes to the file. If a page is inaccessible, all bytes from that page to the end
+    /// are zeros.
     ///
     /// # Errors
-    /// If a page was inaccessible: the result of `look` is dropped.
+    /// If a page was inaccessible. The result of `look` is then dropped.
     ///
     /// # Panics
     /// If the range is not mapped.
@@ -151,7 +152,7 @@ impl MappedFile {
     fn at(&self, offset: u64, length: usize) -> *mut u8 {
         let mapped = self.length as u64;
         assert!(offset <= mapped && length as u64 <= mapped - offset, "beyond the mapping");
-        // SAFETY: inside the mapping, as was just checked.
+        // SAFETY: the offset is inside the mapping, as was just checked.
         unsafe { self.base.add(offset as usize) }
     }
 

@@ -24,7 +24,7 @@ impl Caching {
     pub const ALL: [Caching; 4] =
         [Caching::Buffered, Caching::Direct, Caching::WriteThrough, Caching::DirectWriteThrough];
 
-    /// The mode for a choice of direct I/O and a choice of write-through.
+    /// The mode with or without direct I/O, and with or without write-through.
     pub fn of(direct: bool, write_through: bool) -> Caching {
         match (direct, write_through) {
             (false, false) => Caching::Buffered,

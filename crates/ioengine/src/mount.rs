@@ -115,7 +115,7 @@ fn parse_line(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's octal escapes (`\040` is a blank).
+/// Undoes the kernel's octal escapes (`\040` is a space).
 pub(crate) fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
@@ -139,7 +139,8 @@ pub(crate) fn unescape(text: &str) -> String {
 }
 
 /// Unmounts a directory. A lazy unmount hides the directory immediately and completes when nobody
-/// uses it any more. Without the right to unmount, `fusermount3` is tried, which may unmount FUSE.
+/// uses it any more. Without the right to unmount, `fusermount3` is tried, which may unmount FUSE
+/// file systems.
 ///
 /// # Errors
 /// If the mount is in use, or the user may not unmount it.

@@ -24,7 +24,7 @@ pub fn resident_bytes(file: &File) -> io::Result<u64> {
 /// Bytes of a range of an open file that are in the page cache.
 ///
 /// # Errors
-/// The system call's error; always before Linux 6.5, which introduced cachestat(2).
+/// The system call's error. The call always fails before Linux 6.5, which introduced cachestat(2).
 pub fn resident_bytes_of_part(file: &File, offset: u64, length: u64) -> io::Result<u64> {
     sys::resident_bytes_of_part(file, offset, length)
 }

@@ -30,7 +30,7 @@ impl Layout {
     /// A stripe over `members` devices with round-robin chunks of `chunk_bytes`.
     ///
     /// # Errors
-    /// Usage: no members, too many members, or a chunk of 0 bytes.
+    /// `ErrorKind::Usage`: no members, too many members, or a chunk of 0 bytes.
     pub fn new(members: usize, chunk_bytes: u64) -> Result<Layout, Error> {
         let usage = |what: String, remedy: &str| {
             Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))
@@ -67,7 +67,8 @@ impl Layout {
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
-    /// The bytes of a stripe of `striped` bytes on one device; the last chunk may be partial.
+    /// How many bytes of a stripe of `striped` bytes are on one device (bytes); the last chunk may
+    /// be partial.
     pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         let before = member.saturating_mul(self.chunk_bytes);

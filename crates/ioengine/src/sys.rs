@@ -319,7 +319,7 @@ pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
 /// Fails for users who neither own the file nor may write it, because mincore would report the
 /// whole file as resident.
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
-    // A length of 0 means to the end.
+    // A length of 0 means up to the end of the file.
     match resident_bytes_of_part(file, 0, 0) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
             resident_bytes_by_mincore(file, file_bytes)

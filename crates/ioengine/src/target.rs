@@ -1,4 +1,5 @@
-//! A target: what requests are sent to, and everything around them that is not a request.
+//! A target: an open file, device or simulated system that requests are sent to. It also has the
+//! operations that are not requests, such as allocation, flush, cache eviction and counters.
 //!
 //! A simulator replaces the machine by implementing [`Target`] and [`Engine`]. A target is already
 //! open: opening fixed its caching mode and write permission.
@@ -90,7 +91,7 @@ impl Sum for Coverage {
     }
 }
 
-/// A target: what requests are sent to, and everything around them that is not a request.
+/// A target: an open file, device or simulated system that requests are sent to.
 pub trait Target {
     /// The engine that issues requests to this target.
     type Engine: Engine;

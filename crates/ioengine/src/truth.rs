@@ -1,13 +1,14 @@
 //! A reference device: its parameters, and a schedule that computes each completion time.
 //!
 //! The correct result of a measurement on such a device is known, so halfpower can be tested on it.
-//! The model is small enough for closed forms. A request holds one of `parallelism` servers for
-//! `fixed_ns`, then the single shared bus for `length / bytes_per_s`, a rate that may depend on the
-//! offset. Optional parts are a read cache, a prefetch, a write buffer that drains, a granule that
-//! makes smaller writes cost more, and a token bucket. A stripe consists of several such devices
-//! with all these parts; a shared link may follow. [`Schedule`] turns arrival times into completion
-//! times. It reads no clock, so that the I/O engine `delay`, the crate `fusefile` and tests share
-//! the same model. It shares no code with the simulator, so the two can check each other.
+//! The model is small enough for closed-form results. A request holds one of `parallelism` servers
+//! for `fixed_ns`, then the single shared bus for `length / bytes_per_s`, a rate that may depend on
+//! the offset. Optional parts are a read cache, a prefetch, a write buffer that drains, a granule
+//! that makes smaller writes cost more, and a token bucket. A stripe consists of several such
+//! devices with all these parts; a shared link may follow. [`Schedule`] turns arrival times into
+//! completion times. It reads no clock, so that the I/O engine `delay`, the crate `fusefile` and
+//! tests share the same model. It shares no code with the simulator, so the two can check each
+//! other.
 
 mod schedule;
 
@@ -39,10 +40,11 @@ pub struct Truth {
     pub credit: Option<CreditTruth>,
     /// Several devices side by side; all parameters above apply to each device.
     pub stripe: Option<StripeTruth>,
-    /// Rate of a link that each whole request passes at the end, one at a time, cache hits included
+    /// Rate of a link that every request passes last, cache hits included, one request at a time
     /// (bytes per second).
     pub link_bytes_per_s: Option<f64>,
-    /// CPU time used per request in the submitting thread (ns); only by the I/O engine `delay`.
+    /// CPU time used per request in the submitting thread (ns); honoured only by the I/O engine
+    /// `delay`.
     pub cpu_ns: u64,
 }
 
@@ -65,7 +67,7 @@ pub struct CacheTruth {
 }
 
 /// Read-ahead. After a read that misses and starts where the previous read ended, the device keeps
-/// reading what follows at its own rate, until the next miss or write. A miss that does not
+/// reading the following data at its own rate, until the next miss or write. A miss that does not
 /// continue the previous read starts no read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchTruth {
@@ -140,8 +142,8 @@ fn moving_ns(bytes: u64, bytes_per_s: Option<f64>) -> u64 {
     bytes_per_s.map_or(0, |rate| (bytes as f64 * 1e9 / rate).round() as u64)
 }
 
-/// Times and rates of a single device; with a stripe, of one of its devices, at offsets of that
-/// device. They do not include the link.
+/// Times and rates of a single device. With a stripe, they are those of one of its devices, and an
+/// offset is an offset on that device. They do not include the link.
 impl Truth {
     /// Rate of the bus for a request that starts at `offset` (bytes per second).
     pub fn rate_at(&self, offset: u64) -> Option<f64> {
@@ -217,9 +219,9 @@ impl Truth {
     }
 
     /// Completion time of the last of `count` requests that arrive together at the idle device
-    /// (ns); the last request has another length. Each server starts its next request when the
-    /// previous one has left the bus; with m requests, fixed time f, bus time b, last bus time b'
-    /// and k servers: if f <= (k - 1) b the bus never idles, and the time is f + (m - 1) b + b'.
+    /// (ns); the last request may have a different length. Each server starts its next request when
+    /// the previous one has left the bus; with m requests, fixed time f, bus time b, last bus time
+    /// b' and k servers: if f <= (k - 1) b the bus never idles, and the time is f + (m - 1) b + b'.
     /// Otherwise the servers proceed in rounds: (q + 1) f + (q + r) b + b' for the r-th request of
     /// round q, both counted from 0.
     fn last_of_ns(&self, count: u64, length: u32, last_length: u32) -> u64 {
@@ -239,7 +241,7 @@ impl Truth {
 
 /// Times and rates of the whole reference device: all devices of its stripe, and the link.
 impl Truth {
-    /// Time of one request that starts at the first device's chunk, on an idle device without
+    /// Time of one request that starts at a chunk of the first device, on an idle device without
     /// zones, cache, prefetch, buffer, granule and credit (ns). The device with the most pieces
     /// completes last; then the request passes the link.
     pub fn alone_ns(&self, length: u32) -> u64 {

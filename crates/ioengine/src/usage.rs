@@ -85,7 +85,7 @@ fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Optio
     Some(describe_holder("is the image of the loop device", &on_it.device, kernel, visited))
 }
 
-/// Describes the holder of a device, and the use of that holder in turn.
+/// Describes the holder of a device and, recursively, why the holder is in use.
 fn describe_holder(how: &str, by: &Device, kernel: &Kernel, visited: &mut Vec<Device>) -> String {
     let alias = volume_name(by).map(|name| format!(" ({name})")).unwrap_or_default();
     let serves = use_of(kernel, by, visited).map(|why| format!(", which {why}"));
@@ -175,7 +175,7 @@ mod tests {
         let tree = MadeUp::with_volumes();
         tree.mount("8:1", "/boot", "none");
         says(&tree, "sda", &["its partition sda1 is mounted at /boot"]);
-        // btrfs and others: an anonymous number, the device only as the source.
+        // btrfs and others have an anonymous device number; only the mount source names the device.
         tree.mount("0:42", "/pool", "/dev/sdb1");
         says(&tree, "sdb", &["its partition sdb1 is mounted at /pool"]);
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys;
 
-/// State of the cache: it may hold writes back.
+/// State of the cache: a write may complete before it is on the medium.
 pub const BACK: &str = "write back";
 /// State of the cache: a write completes when it is on the medium.
 pub const THROUGH: &str = "write through";
@@ -83,7 +83,7 @@ impl Means {
     }
 }
 
-/// The state of the control at a path of [`Means::path`].
+/// The state of the control at a path that [`Means::path`] returned.
 ///
 /// # Errors
 /// If the drive or the system does not report it.
@@ -95,7 +95,7 @@ pub fn state_at(path: &Path) -> io::Result<String> {
     Ok(if enabled { BACK } else { THROUGH }.to_owned())
 }
 
-/// Sets the state of the control at a path of [`Means::path`].
+/// Sets the state of the control at a path that [`Means::path`] returned.
 ///
 /// # Errors
 /// If the drive or the system does not allow it.

@@ -88,8 +88,8 @@ pub struct PageLayout {
     pub page_bytes: usize,
 }
 
-/// Maximum page size (bytes), beyond the kernel's sub-buffers of a few MiB; larger sizes are
-/// invalid.
+/// Maximum page size (bytes). Larger sizes are invalid, because a page of the kernel has a few MiB
+/// at most.
 const PAGE_BYTES_MAX: usize = 1 << 24;
 
 impl PageLayout {

@@ -142,8 +142,8 @@ impl Lifecycles {
         self.requests[self.parts[part].request?].completed_ns
     }
 
-    /// When a thread noticed an event of `since_ns`: immediately if its wake-up was under way, else
-    /// when it was next woken, up to `until_ns`. None without a wake-up.
+    /// When a thread noticed an event that occurred at `since_ns`: immediately if its wake-up was
+    /// under way, otherwise when it was next woken, up to `until_ns`. None without a wake-up.
     pub fn woken_ns(&self, thread: i32, since_ns: u64, until_ns: u64) -> Option<u64> {
         let wakings = self.wakings.get(&thread)?;
         let next = wakings.partition_point(|waking| waking.at_ns < since_ns);
@@ -219,8 +219,8 @@ impl Lifecycles {
     }
 
     /// The first remaining piece of a bio got its request or was merged. A thread submits one bio
-    /// at a time, so it is the last bio that it queued at this location; earlier bios were rejected
-    /// (EAGAIN).
+    /// at a time, so this bio is the last one that the thread queued at this location; earlier bios
+    /// were rejected (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
         let of_thread = |index: &usize| self.bios[*index].thread == event.thread;
@@ -252,7 +252,7 @@ impl Lifecycles {
         in_progress.issued.entry(range.location()).or_default().push_back(index);
     }
 
-    /// Assigns pieces of bios to a request: at each location the oldest.
+    /// Assigns pieces of bios to a request: at each location, the oldest piece.
     fn assign_parts(&mut self, index: usize, in_progress: &mut InProgress) {
         let range = self.requests[index].range;
         let inserted: Vec<(Location, u64)> = peek_all(&in_progress.inserted, range).collect();

@@ -88,7 +88,7 @@ fn next<'a>(data: &'a [u8], at_ns: &mut u64) -> Next<'a> {
     }
     *at_ns = at_ns.wrapping_add(u64::from(passed));
     let (length, body) = match (kind, second) {
-        // The length includes its own word.
+        // The length includes the length word.
         (0 | PADDING, Some((length, body))) if length >= 4 => ((length - 4) as usize, body),
         (1..PADDING, _) => (kind as usize * 4, rest),
         _ => return Next::Damaged,

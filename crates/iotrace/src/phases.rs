@@ -42,8 +42,8 @@ impl AppRequest {
 /// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Time from the load's submission until io_uring takes the request; without io_uring until the
-    /// block layer takes it, which includes the file system.
+    /// Time from the load's submission until io_uring takes the request; without io_uring, until
+    /// the block layer takes it, which includes the file system.
     Submit,
     /// Time from the submission of the bio until its request is inserted into the scheduler or,
     /// without a scheduler, issued to the driver. This includes throttling, waiting for a tag,
@@ -125,7 +125,7 @@ impl Unmatched {
 pub struct PhaseTime {
     /// The phase.
     pub phase: Phase,
-    /// Requests that passed through the phase, also in zero time.
+    /// Requests that passed through the phase, including those that spent no time in it.
     pub requests: u64,
     /// Mean (ns).
     pub mean_ns: f64,
@@ -317,8 +317,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Adds the request of io_uring. If another thread submitted the bio, it is the first unclaimed
-    /// request in progress at that time.
+    /// Adds the request of io_uring to a path. If another thread submitted the bio, this is the
+    /// first unclaimed io_uring request that was in progress at that time.
     fn with_uring(
         &mut self,
         request: &AppRequest,

@@ -114,7 +114,7 @@ fn remove_stale(instances: &Path, is_alive: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if name.to_str().and_then(owner_pid).is_some_and(|process| !is_alive(process)) {
-            // Fails while another process reads the instance.
+            // This fails while another process reads the instance.
             let _ = fs::remove_dir(entry.path());
         }
     }

@@ -4,11 +4,12 @@
 //! on one or more threads together, each with its own arrays, and times it. Rates are given in two
 //! conventions, which are never mixed:
 //!
-//! - **once**: as the kernel is usually quoted. A load counts the bytes read, a store the bytes
-//!   written, a copy its bytes once (like `memcpy` and `mbw`), the triad 24 bytes per element (like
-//!   STREAM), and a touch the whole cache line of [`LINE_BYTES`] that it moves.
-//! - **traffic**: what the program's instructions read and write, so twice the bytes of a copy.
-//!   Lines that a store fetches before changing them (write-allocate) are not counted in either.
+//! - **once**: as rates of the kernel are usually quoted. A load counts the bytes read, a store the
+//!   bytes written, a copy its bytes once (like `memcpy` and `mbw`), the triad 24 bytes per element
+//!   (like STREAM), and a touch the whole cache line of [`LINE_BYTES`] that it moves.
+//! - **traffic**: what the program's instructions read and write, which for a copy is twice its
+//!   bytes. Lines that a store fetches before changing them (write-allocate) are not counted in
+//!   either convention.
 //!
 //! No clock is read here: callers pass a clock, and may pin threads. All `unsafe` code is in
 //! `arena`, `loops`, `x86` and `file`. Linux only; vector loops on x86-64 (AVX2 or AVX-512,

@@ -80,7 +80,7 @@ pub(crate) struct Arrays {
     pub bytes: usize,
 }
 
-/// Runs `count` passes of a kernel; returns the sum of the words that a reading kernel read.
+/// Runs `count` passes of a kernel. Returns the sum of the words that it read, if it reads.
 ///
 /// # Safety
 /// The arrays that the kernel uses must be valid memory of this thread for `bytes`, which must be a

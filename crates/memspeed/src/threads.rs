@@ -90,7 +90,8 @@ pub fn measure(plan: &Plan, world: &World) -> io::Result<Vec<Reading>> {
             })
             .collect();
         let failed = handles.into_iter().find_map(Result::err);
-        // Set only here. If a thread is missing, the others must not wait for it at the barrier.
+        // The threads wait for this value. If a thread could not be started, the others must not
+        // wait for it at the barrier.
         let _ = shared.all_started.set(failed.is_none());
         failed.into_iter().for_each(|error| shared.give_up(error));
     });
@@ -285,7 +286,7 @@ impl<'a> Shared<'a> {
 mod tests {
     use super::*;
 
-    /// A test clock: each reading, by any thread, is a microsecond later.
+    /// A test clock: every reading, on any thread, is one microsecond later than the previous one.
     fn ticking() -> impl Fn() -> u64 + Sync {
         let ticks = AtomicU64::new(0);
         move || ticks.fetch_add(1, Ordering::Relaxed) * 1000

@@ -1,7 +1,7 @@
 //! AVX2 and AVX-512 vectors.
 //!
-//! Methods are inlined into functions that enable the instructions (`loops`), without remaining
-//! calls.
+//! Methods are inlined into functions that enable the instructions (`loops`), so that no calls
+//! remain.
 #![cfg(target_arch = "x86_64")]
 
 use std::arch::x86_64::*;

@@ -97,7 +97,7 @@ fn grouped<'a, K: PartialEq>(
 }
 
 /// Throughput against request size for one operation: a line per caching mode and depth, with PAP,
-/// PAP/2, and the smallest request that exceeds it.
+/// PAP/2, and the smallest request that exceeds PAP/2.
 pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Option<Chart> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -153,7 +153,8 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
             ]
         })
         .collect();
-    // Only one guide: the curve with the largest half-power point, which is direct and shallowest.
+    // Only one guide is drawn, for direct requests at the smallest depth: their half-power point is
+    // the largest.
     let shallowest = view
         .half_power
         .iter()

@@ -121,8 +121,8 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// Powers of the base. Every first, second, fourth ... power has a label, so that a size axis
-    /// reads 4 KiB, 64 KiB, 1 MiB.
+    /// Powers of the base. Every power, every second or every fourth power ... has a label, so that
+    /// a size axis reads 4 KiB, 64 KiB, 1 MiB.
     fn power_ticks(&self, base: f64) -> Vec<Tick> {
         let (first, last) = (self.first.ceil() as i64, self.last.floor() as i64);
         let span = last - first;

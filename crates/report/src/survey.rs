@@ -115,7 +115,7 @@ fn depth(view: &SurveyView) -> Option<Section> {
     let operations = operations(view);
     section(
         "depth",
-        "How many requests together",
+        "How many requests at once",
         "Depth is the number of requests outstanding per thread. At most four request sizes are \
          drawn; the table of all points has the rest.",
         charts(operations.iter().flat_map(|name| depth_charts(view, name))),

@@ -1,11 +1,11 @@
 //! Tests of the page in headless Chromium: an invented survey is rendered, opened from a file, and
-//! operated like a reader would.
+//! operated as a reader would.
 //!
 //! Two scripts are added to the page under test. One collects errors; the other operates the page
 //! and writes its observations as JSON into the document, which the browser prints at the end. One
-//! visit serves all tests of a page: the page at full width, and the page in frames as narrow as a
-//! phone or, with its print style forced on, as a sheet of paper. Without a browser every test is
-//! skipped. Colours, fonts and looks are not checked.
+//! visit to a page serves all tests of that page. The page is shown at full width, in frames as
+//! narrow as a phone, and with its print style in a frame as narrow as a sheet of paper. Without a
+//! browser every test is skipped. Colours, fonts and looks are not checked.
 
 // In tests a panic is a failure, so unwrap is fine. Skips are reported on stderr.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]

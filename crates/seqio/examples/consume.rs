@@ -1,6 +1,6 @@
 //! Benchmark for `cargo xtask bench seqio`: reads a file in a given way, with a consumer that looks
-//! at every byte or at none. Prints the plan and the time, measured from before the file was
-//! opened. The way `fixed` is `blocks` with a constant depth.
+//! at every byte or at none. Prints the plan and the time, measured from before the file is opened.
+//! The way `fixed` is `blocks` with a constant depth.
 #![allow(clippy::print_stdout, reason = "an example speaks on the terminal")]
 
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! Adapts the queue depth while a stream runs: it is doubled while that increases the rate.
+//! Adapts the queue depth while a stream runs: it is doubled as long as that increases the rate.
 //!
 //! It measures the rate of a window of blocks at one depth, then at twice that depth. If the second
 //! rate is higher by more than `GAIN`, the search continues; otherwise the depth returns to the

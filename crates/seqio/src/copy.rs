@@ -79,7 +79,7 @@ pub trait Watch {
         Ok(())
     }
 
-    /// The next `bytes` bytes are read and written.
+    /// The next `bytes` bytes have been read; they may not be written yet.
     ///
     /// # Errors
     /// Stops the copy.
@@ -97,7 +97,7 @@ pub trait Watch {
         Ok(())
     }
 
-    /// All data before this offset are written to the destination file.
+    /// All data before this offset have been written to the destination file.
     ///
     /// # Errors
     /// Stops the copy.
@@ -117,7 +117,7 @@ impl Watch for NoWatch {}
 /// faster. Returns the size (bytes).
 ///
 /// # Errors
-/// Any error of opening, reading or writing. Data written before the error stay.
+/// Any error of opening, reading or writing. Data written before the error remain in the file.
 pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
     let source = File::open(from)?;
     let target = File::create(to)?;
@@ -143,8 +143,9 @@ fn by_watcher(error: io::Error) -> CopyError {
 }
 
 impl Options {
-    /// Copies the data of a file that starts at an offset to the same offsets of another file, and
-    /// sets that file's size. Both must be seekable. Earlier data of the destination stay.
+    /// Copies the data of a file, from an offset to its end, to the same offsets of another file,
+    /// and sets that file's size. Both files must be seekable. Data of the destination before the
+    /// offset are kept.
     ///
     /// # Errors
     /// Any error of reading or writing, with the file it concerns, or an error from the watcher.
@@ -265,8 +266,8 @@ impl Copying<'_> {
         }
     }
 
-    /// Truncates the destination at the start of the copy and reserves space. A sparse file only
-    /// gets its size.
+    /// Truncates the destination at the start of the copy and reserves space. For a sparse file, it
+    /// only sets the size.
     fn make_room(&self, is_sparse: bool) -> io::Result<()> {
         if !self.target.is_regular {
             return Ok(());

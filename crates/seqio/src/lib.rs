@@ -50,31 +50,33 @@
 //!
 //! # Before and after
 //! Two virtual CPUs (AMD EPYC), Linux 6.18, ext4 on a virtio disk, a file of 2 GiB, fio 3.33,
-//! medians of 11 alternating pairs (after a rest 5) of `cargo xtask bench seqio`, caches dropped:
+//! medians of 11 alternating pairs (5 pairs in rows with "after a rest") of `cargo xtask bench
+//! seqio`, caches dropped:
 //!
-//! | | before | with seqio |
+//! | test: program used before | before | with seqio |
 //! |---|---|---|
 //! | read a cold file: fio's defaults, 1 MiB x 8 direct, scattered memory | 1900 MB/s | 4530 MB/s |
-//! | the same on a fresh machine, whose free pages follow each other | 3860 MB/s | 4600 MB/s |
+//! | the same on a fresh machine, whose free memory is contiguous | 3860 MB/s | 4600 MB/s |
 //! | the same: the best of 24 settings of fio, dd, cat (huge pages) | 4770 MB/s | 4600 MB/s |
 //! | the same, CPU: `cat FILE >/dev/null`, after a rest | 0.570 s/GiB | 0.008 s/GiB |
 //! | read a file in the page cache: `cat` | 30.6 GB/s | 33.1 GB/s |
 //! | write a new durable file: the best of 38 settings of fio | 6970 MB/s | 6490 MB/s |
 //! | the same, CPU: `dd bs=64k conv=fsync` | 0.147 s/GiB | 0.011 s/GiB |
-//! | copy a cold file until it is durable, `halfpower copy`: `cp && sync` | 1390 MB/s | 2200 MB/s |
+//! | copy a cold file durably: `cp && sync`; after: `halfpower copy` | 1390 MB/s | 2200 MB/s |
 //! | the same, CPU | 0.312 s/GiB | 0.008 s/GiB |
 //!
-//! and the sample programs of Riedel, van Ingen and Gray (1997) in `examples/`, 64 KiB requests, on
-//! 1 GiB, median of 5: buffered read 2880 to 4180 MB/s, unbuffered write 630 to 4210, asynchronous
-//! write 620 to 3820, asynchronous read 1640 to 4270. The disk of such a machine is shared, and
-//! its rate changes by a factor of two within minutes, so only ratios of neighbouring runs are
-//! meaningful. The same commands measure your machine.
+//! The sample programs of Riedel, van Ingen and Gray (1997) in `examples/` (64 KiB requests on 1
+//! GiB, median of 5) became faster: buffered read from 2880 to 4180 MB/s, unbuffered write from 630
+//! to 4210, asynchronous write from 620 to 3820, asynchronous read from 1640 to 4270. The disk of
+//! such a machine is shared, and its rate changes by a factor of two within minutes, so only ratios
+//! of neighbouring runs are meaningful. The same commands measure your machine.
 //!
-//! It was nowhere more than 5% slower than what it replaces. Time as a share of that, by
-//! `cargo xtask bench seqio --pairs 7` with `--only random`, `small`, `pipe`, `tmpfs` and
-//! `checksum`, on two virtual CPUs (Intel Xeon), a file of 2 GiB:
+//! It was never more than 5% slower than the program that it replaces. This table gives its time as
+//! a share of the time of that program, measured by `cargo xtask bench seqio --pairs 7` with
+//! `--only random`, `small`, `pipe`, `tmpfs` and `checksum`, on two virtual CPUs (Intel Xeon), a
+//! file of 2 GiB:
 //!
-//! | | share of the time (95%) |
+//! | test, replaced program | share of the time (95%) |
 //! |---|---|
 //! | random cold reads of 4 KiB, `BufReader` | 0.97 (0.91 to 1.01) |
 //! | hot files of 1 to 64 KiB, `BufReader` | 1.044 (1.040 to 1.076) |
@@ -88,7 +90,8 @@
 //! copy each byte once, at memory speed (here 0.02 to 0.05 s/GiB). For a program that counts lines,
 //! `Read` takes 1.14 times the CPU with pieces of 32 KiB, which stay in the first-level cache, and
 //! 1.19 times with 128 KiB; `tokio`'s `AsyncRead` 1.15 and 1.16 times, its `AsyncBufRead` 1.02
-//! times. For a program that ignores the data, it is 4 to 7 times the CPU of blocks: use those.
+//! times. A program that ignores the data takes 4 to 7 times as much CPU with `Read` as with
+//! blocks, so it should use blocks.
 //!
 //! # When it does not help
 //! - Small files (less than 1 MiB), files in the page cache, files in memory and pipes. They are

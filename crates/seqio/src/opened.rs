@@ -58,7 +58,7 @@ impl Opened {
         Ok((opened, position))
     }
 
-    /// Sets the position of the file, as reading or writing to there would.
+    /// Sets the position of the file, as reading or writing up to this position would.
     pub fn set_position(&self, position: u64) {
         if self.has_offsets && !self.appends {
             // This fails only for descriptors without a position, where it does not matter.
@@ -105,7 +105,8 @@ impl Opened {
         self.resident(size).is_some_and(|resident| resident * 2 >= size)
     }
 
-    /// Bytes in the page cache; without cachestat(2), all or nothing by a few samples.
+    /// Bytes in the page cache; without cachestat(2), all or none of them, depending on a few
+    /// samples.
     fn resident(&self, size: u64) -> Option<u64> {
         open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
             let offsets = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
@@ -140,7 +141,7 @@ impl Opened {
         Ok((Arc::new(file), alignment))
     }
 
-    /// The opened file with a position of its own; `None` if /proc is not mounted.
+    /// A second descriptor of the file, with a separate position; `None` if /proc is not mounted.
     pub fn with_own_position(&self) -> Option<Arc<File>> {
         self.open_again(OFlags::empty()).ok().map(Arc::new)
     }

@@ -65,7 +65,7 @@ pub struct Reader {
     parked: Option<Box<Deep>>,
     /// Bytes of the current block that were returned.
     used: usize,
-    /// Bytes read sequentially since the last seek; initially more than enough.
+    /// Bytes read sequentially since the last seek; initially large enough to count as sequential.
     sequential_bytes: u64,
     /// Whether the caller opened the file, so that the file's position is kept up to date.
     is_given: bool,

@@ -1,9 +1,9 @@
 //! Size and number of sequential requests: measured on this storage by `halfpower tune`, or from a
 //! table of storage kinds.
 //!
-//! For every kind, the table has the smallest request size and depth on the plateau found by
-//! `halfpower survey` with huge pages for the buffers. A rotating disk needs large requests, flash
-//! needs several requests, and network storage needs enough in flight to cover the latency.
+//! For every kind, the table has the smallest request size and depth that reach the plateau found
+//! by `halfpower survey` with huge pages for the buffers. A rotating disk needs large requests,
+//! flash needs several requests, and network storage needs enough in flight to cover the latency.
 
 mod text;
 

@@ -77,7 +77,7 @@ impl Options {
     /// Creates a new file for writing.
     ///
     /// # Errors
-    /// Those of [`Options::create`], or that the file exists.
+    /// The errors of [`Options::create`], or that the file exists.
     pub fn create_new(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create_new(true))
     }
@@ -86,7 +86,7 @@ impl Options {
     /// of the file, so several programs may append to one file.
     ///
     /// # Errors
-    /// Those of [`Options::create`].
+    /// The errors of [`Options::create`].
     pub fn append(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.writer(OpenOptions::new().append(true).create(true).open(path)?)
     }
@@ -110,7 +110,7 @@ impl Options {
     /// Writes one stream to several new files, round-robin in chunks of `chunk_bytes`.
     ///
     /// # Errors
-    /// Those of [`Options::create`], or an impossible stripe.
+    /// The errors of [`Options::create`], or an impossible stripe.
     pub fn create_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -162,7 +162,8 @@ impl Writer {
         &self.plan
     }
 
-    /// Offset of the next byte (bytes). For an appended file, as far as this writer knows.
+    /// Offset of the next byte (bytes). For an appended file, it does not include what other
+    /// programs append.
     pub fn position(&self) -> u64 {
         match &self.mode {
             Mode::Plain(plain) => plain.position(),

@@ -48,7 +48,7 @@ pub struct Advice {
     pub id: String,
     /// The rule with the setting to use.
     pub text: String,
-    /// The setting and its gain alone, such as "reads of 1 MiB (2.6 times)".
+    /// Only the setting and its gain, such as "reads of 1 MiB (2.6 times)".
     #[serde(skip)]
     pub setting: String,
     /// The measurements that show the gain.
@@ -122,7 +122,7 @@ fn ranked(found: Vec<Advice>) -> Vec<Advice> {
 fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
     let mut found = Vec::new();
     while let Some(most) = left.iter().map(|advice| advice.rank_gain).reduce(f64::max) {
-        // The advice with the greatest gain is always found.
+        // At least the advice with the greatest gain meets this condition.
         let next = left.iter().position(|advice| advice.rank_gain >= SAME_GAIN * most).unwrap_or(0);
         found.push(left.remove(next));
     }

@@ -115,8 +115,8 @@ fn of_verdict(insight: &Insight<'_>) -> Option<String> {
         .then(|| "the survey is valid, but a figure that it shows is not".to_owned())
 }
 
-/// Checks the rates in the evidence of an advice: none exceeds the highest rate, and their ratio is
-/// the stated gain.
+/// Checks the rates in the evidence of a piece of advice: none exceeds the highest rate, and their
+/// ratio is the stated gain.
 fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
     let mut found = Vec::new();
     if advice.gain_in != "throughput" || advice.id == "keep-defaults" {
@@ -161,8 +161,8 @@ mod tests {
     use crate::insight::tests::{data, point_of};
     use workload::random::Stream;
 
-    /// A survey of a random device: fixed time, rate, parallel requests, a cache of its own speed,
-    /// noise, and points that are missing, single, suspect or invalid.
+    /// A survey of a random device: fixed time, rate, parallel requests, a cache with a different
+    /// speed, noise, and points that are missing, single, suspect or invalid.
     fn random_data(seed: u64) -> SurveyData {
         let mut stream = Stream::new(seed);
         let mut draw = |low: f64, high: f64| {

@@ -1,6 +1,7 @@
 //! The findings of a survey as sentences, the same for terminal, JSON and page.
 //!
-//! "The measured peak" is a measured rate; "PAP" is a stated or advertised rate.
+//! In the sentences, "the measured peak" is a measured rate, and "PAP" is a stated or advertised
+//! rate.
 
 use analysis::interval::Interval;
 use analysis::units;
@@ -195,7 +196,8 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
             text
         } else {
             format!(
-                "{text}, far from the measured size, so request times do not follow this line here"
+                "{text}, far from the measured size, so the fit does not describe request \
+                 times here"
             )
         })
     });
@@ -228,7 +230,7 @@ pub fn shows_model(insight: &Insight<'_>, cost: &Cost) -> bool {
     fixed > 0.0 && per_kib > 0.0 && fits
 }
 
-/// A time between two bounds (ns); one figure if both print alike.
+/// A time between two bounds (ns); one figure if both print the same.
 fn time_between(low: f64, high: f64) -> String {
     let (low, high) = (units::time(low), units::time(high));
     if low == high { low } else { format!("{low} to {high}") }

@@ -2,7 +2,7 @@
 //!
 //! The first grid is coarse: request sizes in steps of four from the device's minimum to 16 MiB
 //! (some disks are fastest above 1 MiB), three depths, both directions, buffered and direct, and
-//! random 8 KiB requests at several depths. `schedule` adds sizes between them where a curve bends.
+//! random 8 KiB requests at several depths. `schedule` adds sizes in between where a curve bends.
 
 use ioengine::{BufferPages, Caching};
 use workload::Pattern;
@@ -57,11 +57,12 @@ const VIRTUAL_LONGER: u64 = 8;
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 /// Maximum size of the buffers in flight (bytes); with more, memory pressure would be measured.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
-/// The request size that stands for "out of the box": buffered, one at a time (bytes).
+/// Request size of the out-of-box setting: buffered, one request at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u32 = 64 << 10;
 /// The request size at which caching modes and buffer pages are compared (bytes).
 pub const LARGE_BYTES: u32 = 1 << 20;
-/// Request size of the random curve (bytes): the papers' KAPS.
+/// Request size of the random curve (bytes): the papers measure accesses per second (KAPS) with 8
+/// KiB.
 const RANDOM_BYTES: u32 = 8 << 10;
 /// Request sizes at which soaked trials measure the upper bound of the CPU cost, at depth 1.
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
@@ -152,7 +153,7 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
                     ..sequential(write, Caching::Direct, RANDOM_BYTES)
                 });
             }
-            // Compared with the same point on huge pages.
+            // This point is compared with the same point on huge pages.
             points.push(GridPoint {
                 pages: BufferPages::Small,
                 depth: 8,

@@ -1,5 +1,5 @@
-//! The half-power point of one curve over request size, from data and from a fit, and the path's
-//! share of it: the CPU time that the host spends on a request.
+//! The half-power point of one curve over request size, from data and from a fit, and the share of
+//! the I/O path in it: the CPU time that the host spends on a request.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
@@ -147,7 +147,7 @@ pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     costmodel::fit(&costs).ok()
 }
 
-/// Fits T = f + s S to one curve. T is elapsed time divided by completed requests, less
+/// Fits T = f + s S to one curve. T is elapsed time divided by completed requests, minus
 /// `subtracted_ns`; points for which `subtracted_ns` is `None` are left out.
 fn fit_of(
     points: &[&MeasuredPoint],
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use lab::evidence::testing::cell;
 
-    /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the path and 10 ns per byte,
-    /// with a peak of 100 MB/s.
+    /// Reads at depth 1 that take 400 us in the device, `cpu_ns` in the I/O path and 10 ns per
+    /// byte, with a peak of 100 MB/s.
     fn found(cpu_ns: f64) -> HalfPower {
         let points = [4_u64, 8, 16, 32, 64, 128, 256, 1024].map(|kib| {
             let bytes = (kib << 10) as f64;
@@ -218,7 +218,7 @@ mod tests {
         let path = found.path.unwrap();
         assert!((path.fixed_ns / 480e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((path.path_ns / 80e3 - 1.0).abs() < 0.05, "{path:?}");
-        // f / s of the device alone: 400 us times 100 MB/s.
+        // f / s of the device alone is 400 us times 100 MB/s.
         assert!((path.device_bytes.unwrap() / 40e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((found.fitted.unwrap() / 48e3 - 1.0).abs() < 0.05, "{found:?}");
         assert!(path.text().contains("(17%) is CPU time of the program"), "{}", path.text());
@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn a_size_whose_interval_includes_half_is_reported_with_the_next() {
-        // 64 KiB take 655 us for the bytes and as long for the rest: exactly half of the peak.
+        // 64 KiB take 655 us for the bytes and another 655 us for the rest, which gives exactly
+        // half of the peak.
         let across = found(255_400.0);
         assert_eq!(across.between, Some((64 << 10, 128 << 10)), "{across:?}");
         assert!(across.in_doubt().unwrap().starts_with("64 KiB or 128 KiB"));

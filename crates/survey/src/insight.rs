@@ -21,13 +21,13 @@ use crate::half_power::{self, HalfPower};
 use crate::survey_data::SurveyData;
 use crate::visits::SecondVisit;
 
-/// The request size that stands for "out of the box": buffered, one at a time (bytes).
+/// Request size of the out-of-box setting: buffered, one request at a time (bytes).
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
 /// A setting is as good as the fastest if its rate is above a threshold in this window (share of
 /// the fastest rate); [`ties::bar`] puts the threshold into the widest gap.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// Minimum share of the fastest median rate for a setting to be as good, even if trials paired by
-/// time suggest that it is.
+/// A setting below this share of the fastest median rate is not as good as the fastest, even if
+/// trials paired by time suggest that it is.
 const MIN_SHARE: f64 = 0.8;
 /// Maximum relative half width of a figure that is shown with its interval and not called noisy.
 const SHOWN_NOISE: f64 = 0.3;
@@ -58,7 +58,7 @@ fn is_out_of_box(point: &MeasuredPoint) -> bool {
     plain && key.request_bytes() == OUT_OF_BOX_BYTES
 }
 
-/// `ioengine` does not depend on serde: documents have the name of the direction.
+/// Serializes the direction as its name, because `ioengine` does not depend on serde.
 fn text_of<S: Serializer>(operation: &Op, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(operation)
 }
@@ -88,7 +88,7 @@ pub enum PapBasis {
     Advertised,
     /// The highest rate measured.
     Measured {
-        /// Number of settings as good as the fastest, itself included.
+        /// Number of settings as good as the fastest, including the fastest.
         settings: usize,
     },
 }
@@ -250,7 +250,8 @@ impl<'a> Insight<'a> {
         self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
 
-    /// The point with the requests of the user's program: the setting of --app, or out of the box.
+    /// The point with the requests of the user's program: the setting of --app, or the out-of-box
+    /// setting.
     pub fn today(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         let Some(app) = &self.app else { return self.out_of_box(operation) };
         let caching = Caching::of(app.direct, false);
@@ -428,8 +429,8 @@ impl<'a> Insight<'a> {
         Some(Binding { index, reason })
     }
 
-    /// The named figures that users quote, out of the box and best. The out-of-box point may be
-    /// invalid.
+    /// The figures that users are likely to quote, with their names: the out-of-box and the best
+    /// settings. The out-of-box point may be invalid.
     fn quoted(&self) -> Vec<(String, &'a MeasuredPoint)> {
         let mut found: Vec<(String, &'a MeasuredPoint)> = Vec::new();
         for operation in Op::ALL {
@@ -558,8 +559,8 @@ pub(crate) mod tests {
         made
     }
 
-    /// A device of 100 us + 1 ns/byte per request at depth 1, overlapping at depth 8 up to 1 GB/s.
-    /// Buffered requests reach 600 MB/s with fifty times the CPU per byte.
+    /// A device that takes 100 us + 1 ns/byte per request at depth 1. At depth 8 requests overlap,
+    /// up to 1 GB/s. Buffered requests reach 600 MB/s with fifty times the CPU per byte.
     pub(crate) fn data() -> SurveyData {
         let mut points = Vec::new();
         for size in [4_u64 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20] {
@@ -700,8 +701,8 @@ pub(crate) mod tests {
             if (key.op(), key.depth()) != (Some(Op::Read), 8) {
                 continue;
             }
-            // Most trials of the smallest setting and all trials of 64 KiB fall into a period of
-            // half the speed; most other trials precede it.
+            // In the second period the device has half the speed. Most trials of the smallest
+            // setting and all trials of 64 KiB are in this period; most other trials are before it.
             let starts = match key.request_bytes() >> 10 {
                 16 => [0, 100, 101],
                 64 => [100, 101, 102],

@@ -3,9 +3,9 @@
 //! `grid` lists the points of the first grid, `schedule` chooses further points and trials,
 //! `visits` chooses the blocks, `subject` is the opened target, and `measure` runs the trials.
 //! `survey_data` holds the measurements and `insight` the conclusions: peaks, half-power points,
-//! costs, the best settings. `advice` and `findings` are its sentences, `consistency` checks them
-//! for contradictions, `document` is the JSON and `view` the page. The modules after `measure` are
-//! pure functions of the data, so a stored survey gives the same page again.
+//! costs, the best settings. `advice` and `findings` put them into sentences, `consistency` checks
+//! these for contradictions, `document` is the JSON and `view` the page. The modules after
+//! `measure` are pure functions of the data, so a stored survey gives the same page again.
 
 pub mod app;
 pub mod grid;

@@ -37,7 +37,7 @@ const WRITE_MIN: u64 = 16 << 20;
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
 /// Planned duration of a buffered write at the rate seen so far, in trial lengths.
 const FLUSH_SHARE: f64 = 2.0;
-/// Requests after which a trial of a simulated system ends before its time, over all its files. A
+/// A trial of a simulated system ends early after this many requests, summed over all its files. A
 /// fast device would otherwise need seconds of CPU for a precision that no conclusion uses.
 const SIMULATED_REQUESTS_MAX: u64 = 100_000;
 /// Minimum length of a soaked trial, since the soaker is accurate to a few percent only (ns).
@@ -167,7 +167,7 @@ impl<'a> Survey<'a> {
         let writes = self.grid_points.iter().filter(|grid_point| grid_point.write).count() as u64;
         self.planned_writes = writes * u64::from(self.budget.rounds + 1);
         let total_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
-        // A simulated survey usually converges long before its budget.
+        // A simulated survey usually converges long before its budget is used up.
         let mut progress = if is_simulated {
             self.lab.console.open_progress()
         } else {
@@ -256,7 +256,7 @@ impl<'a> Survey<'a> {
         Ok((trial.bytes_per_s(), trial.bytes()))
     }
 
-    /// Time to reserve for the final rounds (ns), of `total_ns` for the whole survey.
+    /// Time to reserve for the final rounds (ns), out of `total_ns` for the whole survey.
     fn last_rounds_ns(&self, total_ns: u64) -> u64 {
         let left_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
         let trial_ns = total_ns.saturating_sub(left_ns) / (self.trials() as u64).max(1);
@@ -409,7 +409,7 @@ impl<'a> Survey<'a> {
                     progress.update(label);
                 }
             });
-            // A trial that the user interrupted is not kept, those before it are.
+            // A trial that the user interrupted is not kept; earlier trials are.
             (!stop.load(Ordering::Relaxed)).then_some(trial)
         });
         let indices: Vec<usize> = inputs.iter().map(|(index, ..)| *index).collect();

@@ -10,7 +10,8 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// Maximum interval of a settled point's median: 3%, the repeatability of the papers.
+/// Maximum half width of the median's interval at a settled point: 3%, the repeatability of the
+/// papers.
 const TARGET_HALF_WIDTH: f64 = 0.03;
 /// Minimum distance of a rate from the line through its neighbours that counts as a bend (both axes
 /// logarithmic).
@@ -21,7 +22,7 @@ const FEW_HALF_WIDTH: f64 = 0.2;
 const NEAR_SHARE: f64 = 0.85;
 /// A rate above this share of the highest is near the top.
 const TOP_SHARE: f64 = 0.7;
-/// Number of settings with the least data in flight that the last rounds compare with the fastest.
+/// How many settings the last rounds compare with the fastest: those with the least data in flight.
 const CONTENDERS: usize = 3;
 /// Minimum rate of a contender, as a share of the rate of the fastest setting.
 const CONTENDER_SHARE: f64 = 0.75;
@@ -76,7 +77,7 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // Near the highest rate, an additional size could be the best by chance, and only in
+            // No size is added near the highest rate: it could be the best by chance, and only in
             // some surveys.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
@@ -125,7 +126,7 @@ fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
-/// Indices of the points that decide the conclusions: out of the box, the points that advice
+/// Indices of the points that decide the conclusions: the out-of-box points, the points that advice
 /// compares with it, and settings that may be the best. The last rounds alternate between them, so
 /// that they are compared under the same conditions.
 pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
@@ -227,7 +228,7 @@ mod tests {
         let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
         measured[0].spot = sequential(false, Caching::Buffered, OUT_OF_BOX_BYTES);
         let peak = [measured[2].rate(), 0.0];
-        // All have three equal trials, which suffices for the middle one only.
+        // All points have three equal trials, which suffices for the middle one only.
         assert_eq!(neediest(&measured, peak, 10), [0, 2]);
         for (one, trials) in measured.iter_mut().zip([7, 3, 5]) {
             one.rates = vec![one.rate(); trials];

@@ -248,8 +248,8 @@ fn check_again(
     Ok(())
 }
 
-/// What is stored with a survey besides its points: facts, and findings for other programs.
-/// halfpower computes the findings again.
+/// Data stored with a survey besides its points: facts, and findings for use by other programs.
+/// halfpower itself computes the findings again.
 #[derive(Serialize)]
 struct Kept<'a> {
     #[serde(flatten)]

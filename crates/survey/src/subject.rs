@@ -108,7 +108,7 @@ impl Subject {
         matches!(self.modes, Modes::Simulated { .. })
     }
 
-    /// The target for direct I/O if wanted and supported, else for buffered I/O.
+    /// The target for direct I/O if wanted and supported, otherwise for buffered I/O.
     pub fn place(&self, wants_direct: bool) -> Place<'_> {
         match &self.modes {
             Modes::Host { buffered, direct } => {

@@ -71,9 +71,9 @@ impl SecondVisit {
         median(&ratios).filter(|times| each && *times >= FASTER)
     }
 
-    /// Ratio of the late rate to the first, if it is clearly above 1 and the device has a cache,
-    /// which then holds the whole region. Without a cache, such a ratio means that the device
-    /// became faster.
+    /// Ratio of the late rate to the first, if it is clearly above 1 and the device has a cache.
+    /// Such a ratio means that the cache holds the whole region. Without a cache, such a ratio
+    /// means that the device became faster.
     pub fn times_faster_late(&self) -> Option<f64> {
         self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(of(cached, &[]).times_faster_late(), None);
         assert_eq!(of(cached, &[200.0, 210.0, 220.0]).times_faster_late(), Some(2.1));
         assert_eq!(of(cached, &[100.0, 210.0, 220.0]).times_faster_late(), None);
-        // A device without a cache that becomes faster.
+        // The device has no cache but becomes faster.
         assert_eq!(of([100.0, 110.0, 90.0], &[200.0; 3]).times_faster_late(), None);
     }
 

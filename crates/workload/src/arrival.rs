@@ -80,7 +80,7 @@ impl Arrivals {
 /// An exponentially distributed number with mean 1, by inversion.
 #[inline]
 fn exponential(stream: &mut Stream) -> f64 {
-    // 53 bits: greater than 0 (the logarithm is finite) and at most 1.
+    // A 53-bit number, greater than 0 so that the logarithm is finite, and at most 1.
     let uniform = ((stream.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
     -uniform.ln()
 }
@@ -112,8 +112,8 @@ pub(crate) mod tests {
     }
 
     /// Kolmogorov-Smirnov statistic of the gaps against the exponential distribution with this
-    /// rate, times the square root of their number: chance exceeds 1.63 in one of a hundred samples
-    /// and 2.3 in one of twenty thousand.
+    /// rate, times the square root of their number: by chance it exceeds 1.63 in one of 100 samples
+    /// and 2.3 in one of 20,000.
     pub(crate) fn distance_from_exponential(due_ns: &[u64], requests_per_s: f64) -> f64 {
         let mut gaps: Vec<f64> =
             due_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();
@@ -169,7 +169,7 @@ pub(crate) mod tests {
             arrivals.take();
         }
         let seconds = arrivals.next_due_ns() as f64 / 1e9;
-        // Four standard deviations of the sum of that many gaps.
+        // The tolerance is four standard deviations of the sum of all gaps.
         assert!((seconds - 4.0).abs() < 4.0 * 4.0 / 2000.0, "{seconds} s for 4 s of requests");
     }
 

@@ -7,8 +7,8 @@
 
 use crate::sample::FullQueue;
 
-/// Divisor of the number of turns that gives the maximum of turns skipped at the start: a device
-/// needs some turns to spread requests that arrived together.
+/// At most one in this many turns is skipped at the start. A device needs some turns to spread out
+/// requests that arrived together.
 const FIRST_SHARE: u64 = 4;
 /// Capacity for the counts after the first turns, sufficient for trials of any length.
 const EARLY_MAX: usize = 128;
@@ -22,8 +22,8 @@ struct Mark {
     turns: u64,
 }
 
-/// Counts completions, and stores the counts after turns of the queue. A turn is as many
-/// completions as the queue has slots. Counts are stored after the first turn, and later while the
+/// Counts completions, and stores the counts at the end of turns. A turn is as many completions as
+/// the queue has slots. Counts are stored after the first turn, and after later turns while the
 /// queue is full.
 #[derive(Debug)]
 pub(crate) struct FullQueueMeter {
@@ -31,7 +31,7 @@ pub(crate) struct FullQueueMeter {
     now: Mark,
     /// The request count at which the current turn ends; unreachable if the queue is not kept full.
     next: u64,
-    /// How many more calls with completions find the queue full.
+    /// How many more calls that return completions will find the queue full.
     calls_left: u64,
     /// Counts after the first completions.
     first: Mark,
@@ -96,14 +96,15 @@ impl FullQueueMeter {
         }
     }
 
-    /// The measured window: from the end of the first turns (a sixth to a quarter of all turns) to
-    /// the end of the last turn. With a single turn: from its end to the last completion, if that
-    /// is at least half a turn. So few requests are usually large, and most devices complete large
-    /// requests equally fast while the queue drains.
+    /// The window in which the rate is measured. It begins after the first turns (a sixth to a
+    /// quarter of all turns) and ends with the last turn. If there is only one turn, the window
+    /// begins after it and ends with the last completion, if that is at least half a turn. Trials
+    /// with so few requests usually have large requests, and most devices complete these equally
+    /// fast while the queue drains.
     ///
     /// A device may read ahead into a buffer during the first turns and then serve the next turns
-    /// faster than it can sustain. If this window is faster than the window from the first
-    /// completion by more than chance, the latter is returned.
+    /// faster than it can sustain. If the rate in this window exceeds the rate since the first
+    /// completion by more than chance, the window since the first completion is returned.
     pub(crate) fn window(&self) -> Option<FullQueue> {
         let skipped = (self.last.turns / FIRST_SHARE).max(1);
         let begin = self.early.iter().rfind(|mark| mark.turns <= skipped)?;
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn windows_do_not_split_groups_of_completions() {
-        // Groups of four within 3 ns, one group every 100 ns.
+        // Requests complete in groups of four within 3 ns, one group every 100 ns.
         let at = |index: u64| (100 * (1 + index / 4) + index % 4, 1);
         let completions: Vec<(u64, u64)> = (0..402).map(at).collect();
         assert_eq!(rate_of(4, &completions, 10_000), Some(0.04));
@@ -183,7 +184,8 @@ mod tests {
 
     #[test]
     fn a_burst_from_a_prefetch_buffer_does_not_raise_the_rate() {
-        // A first turn at the rate of the media, then sixty requests from the buffer.
+        // The device serves a first turn at the rate of its media, then sixty requests from its
+        // buffer.
         let mut completions: Vec<(u64, u64)> = (1..=20).map(|index| (index * 100, 1)).collect();
         completions.extend((1..=60).map(|index| (2000 + index * 10, 1)));
         let rate = rate_of(20, &completions, 2600).unwrap();

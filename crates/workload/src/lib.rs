@@ -3,7 +3,7 @@
 //! A [`Workload`] describes the load. [`plan::resolve`] checks it against a target, with all limits
 //! in one place. [`runner::run`] starts the workers ([`worker::Worker`]), small state machines that
 //! submit and reap requests. A [`Sample`] is the result. Nothing here knows whether the target is a
-//! disk or a simulation, prints, or stores results.
+//! disk or a simulation. Nothing here prints or stores results.
 
 pub mod error;
 pub mod written;

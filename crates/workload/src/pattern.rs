@@ -1,4 +1,4 @@
-//! The offset of the next request: sequential, alone or shared with other workers; strided; random
+//! The offset of the next request: sequential (alone or shared with other workers); strided; random
 //! without repetition; or random with a skewed distribution.
 //!
 //! Offsets are multiples of the smallest request size. A larger request that would cross the end of

@@ -192,7 +192,7 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage("`think.requests` 0 never sends a request", "use 1 or more"));
     }
     if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
-        let what = "`placement` interlocked is one sequential stream of all threads";
+        let what = "`placement` interlocked is one sequential stream shared by all threads";
         return Err(Error::usage(
             what,
             "use `rw` read or write without `stride_bytes`, or `placement` shared",
@@ -215,7 +215,8 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
     if workload.read_percent == 0 && flush.writes < workload.depth {
         let (writes, depth) = (flush.writes, workload.depth);
         let what = format!(
-            "`{name}` {writes} waits for those writes, so `depth` {depth} is never reached"
+            "`{name}` {writes} allows {writes} writes in flight, so `depth` {depth} is never \
+             reached"
         );
         let remedy = format!("use `depth` {writes}, or `{name}` {depth} or more");
         return Err(Error::usage(what, remedy));
@@ -307,7 +308,7 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         }
         Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
-    // Whole requests only, so that no more bytes are moved than requested.
+    // The share consists of whole requests, so that no more bytes are moved than requested.
     let share = |bytes: u64| {
         let requests = bytes / request;
         (requests / threads + u64::from(index_64 < requests % threads)) * request
@@ -447,7 +448,7 @@ mod tests {
             let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
             [0, 1].map(|worker: usize| plan.workers[worker].start_bytes >> 16)
         };
-        // Requests of 64 KiB: eight per thread's part, sixteen in the region.
+        // With requests of 64 KiB there are eight in each thread's part and sixteen in the region.
         assert_eq!(of(3 << 16, Placement::Own), [3, 3]);
         assert_eq!(of((9 << 16) + 100, Placement::Own), [1, 1]);
         assert_eq!(of(3 << 16, Placement::Shared), [3, 11]);

@@ -125,7 +125,7 @@ impl Shared<'_> {
     }
 }
 
-/// Counts a worker as ready and finished on every way out, including a panic.
+/// Counts a worker as ready and finished however its thread ends, including by a panic.
 struct ExitGuard<'a> {
     shared: &'a Shared<'a>,
     caller: Thread,
@@ -221,8 +221,8 @@ where
     Ok(sample)
 }
 
-/// The workers of all targets: the index of the target, and the plan with number, CPU, share of the
-/// rate, and the stream shared within the target.
+/// The plans of the workers on all targets, each with the index of its target. A plan has the
+/// worker's number, CPU and share of the rate, and the stream shared within the target.
 pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
@@ -303,7 +303,7 @@ fn spawn<'scope, 'env, T: Target + Sync, C: Clock + Copy + Send + Sync + 'env>(
 
 fn joined(handle: ScopedJoinHandle<'_, Option<Sample>>, shared: &Shared<'_>) -> Option<Sample> {
     handle.join().unwrap_or_else(|_| {
-        let what = "a worker panicked; this is a bug of the program";
+        let what = "a worker panicked; please report this bug";
         shared.fail(EngineError::new(ErrorKind::Io, what).into());
         None
     })

@@ -93,11 +93,12 @@ impl Series {
 
 /// The rate of a closed loop while its queue is full.
 ///
-/// The rate over a whole trial is too low. At the start the queue fills, and a parallel device
-/// completes nothing for the latency of one request. At the end the queue drains, and the last
-/// requests run at decreasing depth. This window excludes both. It begins after at least one turn
-/// of the queue (a turn is as many completions as slots), ends before the first slot stays empty,
-/// and consists of whole turns, because some devices complete requests in groups.
+/// The rate over a whole trial would be too low. At the start the queue fills, and a parallel
+/// device completes nothing until the latency of one request has passed. At the end the queue
+/// drains, and the last requests run at decreasing depth. This window excludes both. It begins
+/// after at least one turn of the queue (a turn is as many completions as slots), ends before the
+/// first slot stays empty, and consists of whole turns, because some devices complete requests in
+/// groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FullQueue {
     /// Start of the window (ns of the clock).
@@ -193,8 +194,8 @@ pub struct Sample {
     pub short_transfers: u64,
     /// Requests submitted again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Requests that completed in a call that submitted requests and left no request outstanding.
-    /// The device never had more of these requests than one call submitted, whatever the depth.
+    /// Requests that completed within a submitting call that left no request outstanding. Of these
+    /// requests, the device never had more at one time than one call submitted, whatever the depth.
     pub at_once: u64,
     /// Requests of an open loop that were due before its end but never issued.
     pub never_issued: u64,
@@ -297,8 +298,8 @@ impl Sample {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
-    /// Bytes per second while the queue was full; if it was never full long enough, or a flush
-    /// follows, during the whole measured phase.
+    /// Bytes per second while the queue was full. If it was never full for long enough, or a flush
+    /// follows, it is the rate of the whole measured phase.
     pub fn bytes_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)

@@ -202,7 +202,7 @@ mod tests {
 
     /// Kolmogorov-Smirnov statistic: the largest difference between the distribution of the drawn
     /// numbers and `below` (the expected share below a number), times the square root of their
-    /// count. For integers, chance exceeds 3.0 in fewer than one in ten million samples.
+    /// count. For integers, it exceeds 3.0 by chance in fewer than one in ten million samples.
     fn ks_statistic(mut draw: impl FnMut() -> u64, count: u64, below: impl Fn(u64) -> f64) -> f64 {
         let mut drawn: Vec<u64> = (0..DRAWS).map(|_| draw()).collect();
         drawn.sort_unstable();

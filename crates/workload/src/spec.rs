@@ -202,7 +202,7 @@ pub struct Workload {
     pub region_bytes: u64,
     /// Offset within a thread's part of the region at which its sequential requests start (bytes;
     /// rounded down to whole requests). The requests wrap around at the end of the part.
-    /// Interlocked threads and strides start at the beginning.
+    /// Interlocked threads and strided patterns start at the beginning.
     pub start_bytes: u64,
     /// How threads share the region.
     pub placement: Placement,
@@ -244,7 +244,8 @@ pub struct Workload {
 }
 
 impl Default for Workload {
-    /// Sequential reads of 64 KiB at depth 1 on an empty region: set the region and a limit.
+    /// Sequential reads of 64 KiB at depth 1 on an empty region: the caller must set the region and
+    /// a limit.
     fn default() -> Self {
         Workload {
             engine_kind: EngineKind::Sync,

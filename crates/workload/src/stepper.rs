@@ -25,7 +25,7 @@ const LOOK_NS: u64 = 1_000_000_000;
 struct Stepped<'a, T: Target, C> {
     worker: Worker<T::Engine, C>,
     target: &'a T,
-    /// Flushes between writes are with fdatasync.
+    /// Whether flushes between writes use fdatasync.
     data_only: bool,
     done: bool,
 }
@@ -93,11 +93,11 @@ where
 }
 
 /// Runs several plans at the same time in one simulation, on separate or shared targets. All start
-/// together; each ends by itself, without a flush. Nothing is metered. The samples are returned in
-/// the order of the plans.
+/// together; each ends at its own limit, without a flush. CPU and device counters are not read. The
+/// samples are returned in the order of the plans.
 ///
 /// # Errors
-/// As for [`run`]; usage, for a plan with a warm-up.
+/// As for [`run`], and a usage error for a plan with a warm-up.
 pub fn run_together<T, C>(
     streams: &[(Vec<&T>, &Plan)],
     clock: &C,
@@ -226,7 +226,7 @@ fn request_too_slow() -> ioengine::Error {
         .with_remedy("check the changed parameters of the system")
 }
 
-/// The error for periodic flushes beside other workers: a flush advances time, during which the
+/// The error for periodic flushes with several workers: a flush advances time, during which the
 /// others would not be stepped.
 fn flush_unsupported() -> ioengine::Error {
     let what = "on a simulated system, only a single thread can flush between writes";

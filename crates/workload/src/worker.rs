@@ -5,10 +5,10 @@
 //! allocate, lock or print once the buffers exist. It reads the clock twice: just before the batch
 //! is submitted (the submission time of all its requests) and just after completions were returned.
 //!
-//! A free slot is refilled at once, but in small calls (`BatchSize`). Thus the device starts on one
+//! A free slot is refilled at once, but in small calls (`BatchSize`). The device then starts on one
 //! request while the next is prepared, and the block layer cannot merge neighbouring requests of a
-//! large batch into requests larger than the size to be measured. Only if requests complete within
-//! the submitting call, so that nothing stays outstanding, do the calls grow up to the depth.
+//! large batch into requests larger than the size to be measured. The calls grow, up to the depth,
+//! only if requests complete within the submitting call, so that nothing stays outstanding.
 //!
 //! Incomplete results are handled here, for all engines: a short transfer is continued, EAGAIN and
 //! EINTR are submitted again (a limited number of times), and any other failure is counted and ends
@@ -35,7 +35,7 @@ const TICK_NS: u64 = 50_000_000;
 const HANG_NS: u64 = 60_000_000_000;
 /// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
-/// Requests never issued are counted up to this number; beyond it the rate was far out of reach.
+/// Requests never issued are counted up to this number; beyond it, the rate was far out of reach.
 const OWED_MAX: u64 = 10_000_000;
 /// How often a request is submitted again after EAGAIN or EINTR.
 const RETRIES_MAX: u32 = 10_000;
@@ -99,8 +99,8 @@ struct BatchSize {
     calls: u32,
 }
 
-/// Batch size for random requests whose completions arrive later. Of 1, 2, 4, 8 and 32 this was
-/// best in rate, CPU and p99 on a disk with 100,000 requests per second.
+/// Batch size for random requests whose completions arrive later. Of the sizes 1, 2, 4, 8 and 32
+/// this one had the best rate, CPU time and p99 on a disk with 100,000 requests per second.
 const RANDOM_BATCH: usize = 4;
 /// A large batch is reconsidered after this many calls.
 const RECONSIDER_CALLS: u32 = 256;
@@ -111,15 +111,15 @@ impl BatchSize {
         BatchSize { base, most: depth, now: base, calls: 0 }
     }
 
-    /// Adapts after a call that did not wait: did everything it submitted complete within it?
+    /// Adapts after a call that did not wait. `at_once`: all its requests completed within it.
     #[inline]
     fn learn(&mut self, at_once: bool) {
         self.now = if at_once { (self.now * 2).min(self.most) } else { self.base };
         self.calls = 0;
     }
 
-    /// A call that waited gives no evidence. After many such calls the size is set to half the
-    /// depth, to test again.
+    /// Called after a call that waited, which does not show whether requests complete at once.
+    /// After many such calls the size is set to half the depth, to test again.
     #[inline]
     fn reconsider(&mut self) {
         self.calls += 1;
@@ -327,7 +327,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush == 0
     }
 
-    /// Whether the requests so far are also complete, so that the flush covers all of them.
+    /// Whether a flush is due and all requests so far are complete, so that the flush covers them.
     #[inline]
     fn may_flush(&self) -> bool {
         let idle = self.batch.is_empty() && self.engine.in_flight() == 0;
@@ -500,7 +500,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         State::Waiting
     }
 
-    /// When the next request is due independent of completions: in an open loop, or after a pause.
+    /// When the next request is due without a completion: in an open loop, or after a pause.
     #[inline]
     fn due_ns(&self) -> Option<u64> {
         match (&self.arrivals, &self.thinking) {
@@ -514,7 +514,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
-        // In an open loop a due request needs a free slot; a slot whose pause ends is its own.
+        // A due request of an open loop needs a free slot; a slot whose pause ends is free.
         let waits_for_slot = self.arrivals.is_some() && self.free.is_empty();
         let may_issue = self.phase != Phase::Drain && !self.flush_is_due() && !waits_for_slot;
         match self.due_ns() {
@@ -668,7 +668,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         count_never_issued
     }
 
-    /// Ends the worker and returns its sample and its engine; drop the engine when nobody measures.
+    /// Ends the worker and returns its sample and its engine; drop the engine after measuring.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         self.sample.full_queue = self.full_queue.window();
@@ -875,7 +875,7 @@ mod tests {
     fn what_happens_in_the_warm_up_is_not_counted() {
         let mut workload = workload(1, 1_000_000_000);
         workload.warm_up_ns = 1_000_000_000;
-        // Ten times slower until the warm-up ends.
+        // Requests are ten times slower until the warm-up ends.
         let slow = |at| if at < 1_000_000_000 { 1_000_000 } else { 100_000 };
         let sample = serve(&workload, slow);
         assert!((sample.requests_per_s() - 10_000.0).abs() < 20.0, "{}", sample.requests_per_s());
@@ -886,7 +886,7 @@ mod tests {
     fn a_stall_of_an_open_loop_counts_for_every_request_due_in_it() {
         let mut workload = workload(64, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // One request, at half a second, takes 200 ms; all others 10 us.
+        // One request, at 0.5 s, takes 200 ms; all others take 10 us.
         let mut stalled = false;
         let stall = move |at: u64| {
             let now = at >= 500_000_000 && !stalled;
@@ -939,7 +939,7 @@ mod tests {
     fn a_stall_at_the_end_of_an_open_loop_counts_like_any_other() {
         let mut workload = workload(1, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // In the last tenth of the second a request takes 150 ms, past the end of the trial.
+        // In the last tenth of the trial one request takes 150 ms, past the end of the trial.
         let mut stalled = false;
         let sample = serve(&workload, move |at: u64| {
             let now = at >= 900_000_000 && !stalled;
@@ -957,7 +957,8 @@ mod tests {
     fn an_unreachable_backlog_is_only_counted() {
         let mut workload = workload(1, 1_000_000_000);
         workload.arrival = Arrival::Constant { requests_per_s: 1000.0 };
-        // A tenth of the requested rate: 100 in the second, 25 in the quarter after it.
+        // The server reaches a tenth of the requested rate: 100 requests in the second of the
+        // trial, and 25 in the quarter of a second after it.
         let sample = serve(&workload, |_| 10_000_000);
         assert!((120..=130).contains(&sample.requests()), "{}", sample.requests());
         assert_eq!(sample.requests() + sample.never_issued, 1000);
@@ -1100,8 +1101,8 @@ mod tests {
 
     #[test]
     fn pausing_slots_obey_the_interactive_response_time_law() {
-        // Requests take 100 us each, serially; pauses 1 ms. Five users never queue; twenty saturate
-        // the server.
+        // Requests take 100 us each and are served serially; pauses take 1 ms. Five users never
+        // queue; twenty saturate the server.
         for (users, requests, per_s) in
             [(5, 1, 5e9 / 1.1e6), (20, 1, 10_000.0), (1, 3, 3e9 / 1.3e6)]
         {

@@ -124,8 +124,8 @@ pub fn bytes(value: f64) -> String {
     scaled(value, SIZES, " ", Zeros::Drop)
 }
 
-/// A rate in bytes per second in the papers' unit and in the unit of data sheets: `1,252 MiB/s
-/// (1,313 MB/s)`.
+/// A rate in bytes per second in MiB/s, as in the papers, and in MB/s, as in data sheets: `1,252
+/// MiB/s (1,313 MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     if !bytes_per_s.is_finite() {
         return MISSING.to_string();
@@ -204,7 +204,7 @@ fn decimals(value: f64) -> usize {
     (2 - exponent.unwrap_or(0)).clamp(0, 12) as usize
 }
 
-/// The value that a rounded text stands for.
+/// The value that the rounded text shows.
 fn as_shown(value: f64) -> f64 {
     format!("{value:.*}", decimals(value)).parse().unwrap_or(value)
 }

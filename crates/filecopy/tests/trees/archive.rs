@@ -1,5 +1,5 @@
-//! Copies that keep everything equal their sources in every respect; compared with the results of
-//! `cp -a` and `rsync -aHAXS` for the same trees.
+//! Copies that keep everything are equal to their sources in every respect. They are compared with
+//! the results of `cp -a` and `rsync -aHAXS` for the same trees.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Random faults, and long campaigns of the other random tests. Each prints how often it tried, for
-//! docs/reliability.md.
+//! Random faults, and long campaigns of the other random tests. Each prints its number of tries,
+//! for docs/reliability.md.
 
 use std::fs;
 use std::path::Path;

@@ -82,7 +82,8 @@ pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
     for path in &entries {
         dress(path, recipe, random);
     }
-    // Directories last, innermost first, because creating entries changes their times.
+    // Directories get their attributes last, innermost first, because creating entries changes
+    // their times.
     directories.sort();
     for path in directories.iter().rev() {
         dress(path, recipe, random);
@@ -91,7 +92,7 @@ pub fn grow(root: &Path, recipe: Recipe, random: &mut Random) -> Vec<PathBuf> {
 }
 
 fn make_special(path: &Path, kind: FileType, device: u64) {
-    // Fails where devices cannot be created (in a container).
+    // This fails where devices cannot be created (in a container).
     let _ = rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o600), device);
 }
 
@@ -195,7 +196,7 @@ fn dress(path: &Path, recipe: Recipe, random: &mut Random) {
 }
 
 fn attributes(path: &Path, is_directory: bool, recipe: Recipe, random: &mut Random) {
-    // Fails on file systems without attributes.
+    // This fails on file systems without extended attributes.
     let set = |name: &str, value: &[u8]| {
         let _ = rustix::fs::setxattr(path, name, value, XattrFlags::empty());
     };

@@ -1,5 +1,6 @@
-//! Hostile users who may write at the destination: they never read what they may not, nothing
-//! outside the destination changes, and their files are not mistaken for copies.
+//! Tests with hostile users who may write at the destination: they cannot read files without
+//! permission, nothing outside the destination changes, and their files are not mistaken for
+//! copies.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,7 +15,7 @@ use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
 const NOBODY: u32 = 65_534;
-/// Grows by a byte with each action of the hostile process.
+/// Name of a file that grows by a byte with each action of the hostile process.
 const MOVES: &str = "moves-made";
 /// Contents of every file that only its owner may read.
 const SECRET: &[u8] = b"for the eyes of its owner alone";
@@ -86,7 +87,8 @@ fn an_unfinished_copy_is_resumed_only_if_it_is_the_recorded_file() {
     interrupted();
     assert!(finish() > 0, "it is resumed");
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
-    // Another file is in its place, it has a second link, or others may write it.
+    // The unfinished file is replaced by another file or by a link, has a second name, or can be
+    // written by others.
     type Exchange = (&'static str, fn(&Path));
     let exchanges: [Exchange; 4] = [
         ("another file", |path| {
@@ -254,7 +256,7 @@ fn secret_tree(folder: &Path, random: &mut Random) -> PathBuf {
     source
 }
 
-/// Copies beside a hostile process many times; returns the number of its actions.
+/// Copies many times while a hostile process runs; returns the number of its actions.
 pub fn beside_a_hostile_user(rounds: u64, first_seed: u64, sticky: bool) -> u64 {
     let mut moves = 0;
     let bench = tempfile::tempdir().unwrap();

@@ -157,7 +157,7 @@ fn a_replaced_file_keeps_its_own_owner_bits_and_attributes_but_no_more_rights() 
         let length = rustix::fs::getxattr(&old, "user.note", &mut value[..]).unwrap();
         assert_eq!(&value[..length], b"of old");
     }
-    // If everything is kept, it becomes equal to the source.
+    // If everything is kept, the copy becomes equal to the source.
     copies(replacing(folder.path(), Keep::All), &source, &old);
     let found = differences(&Snapshot::of(&source), &Snapshot::of(&old));
     assert!(found.is_empty(), "{found:?}");

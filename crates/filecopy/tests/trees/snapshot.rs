@@ -35,7 +35,8 @@ impl Snapshot {
         let mut entries = BTreeMap::new();
         let mut first_of = BTreeMap::new();
         walk(root, Path::new(""), &mut entries);
-        // In path order, so that the first name of a file is the same in every copy.
+        // Entries are visited in path order, so that the first name of a file is the same in every
+        // copy.
         for (path, (entry, identity)) in &mut entries {
             entry.same_as = first_of.entry(*identity).or_insert_with(|| path.clone()).clone();
         }

@@ -61,7 +61,7 @@ fn an_unreadable_file_does_not_prevent_copying_the_others() {
     let copy = folder.path().join("copy");
     assert_eq!(fs::read_to_string(copy.join("two")).unwrap(), "two");
     assert!(!copy.join("secret").exists());
-    // A user who may read it copies the rest.
+    // A user who may read everything copies the rest.
     copies(replacing(folder.path(), Keep::All), &source, &copy);
     assert!(differences(&Snapshot::of(&source), &Snapshot::of(&copy)).is_empty());
 }
@@ -332,7 +332,7 @@ fn files_that_change_while_they_are_copied_are_of_one_state_or_named() {
                     let number = rounds.fetch_add(1, Ordering::Relaxed) + 1;
                     let file = random.below(FILES);
                     let bytes = version(file, number);
-                    // In place and in pieces, like a careless program.
+                    // The file is rewritten in place and in pieces, as a careless program does.
                     let open = OpenOptions::new().write(true).open(path(file)).unwrap();
                     for (piece, at) in bytes.chunks(PIECE_BYTES).zip(0_u64..) {
                         open.write_all_at(piece, at * PIECE_BYTES as u64).unwrap();
@@ -364,7 +364,7 @@ fn concurrent_changes_do_not_stop_a_copy_or_leak_files_outside_the_tree() {
         let mut random = Random::new(seed);
         let recipe = Recipe { entries: 60, as_root: false, large_percent: 0 };
         let entries = grow(&source, recipe, &mut random);
-        // Nothing outside may be read through a link that appears.
+        // Nothing outside may be read through a link that appears during the copy.
         let outside = folder.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("secret"), "not of the tree").unwrap();

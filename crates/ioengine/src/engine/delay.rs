@@ -3,9 +3,9 @@
 //!
 //! Requests complete at the times that the [`Schedule`] computes. All workers of a target share the
 //! schedule, as they would share a device. Waiting is accurate to about a microsecond: the engine
-//! sleeps until shortly before the deadline and then spins. So the measured latency is that of the
-//! device model, without the wake-up time of an idle CPU. Reads leave the buffer unchanged; writes
-//! are discarded.
+//! sleeps until shortly before the deadline and then spins. The measured latency is therefore the
+//! latency of the device model, without the wake-up time of an idle CPU. Reads leave the buffer
+//! unchanged; writes are discarded.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,8 +35,8 @@ impl DelayDevice {
         DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
-    /// Adds an assistant process, which works for the device as interrupts and kernel threads do
-    /// for a real device. It reads from this pipe and gets one byte per request.
+    /// Adds an assistant process. It uses CPU time for the device, as interrupts and kernel threads
+    /// do for a real device. It reads from this pipe and gets one byte per request.
     #[must_use]
     pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
         self.assistant = Some(Arc::new(pipe));
@@ -108,8 +108,8 @@ impl Delay {
             .map_err(|e| Error::io("notifying the assistant process of the device", e))
     }
 
-    /// Uses the CPU time of the device model for a number of requests, here and in the assistant.
-    /// Members of a stripe all have the same parameters.
+    /// Uses the CPU time that the device model assigns to these requests, in this thread and in the
+    /// assistant. All members of a stripe have the same parameters.
     fn consume_cpu(&mut self, requests: usize) -> Result<(), Error> {
         self.unreported += requests;
         while self.unreported >= NOTIFY_BATCH {
@@ -125,7 +125,7 @@ impl Delay {
 
 impl Drop for Delay {
     fn drop(&mut self) {
-        // Fails only if the assistant has exited, and is harmless then.
+        // This fails only if the assistant has exited, which is harmless.
         let _ = self.notify_assistant(self.unreported);
     }
 }
@@ -217,7 +217,7 @@ mod tests {
         let batch: Vec<Request> = (0..4).map(read).collect();
         engine.submit_and_wait(&batch, 2, None, &mut done).unwrap();
         assert!(clock.now_ns() - start >= 3_000_000);
-        // More than two are ready if this thread was preempted.
+        // More than two completions are ready if this thread was preempted.
         assert!(done.len() >= 2 && done.len() + engine.in_flight() as usize == 4);
         let left = engine.in_flight();
         engine.submit_and_wait(&[], left, None, &mut done).unwrap();

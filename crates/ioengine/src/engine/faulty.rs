@@ -28,7 +28,7 @@ struct FaultedRequest {
 enum Hold {
     /// Released after this many other completions.
     AfterOthers(u32),
-    /// At this time (ns).
+    /// Released at this time (ns).
     Until(u64),
     Never,
 }
@@ -124,8 +124,8 @@ impl<E: Engine> Faulty<E> {
             Fault::Never => self.held.push((completion, Hold::Never)),
             Fault::Twice => done.extend([completion; 2]),
             Fault::Flip if faulted.op == Op::Read => {
-                // A different bit than on writes, because flipping the same bit again would restore
-                // it.
+                // Flips a different bit than for writes, because flipping the same bit again would
+                // restore it.
                 let middle = completion.result.max(0) as usize / 4;
                 self.inner.buffer(completion.slot)[middle] ^= 1;
                 done.push(completion);
@@ -196,7 +196,8 @@ impl<E: Engine> Engine for Faulty<E> {
         let mut arrived = Vec::new();
         self.inner.submit_and_wait(&passed, wanted, until, &mut arrived)?;
         if wanted > 0 && self.inner.in_flight() == 0 && arrived.is_empty() {
-            // All remaining completions are delayed here, so wait in place of the device.
+            // All remaining completions are delayed here, so wait here instead of in the inner
+            // engine.
             if let Some(until) = until {
                 self.clock.sleep_until(until);
             }

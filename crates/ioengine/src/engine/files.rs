@@ -56,7 +56,7 @@ impl Files {
     /// The single file.
     ///
     /// # Errors
-    /// Usage, if there are several: the I/O engine supports only one.
+    /// `ErrorKind::Usage`, if there are several files: the I/O engine supports only one.
     pub(crate) fn only(&self) -> Result<Arc<File>, Error> {
         match &*self.files {
             [file] => Ok(Arc::clone(file)),

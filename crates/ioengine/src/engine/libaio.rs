@@ -99,7 +99,7 @@ impl Libaio {
     fn submit(&mut self) {
         while !self.waiting.is_empty() {
             // SAFETY: each pointer names an iocb of ours whose slot is lent until its event has
-            // been reaped, and the context is destroyed (drained) before both are freed.
+            // been reaped, and the context is destroyed (drained) before iocb and slot are freed.
             let taken = unsafe { self.context.submit(&self.waiting) };
             match taken {
                 0 => break,

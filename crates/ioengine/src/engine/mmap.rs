@@ -54,7 +54,7 @@ impl Mmap {
             // file has both hints already.
             Hint::Normal | Hint::NoReuse | Hint::DontNeed => Ok(()),
         };
-        advised.map_err(|e| Error::io("advising the mapping of the target", e))?;
+        advised.map_err(|e| Error::io("calling madvise on the mapping of the target", e))?;
         Ok(Mmap { file, mapped, writable, buffers })
     }
 

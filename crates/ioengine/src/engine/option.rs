@@ -34,7 +34,7 @@ pub enum EngineOption {
     /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
     Uncached,
     /// Each write is durable before it completes (RWF_DSYNC). On a device with a volatile cache,
-    /// the kernel uses Forced Unit Access if the device supports it, else a cache flush.
+    /// the kernel uses Forced Unit Access if the device supports it, otherwise a cache flush.
     Fua,
 }
 
@@ -180,7 +180,7 @@ impl EngineOptions {
     /// mode.
     ///
     /// # Errors
-    /// Usage, with the remedy.
+    /// `ErrorKind::Usage`, with the remedy.
     pub fn check(self, engine_kind: EngineKind, caching: Caching) -> Result<(), Error> {
         self.chosen().try_for_each(|option| check_one(option, engine_kind, caching))
     }
@@ -197,8 +197,7 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
         return refuse(why, format!("use `engine` io_uring, or drop {flag}"));
     }
     if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
-        let why =
-            format!("is a flag of requests to the kernel, but `engine` {engine_kind} sends none");
+        let why = format!("is a flag of kernel requests, but `engine` {engine_kind} issues none");
         return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
     match (option, caching) {
@@ -222,7 +221,7 @@ impl EngineSpec {
     /// Refuses parameters that do not work on a target opened in this caching mode.
     ///
     /// # Errors
-    /// Usage, with the remedy.
+    /// `ErrorKind::Usage`, with the remedy.
     pub fn check(&self, caching: Caching) -> Result<(), Error> {
         let EngineSpec { engine_kind, depth, options, .. } = *self;
         engine_kind.check_depth(depth, caching.is_direct())?;

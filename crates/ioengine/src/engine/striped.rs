@@ -41,13 +41,14 @@ struct PendingRequest {
 /// The maximum number of pieces per request, as a power of two.
 ///
 /// # Errors
-/// Usage, if depth, request size and chunk size make more pieces than can be in flight.
+/// `ErrorKind::Usage`, if depth, request size and chunk size make more pieces than can be in
+/// flight.
 pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u32, Error> {
     let pieces = layout.pieces_max(request_bytes).next_power_of_two();
     if pieces.saturating_mul(u64::from(depth)) > PIECES_MAX {
         let what = format!(
-            "requests of {request_bytes} bytes at depth {depth} fall into more than {PIECES_MAX} \
-             pieces of {} bytes",
+            "requests of {request_bytes} bytes at depth {depth} are split into more than \
+             {PIECES_MAX} pieces of {} bytes",
             layout.chunk_bytes()
         );
         return Err(Error::new(ErrorKind::Usage, what)
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn members_work_at_the_same_time() {
-        // Each of the 4 files of the stripe serves 4 of the 16 chunks, one after another.
+        // Each of the 4 files of the stripe serves 4 of the 16 chunks, one at a time.
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {

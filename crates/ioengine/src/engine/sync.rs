@@ -1,5 +1,5 @@
 //! The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
-//! where requests carry flags.
+//! for requests with flags.
 //!
 //! This is how simple programs do I/O. A deadline cannot interrupt a blocked request.
 
@@ -10,7 +10,7 @@ use crate::request::{Completion, Op, Request};
 use crate::sys;
 
 /// The `sync` I/O engine: one blocking pread(2) or pwrite(2) at a time; preadv2(2) or pwritev2(2)
-/// where requests carry flags.
+/// for requests with flags.
 #[derive(Debug)]
 pub struct Sync {
     files: Files,

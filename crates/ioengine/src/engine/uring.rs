@@ -12,7 +12,7 @@
 //! thread, which spins on its own CPU until it has been idle for `SQ_IDLE_MS`.
 //!
 //! With polled completions (IOPOLL), the kernel spins on the device's queue. A deadline cannot
-//! interrupt that; it is checked between entries into the kernel.
+//! interrupt this spinning; it is checked between entries into the kernel.
 
 use std::fmt;
 use std::fs::File;
@@ -39,7 +39,7 @@ const REGISTERED_BYTES_MAX: usize = 1 << 30;
 const DRAIN_NS: u64 = 30_000_000_000;
 /// Time that the SQPOLL thread spins without submissions before it sleeps (ms). It exceeds the time
 /// of a disk request, so that the thread does not sleep within a trial; it is short, so that little
-/// CPU time is wasted at the end of one.
+/// CPU time is wasted at the end of a trial.
 const SQ_IDLE_MS: u32 = 50;
 /// Maximum number of submission queue entries in the kernel.
 const ENTRIES_MAX: u32 = 32_768;
@@ -154,7 +154,7 @@ fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures),
 }
 
 /// Retries on ENOMEM: the kernel returns the locked memory of a closed ring to the process's limit
-/// only some milliseconds after closing, and later on a busy machine. Two seconds in all.
+/// only some milliseconds after closing, and later on a busy machine. Gives up after two seconds.
 fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for wait_ms in [1, 4, 16, 64, 128, 256, 512, 1024] {
         match build() {
@@ -387,7 +387,7 @@ fn entry(
 ) -> Entry {
     let (length, offset) = (request.length, request.offset);
     let fixed_buffer = features.registered_buffers;
-    // The opcode builders are generic over the kind of descriptor, hence a macro.
+    // The opcode builders are generic over the kind of descriptor, so this is a macro.
     macro_rules! build {
         ($fd:expr) => {
             match (request.op, fixed_buffer) {

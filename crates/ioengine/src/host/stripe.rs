@@ -21,10 +21,12 @@ pub(super) struct Stripe {
 
 impl HostTarget {
     /// Combines several targets into a stripe with chunks of `chunk_bytes`. The smallest target
-    /// sets the size of the stripe, the strictest alignment its alignment.
+    /// determines the size of the stripe, and the strictest alignment determines the stripe's
+    /// alignment.
     ///
-    /// # Errors Usage: no or too many targets, targets of different kinds or caching modes, or a
-    /// chunk that is not a multiple of their alignment.
+    /// # Errors
+    /// `ErrorKind::Usage`: no or too many targets, targets of different kinds or caching modes, or
+    /// a chunk that is not a multiple of their alignment.
     pub fn striped(members: Vec<HostTarget>, chunk_bytes: u64) -> Result<HostTarget, Error> {
         let layout = Layout::new(members.len(), chunk_bytes)?;
         let (kind, caching) = (members[0].kind, members[0].caching);
@@ -44,7 +46,7 @@ impl HostTarget {
                     "the targets of the stripe (first: {}) differ in kind or caching mode",
                     members[0].name
                 ),
-                "stripe files, or devices, in one caching mode",
+                "use only files or only devices, in one caching mode",
             );
         }
         let granule = u64::from(alignment.offset_bytes.max(1));
@@ -152,8 +154,8 @@ impl Stripe {
         self.members.iter().map(|member| member.coverage(from, bytes)).sum()
     }
 
-    /// The range of each target of a stripe that a range of the stripe covers, in whole chunks:
-    /// offset and length (bytes).
+    /// The range that every target of the stripe contributes to a range of the stripe, widened to
+    /// whole rows of chunks: offset and length (bytes).
     fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
         let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
         let from = offset / row * self.layout.chunk_bytes();
@@ -202,7 +204,7 @@ mod tests {
         let file = written_file(8192);
         let open = || HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
         let error = HostTarget::striped(vec![open(), HostTarget::null(8192)], 4096).unwrap_err();
-        assert!(error.to_string().contains("; stripe files, or devices"), "{error}");
+        assert!(error.to_string().contains("; use only files or only devices"), "{error}");
         if offers_direct(file.path()) {
             let direct = HostTarget::open(file.path(), false, Caching::Direct).unwrap();
             let error = HostTarget::striped(vec![direct], 1000).unwrap_err();

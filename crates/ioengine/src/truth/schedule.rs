@@ -342,7 +342,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Keeps `depth` requests outstanding for `count` requests; the sorted completion times (ns).
+    /// Keeps `depth` requests outstanding for `count` requests; returns the sorted completion times
+    /// (ns).
     fn closed_loop(truth: &Truth, op: Op, length: u32, depth: u32, count: u64) -> Vec<u64> {
         let mut schedule = Schedule::new(truth.clone());
         let mut outstanding = std::collections::BinaryHeap::new();
@@ -477,7 +478,8 @@ mod tests {
         assert_eq!(schedule.admit(100_000_000_000, Op::Read, 0, 1000), 100_001_000_000);
     }
 
-    /// Reads sequentially with a pause of `think_ns` after each completion; the latencies (ns).
+    /// Reads sequentially with a pause of `think_ns` after each completion; returns the latencies
+    /// (ns).
     fn reader(truth: &Truth, length: u32, think_ns: u64, count: u64) -> Vec<u64> {
         let (mut schedule, mut now) = (Schedule::new(truth.clone()), 0);
         let took = |number: u64| {
@@ -496,7 +498,7 @@ mod tests {
             Truth { fixed_ns: 5_000_000, bytes_per_s: Some(100e6), prefetch, ..Truth::default() };
         let mut schedule = Schedule::new(truth);
         let mut hits = |begin: u64, number: u64| {
-            // Requests far enough apart not to overlap.
+            // The requests are far enough apart not to overlap.
             let now = begin + number * 20_000_000;
             schedule.admit(now, Op::Read, number * 65536, 65536) - now == 10
         };
@@ -613,7 +615,7 @@ mod tests {
                 let expected = truth.saturated_bytes_per_s(length);
                 prop_assume!(truth.alone_ns(length) > 0 && expected.is_finite());
                 let done = closed_loop(&truth, Op::Read, length, 300, 6000);
-                // Measured away from both ends.
+                // The rate is measured away from both ends of the run.
                 let seconds = (done[5000] - done[1000]) as f64 / 1e9;
                 let measured = 4000.0 * f64::from(length) / seconds;
                 prop_assert!((measured / expected - 1.0).abs() < 0.03, "{measured} {expected}");
@@ -670,7 +672,7 @@ mod tests {
             let granule = Some(GranuleTruth { bytes, rewrite_ns: 1000, straddle_ns: 7 });
             let truth = Truth { fixed_ns: 5, granule, ..Truth::default() };
             let end = offset + u64::from(length);
-            // Counted granule by granule.
+            // The expected time, counted granule by granule.
             let touched = (0..end.div_ceil(bytes)).filter(|g| (g + 1) * bytes > offset);
             let (mut count, mut partial) = (0, 0);
             for granule in touched {
@@ -701,7 +703,8 @@ mod tests {
                 ..Truth::default()
             };
             let took = reader(&truth, length, think_ns, 200);
-            // Hits cost less than the fixed time of a miss; the first read continues no other read.
+            // A hit costs less than the fixed time of a miss, 1000 ns. Read 0 follows no other
+            // read, so it starts no read-ahead, and read 1 also misses.
             let misses: Vec<usize> = (1..took.len()).filter(|i| took[*i] >= 1000).collect();
             prop_assert_eq!(misses[0], 1);
             let hits = truth.hits_per_miss(length, think_ns);

@@ -76,8 +76,8 @@ impl Drop for SlowDevice {
 /// The block controller of cgroup v1.
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 
-/// Limits the rate of this process's reads from a device until dropped. (A limit in IOPS would
-/// release several at once.)
+/// Limits the rate of this process's reads from a device until dropped. A limit in IOPS would
+/// release several requests at once.
 pub struct Throttle {
     folder: PathBuf,
 }

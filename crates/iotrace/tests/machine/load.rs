@@ -19,7 +19,7 @@ use iotrace::AppRequest;
 /// The name of the thread that makes the requests.
 pub const THREAD: &str = "worker-0";
 
-/// When the CPU of a thread is taken away and given back, relative to each submission (ns).
+/// When another thread occupies the CPU of a load's thread, relative to each submission (ns).
 pub const HOG_NS: Range<u64> = 10_000_000..100_000_000;
 
 /// The requests to send.
@@ -30,7 +30,7 @@ pub struct Load {
     pub request_bytes: u32,
     pub requests: usize,
     pub write: bool,
-    /// The CPU of the load's thread, which is taken away during [`HOG_NS`] of each request.
+    /// The CPU of the load's thread; another thread occupies it during [`HOG_NS`] of each request.
     pub hog_cpu: Option<usize>,
     /// Use SQPOLL: a kernel thread takes the submissions and posts the completions.
     pub sq_poll_thread: Option<SqPollThread>,
@@ -41,11 +41,11 @@ pub struct Load {
 pub struct SqPollThread {
     /// The only CPU of the SQPOLL thread; the load's own thread uses the others.
     pub cpu: usize,
-    /// When the CPU of the SQPOLL thread is taken away.
+    /// When another thread occupies the CPU of the SQPOLL thread.
     pub hog_time: HogTime,
 }
 
-/// When a thread's CPU is taken away.
+/// When another thread occupies a thread's CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HogTime {
     Never,
@@ -57,7 +57,7 @@ pub enum HogTime {
 
 /// Pause before a submission on a busy CPU, because the kernel throttles real-time threads (ns).
 const PAUSE_NS: u64 = 40_000_000;
-/// How long before the submission the CPU is taken (ns).
+/// How long before the submission the CPU is occupied (ns).
 const LEAD_NS: u64 = 5_000_000;
 
 impl Load {
@@ -68,7 +68,7 @@ impl Load {
         Load { engine_kind, depth: 1, request_bytes, requests, write, hog_cpu, sq_poll_thread }
     }
 
-    /// Runs the load on its own thread; times in the log are those of the kernel's clock.
+    /// Runs the load on its own thread; the times in the log are of the kernel's clock.
     pub fn run(&self, target: &HostTarget) -> Result<Vec<AppRequest>, String> {
         thread::scope(|scope| {
             let builder = thread::Builder::new().name(THREAD.to_owned());

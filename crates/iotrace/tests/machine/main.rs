@@ -270,8 +270,8 @@ fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
         let limit = Throttle::new(device.path(), 1 << 19)?;
         let after = phases_of(device.path(), &load)?;
         drop(limit);
-        // An eighth of a second per request, less the usual latency. The kernel's timer is coarse,
-        // so the exact delay is taken from the load's own times.
+        // The limit makes each request take an eighth of a second. The kernel's timer is coarse, so
+        // the exact delay is taken from the load's own times.
         let delay_ns = after.latency_ns - before.latency_ns;
         assert!(delay_ns > 50.0 * MS as f64, "there was no limit: {delay_ns}");
         only_grows(Phase::Queue, &before, &after, delay_ns)
@@ -305,7 +305,7 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     if cpus.len() < 2 {
         return skip(std::any::type_name_of_val(&|| ()), "needs two CPUs");
     }
-    // The device completes requests on another CPU than that of the load.
+    // The device completes requests on a CPU other than the load's.
     affinity::pin_current_thread(&cpus[..1]).unwrap();
     let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
@@ -320,8 +320,8 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     });
 }
 
-/// Loads with an SQPOLL thread on its own CPU: with that CPU free, and with it taken away during
-/// each request.
+/// Loads with an SQPOLL thread on its own CPU: with that CPU free, and with another thread on it
+/// during each request.
 fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String> {
     let cpus = affinity::allowed_cpus();
     let found = EngineOption::SqPoll.availability();
@@ -329,7 +329,7 @@ fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String
         return Err(format!("SQPOLL: {}", found.detail));
     }
     let [.., _, cpu] = cpus.as_slice() else { return Err("needs two CPUs".to_owned()) };
-    // The device completes requests on another CPU than that of the SQPOLL thread.
+    // The device completes requests on a CPU other than the SQPOLL thread's.
     affinity::pin_current_thread(&cpus[..cpus.len() - 1]).unwrap();
     let load = |hog_time| Load {
         sq_poll_thread: Some(SqPollThread { cpu: *cpu, hog_time }),
@@ -368,7 +368,7 @@ fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() 
     });
 }
 
-// ---- what it costs
+// ---- cost of tracing
 
 /// A measurement, not a test: `cargo test -p halfpower-iotrace --test machine -- --ignored
 /// --nocapture`.

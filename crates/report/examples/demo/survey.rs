@@ -14,9 +14,9 @@ use report::view::{
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// Advertised rate of the link: PCIe 3.0 x4.
+/// Advertised rate of the link: PCIe 3.0 x4 (bytes per second).
 const LINK: f64 = 3.9e9;
-/// Rate of the data sheet.
+/// Rate of the device by its data sheet (bytes per second).
 const DEVICE: f64 = 3.7e9;
 /// Asymptotic rate of reads in the model (bytes per second).
 const TOP_READ: f64 = 3.65e9;
@@ -366,7 +366,7 @@ fn half_power(points: &[PointView], operation: &str, caching: &str, depth: u32) 
         .filter(|point| point.caching == caching && point.depth == depth)
         .collect();
     let passed = curve.windows(2).find(|pair| throughput(pair[1]) > pap / 2.0);
-    // Instead of a fit: linear interpolation between the two neighbouring points.
+    // Linear interpolation between the two neighbouring points replaces the fit.
     let crossing = passed.map(|pair| {
         let [below, above] = [pair[0], pair[1]].map(throughput);
         let along = (pap / 2.0 - below) / (above - below);
@@ -421,7 +421,7 @@ fn distributions(points: &[PointView]) -> Vec<DistributionView> {
     let distribution = |name: &str, point: &PointView| {
         let [typical, p99] = [point.latency_p50_ns, point.latency_p99_ns]
             .map(|quantile| quantile.expect("every point of this survey has it"));
-        // A logistic curve over the logarithm of latency through both quantiles.
+        // A logistic curve over the logarithm of latency that passes through both quantiles.
         let spread = (p99 / typical).ln() / (0.99f64 / 0.01).ln();
         let step = |index: i32| {
             let z = f64::from(index) / 20.0;

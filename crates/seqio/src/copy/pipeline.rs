@@ -204,7 +204,8 @@ impl Pipeline {
         Ok(false)
     }
 
-    /// Issues the queued writes that the order allows.
+    /// Issues the queued writes in order. A write that extends the file waits until no other write
+    /// is in flight.
     fn start_writes(&mut self) {
         while let Some(part) = self.waiting.front().copied() {
             let extends = part.offset + part.length > self.seen_end;

@@ -55,7 +55,7 @@ pub(super) struct Deep {
     zeros: Vec<u8>,
     free: Vec<u32>,
     queue: VecDeque<Ahead>,
-    /// Queue entries that have a slot.
+    /// Number of queue entries that have a slot.
     in_flight: u32,
     present: Present,
     /// Offset of the current block, and of the next request (bytes).
@@ -336,9 +336,11 @@ impl Deep {
     }
 }
 
-/// Size of a stream striped over several files (bytes).
+/// Size of a stream striped over several files (bytes). On devices, only complete stripe rows
+/// count.
 ///
-/// # Errors When the sizes do not form a stripe. On devices, only complete stripe rows are read.
+/// # Errors
+/// If the sizes do not form a stripe.
 fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
     let sizes = members.iter().map(Opened::size).collect::<io::Result<Vec<u64>>>()?;
     if !members.iter().all(|member| member.is_regular) {
@@ -353,8 +355,8 @@ fn striped_size(members: &[Opened], layout: &Layout) -> io::Result<u64> {
             let chunk = layout.chunk_bytes();
             let what = format!(
                 "file {number} has {size} bytes, but a stripe of {total} bytes with chunks of \
-                 {chunk} needs {wanted} there; name all files in the order of the stripe, and its \
-                 chunk size"
+                 {chunk} needs {wanted} bytes in it; name all files in the order of the stripe, \
+                 and the chunk size of the stripe"
             );
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }

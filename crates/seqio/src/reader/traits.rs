@@ -56,8 +56,8 @@ impl Read for Reader {
                 self.advance()?;
                 continue;
             }
-            // Directly into the caller's memory: the rest of the file plus one byte, so that the
-            // end is detected by the first read; afterwards small reads while the file grows.
+            // Reads directly into the caller's memory: first the rest of the file plus one byte, so
+            // that this read also detects the end, then small pieces while the file grows.
             let wanted = plain.left().clamp(GROWN_BYTES, READ_BYTES_MAX) as usize + 1;
             let start = into.len();
             into.resize(start + wanted, 0);

@@ -21,7 +21,7 @@ use crate::opened::Opened;
 use crate::options::{Options, Plan};
 use crate::requests::{ALIGNMENT_MAX, FilePaths, Requests, Transfer};
 
-/// First and last step in which space is reserved (bytes).
+/// First and largest step in which space is reserved (bytes).
 const STEPS: std::ops::RangeInclusive<u64> = (64 << 20)..=(1 << 30);
 /// Minimum and maximum size of a write that extends a file, unless set explicitly (bytes).
 const EXTENDING_BYTES: std::ops::RangeInclusive<u64> = (4 << 20)..=(8 << 20);
@@ -59,7 +59,8 @@ pub(super) struct Deep {
     /// End of the reserved blocks (bytes), and whether to reserve more.
     reserved: u64,
     reserves: bool,
-    /// Whether nobody reads the file meanwhile, so that its size may exceed the written bytes.
+    /// Whether nobody reads the file before it is finished, so that its size may exceed the written
+    /// bytes.
     unseen: bool,
     /// Whether the file's blocks or size may exceed the written bytes.
     has_reserve: bool,
@@ -305,12 +306,13 @@ impl Deep {
         Ok(())
     }
 
-    /// Reserves space before a write that extends the file: beyond this write if possible, else
-    /// only for it.
+    /// Reserves space before a write that extends the file: beyond this write if possible,
+    /// otherwise only for this write.
     fn reserve_for(&mut self, end: u64) {
         if self.reserves && end > self.reserved {
             let step = (self.reserved / 2).clamp(*STEPS.start(), *STEPS.end());
-            // Without space for a step, the writes themselves find the end of the space.
+            // If there is no space for a whole step, the writes themselves detect when the space
+            // ends.
             self.reserves &= self.reserve_to((self.reserved + step).max(end)).is_ok();
         }
     }

@@ -1,5 +1,5 @@
 //! Behaviour expected of a replacement for `BufReader` and `BufWriter`: the position of an open
-//! file, appending, what others see, and returning the file.
+//! file, appending, what other programs see, and returning the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
@@ -39,7 +39,7 @@ fn a_file_that_is_appended_to_keeps_what_it_holds() {
             let mut writer = options.writer(file).unwrap();
             assert_eq!(writer.position(), before.len() as u64);
             writer.write_all(&more).unwrap();
-            // Another program appends concurrently and loses nothing either.
+            // Another program appends concurrently and loses no data either.
             writer.flush().unwrap();
             OpenOptions::new().append(true).open(&path).unwrap().write_all(b"other").unwrap();
             writer.write_all(b"end").unwrap();

@@ -128,7 +128,7 @@ pub fn made() -> impl Strategy<Value = Made> {
         .prop_map(|(stretches, seed)| Made { stretches, seed: seed >> 8 })
 }
 
-/// Faults that must be handled without being visible.
+/// Faults that the library must hide from its caller.
 pub fn harmless() -> impl Strategy<Value = FaultPlan> {
     let fault = prop_oneof![
         (1..70_000_u32).prop_map(Fault::Short),

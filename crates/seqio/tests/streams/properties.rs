@@ -1,5 +1,5 @@
-//! Random files, options, operations and harmless faults: the bytes are those of the standard
-//! library.
+//! Random files, options, operations and harmless faults: the bytes must equal those that the
+//! standard library gives.
 
 use std::fs::File;
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
