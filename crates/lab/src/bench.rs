@@ -180,7 +180,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     Ok(found)
 }
 
-/// The region of a stripe whose smallest device has `smallest_bytes` (bytes).
+/// Size of the region of a stripe (bytes); `smallest_bytes` is the size of its smallest device.
 fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u64> {
     let bytes = layout.bytes(smallest_bytes);
     let region_bytes = job.size.unwrap_or(bytes.saturating_sub(job.base.region_offset));
@@ -191,13 +191,13 @@ fn striped_region(job: &Job, layout: &Layout, smallest_bytes: u64) -> Outcome<u6
     Ok(region_bytes)
 }
 
-/// The region of reference devices (bytes).
+/// Size of the region of reference devices (bytes).
 fn reference_region(devices: &[ReferenceDevice], job: &Job) -> Outcome<u64> {
     let all = || reference_device::region_bytes(devices, job.base.region_offset);
     job.size.map_or_else(all, Ok)
 }
 
-/// A stand-in for a test file that does not exist yet.
+/// Placeholder for a test file that does not exist yet.
 fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
     HostTarget::null(bytes).in_mode(caching)
@@ -210,7 +210,7 @@ fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
     Ok(job.stripe.map_or(bytes, |layout| layout.member_bytes(bytes)))
 }
 
-/// The region of a simulated file (bytes). Checks that all workloads fit on it.
+/// Size of the region of a simulated file (bytes). Checks that all workloads fit into the file.
 fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     let file_bytes = place.system.setup.file_size;
     let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
@@ -324,8 +324,8 @@ fn open(path: &Path, job: &Job) -> Outcome<(HostTarget, Option<Permit>)> {
     let mode = caching(path, job.direct, job.write_through);
     let target = match HostTarget::open(path, job.writes(), mode) {
         Err(error) if job.writes() => {
-            // Some systems refuse to open a used device for writing. The check for consent then has
-            // the better message, which names the use of the device.
+            // Some systems refuse to open a device for writing while it is in use. The check for
+            // consent then gives the better message: it names what uses the device.
             if let Ok(readable) = HostTarget::open(path, false, Caching::Buffered) {
                 guard::check_writable(&readable, path, &job.consent)?;
             }
@@ -483,7 +483,7 @@ fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> 
     // checked before the file is written.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
-    // The workload of a stripe covers all its members, so it is checked when all are open.
+    // The workload of a stripe spans all its members, so it is checked after all of them are open.
     for axes in job.axes.iter().filter(|_| job.stripe.is_none()) {
         let workload = job.workload(axes, bytes - job.base.region_offset, mode.is_direct());
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;

@@ -124,7 +124,7 @@ fn note(written: &std::io::Result<()>) {
     }
 }
 
-/// Prints the plan of a command that only prints.
+/// Prints the plan (`--plan`) of a command that only prints and changes nothing.
 pub fn plan_to_print() {
     data("prints only; nothing is touched");
 }

@@ -1,7 +1,8 @@
-//! Dates for people, in UTC, from nanoseconds since 1970: enough for labels, so no calendar
-//! library and no time zones.
+//! Prints and parses dates in UTC, as nanoseconds since 1970. They are used for labels only, so no
+//! calendar library and no time zones are needed.
 
-/// A time in UTC such as "2026-11-21 20:45" (days to civil date by Howard Hinnant's algorithm).
+/// A time as a date in UTC, such as "2026-11-21 20:45" (Howard Hinnant's algorithm
+/// civil_from_days).
 pub fn utc(unix_ns: i64) -> String {
     let minutes = unix_ns.div_euclid(60_000_000_000);
     let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
@@ -18,8 +19,8 @@ pub fn utc(unix_ns: i64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}", minute / 60, minute % 60)
 }
 
-/// The time (ns since 1970) of a date such as "2026-11-21 20:45" or "2026-11-21 20:45:08" in UTC;
-/// None if it is none (civil date to days by the same author).
+/// The time (ns since 1970) of a date in UTC, such as "2026-11-21 20:45" or "2026-11-21 20:45:08";
+/// None if the text is not a date (Howard Hinnant's algorithm days_from_civil).
 pub fn parse_utc(text: &str) -> Option<i64> {
     let (date, time) = text.trim().split_once([' ', 'T'])?;
     let numbers = |text: &str, separator: char| -> Option<Vec<i64>> {

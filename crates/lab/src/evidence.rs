@@ -96,7 +96,7 @@ pub struct Skipped {
 }
 
 impl MeasuredPoint {
-    /// A point of the only target of a survey.
+    /// A point of a survey, which has only one target.
     pub fn of(point: Point, target: &str) -> MeasuredPoint {
         let summary = point.summary();
         let (part, given) = (String::new(), BTreeMap::new());
@@ -116,8 +116,8 @@ impl MeasuredPoint {
         &self.point.key
     }
 
-    /// Ratio of this point's rate to that of another point. Trials close in time are compared, so
-    /// that a slow or fast period of the machine has little effect.
+    /// Ratio of this point's rate to that of another point. Each trial is compared with one that
+    /// ran close in time, so that a slow or fast period of the machine has little effect.
     pub fn times(&self, other: &MeasuredPoint) -> Interval {
         let rates = |measured: &MeasuredPoint| -> Vec<Timed> {
             let trials = measured.point.unsoaked().into_iter();
@@ -309,7 +309,7 @@ impl Evidence {
         target.is_some_and(|target| target.simulated.is_some())
     }
 
-    /// The device that all of several targets share, if there is one.
+    /// The device on which all targets lie; None for a single target or if the devices differ.
     pub fn shared_device(&self) -> Option<&str> {
         let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
         let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;

@@ -25,14 +25,13 @@ pub enum Exit {
     Refused,
     /// Data read back is not what was written.
     VerificationFailed,
-    /// Completed, but the wrong thing was measured.
+    /// Completed, but the result is invalid.
     Invalid,
     /// A comparison found a change for the worse beyond a limit.
     Regression,
     /// Stopped by the user; partial results are kept.
     Interrupted,
-    /// The exit code of a failed command that was run for the user; 126 or 127 if it could not be
-    /// run.
+    /// The exit code of the command that `soak` ran; 126 or 127 if the command could not be run.
     Command(u8),
 }
 

@@ -86,7 +86,7 @@ pub fn check_writable(
 /// Decides whether a copy may replace or remove an existing file: `--overwrite` must name the file
 /// or the destination directory of the tree. Files in use are never replaced.
 pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
-    // With a slash at its end, a path names a directory, and no file.
+    // A path that ends in a slash names a directory, never a file.
     let ends_in_slash = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b"/");
     let typed = consent.overwrite.iter().filter(|path| !ends_in_slash(path) || path.is_dir());
     let named: Vec<PathBuf> = typed.flat_map(|path| full_paths(path)).collect();
@@ -134,7 +134,8 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     })
 }
 
-/// An absolute path. Symbolic links in its folders are resolved, but not one at its end.
+/// The path made absolute, as named and with the symbolic links of its folders resolved. A link at
+/// its end is never resolved.
 fn full_paths(path: &Path) -> Vec<PathBuf> {
     let named = std::path::absolute(path).ok();
     let real = named.as_ref().and_then(|named| {
@@ -144,7 +145,7 @@ fn full_paths(path: &Path) -> Vec<PathBuf> {
     [named, real].into_iter().flatten().collect()
 }
 
-/// The flag that would allow writing to a target; None if no flag does, with the reason.
+/// The flag that would allow writing to a target (None if no flag would), and the reason.
 pub fn advice(target: &HostTarget, named: &Path) -> (Option<String>, String) {
     let why = match check_writable(target, named, &Consent::default()) {
         Ok(_) => return (None, "there is nothing to write to".to_owned()),
@@ -243,7 +244,7 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
 
 fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<Arc<fs::File>> {
     let shown = target.path().display();
-    // Identified by the descriptor, because a name can be a link or a node made elsewhere.
+    // Uses the open descriptor, because a path can be a link or a device node created elsewhere.
     let Some(device) = target.block_device() else {
         return Err(Failure::refused(format!(
             "cannot find out whether {shown} is in use; use its name from lsblk"
@@ -309,7 +310,7 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        // Compared by device number, because a link's name proves nothing.
+        // Compares device numbers, because anybody can name a link.
         let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
         if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());

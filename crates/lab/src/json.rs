@@ -115,7 +115,7 @@ pub struct CpuDocument {
     pub system: u64,
     /// Busy time of the whole machine.
     pub machine: Option<u64>,
-    /// CPU time that the soaker lost, minus the background; null without a soaker.
+    /// CPU time that the soaker lost, minus the background load; null without a soaker.
     pub soaker: Option<u64>,
 }
 

@@ -15,9 +15,9 @@ const SPARE_MAPPED_BYTES: u64 = 64 << 20;
 /// process and for the kernel.
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
-/// Divisor of the available memory for the buffers of one measurement of a series. The next buffers
-/// are allocated while the kernel may still hold those of several earlier rings; a busy machine
-/// returns them late.
+/// Each measurement of a series may use this fraction (1/n) of the available memory for its
+/// buffers. A busy machine frees the buffers of closed rings late, so the buffers of several
+/// measurements can exist at the same time.
 const SHARE_OF_SERIES: u64 = 5;
 
 /// A memory limit of this process.
@@ -36,11 +36,10 @@ impl Limit {
     }
 }
 
-/// The lowest limit; None if only the machine's memory limits this process. With a limit, memory
-/// that is kept for reuse is returned first, and none is kept afterwards.
+/// The lowest limit; None if only the machine's memory limits this process. If there is a limit,
+/// empties the pool of buffers and disables it, because pooled memory counts as used.
 pub fn narrowest() -> Option<Limit> {
     lowest()?;
-    // Memory that is kept counts as used.
     buffer::limit_pool(0);
     lowest()
 }

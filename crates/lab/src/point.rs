@@ -124,7 +124,7 @@ pub struct Trial {
     pub reap_calls: u64,
     /// CPU use in the measured phase.
     pub cpu: CpuUsage,
-    /// CPU time that the soaker lost, minus the background (ns).
+    /// CPU time that the soaker lost, minus the background load (ns).
     pub soaker_ns: Option<u64>,
     /// Counters of the block device.
     pub device: Option<DeviceCounters>,
@@ -185,8 +185,8 @@ impl Trial {
         self.live.get_or_insert_default()
     }
 
-    /// The intervals that end within `limit_ns`, the time in which requests are issued; the rate
-    /// falls afterwards as the queue drains. Omits the last interval, which is incomplete.
+    /// The intervals that end within `limit_ns`, while requests are still issued; afterwards the
+    /// queue drains and the rate falls. Omits the last interval, which is incomplete.
     pub fn series_until(&self, limit_ns: Option<u64>) -> &[SeriesPoint] {
         let limit_ns = limit_ns.unwrap_or(u64::MAX);
         let whole = &self.series[..self.series.len().saturating_sub(1)];

@@ -151,7 +151,7 @@ impl Recorder {
         Ok(Recorder { store, run: None, points: Vec::new(), log: None })
     }
 
-    /// A recorder of another run in the same database, at the same time.
+    /// A second recorder, for another run in the same database. Both can record at the same time.
     ///
     /// # Errors
     /// The database cannot be opened.
@@ -288,9 +288,9 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
     Ok(points)
 }
 
-/// Keys of points that were read before, or None for those not wanted, by the text of their row.
-/// Runs of one target mostly measure the same points, and reading a key takes longer than finding
-/// it here.
+/// Cache of point keys by the text of their database row; None marks a point that is not wanted.
+/// Most runs of one target measure the same points, and a lookup here is faster than parsing the
+/// key again.
 #[derive(Debug, Default)]
 pub struct KnownKeys(BTreeMap<String, Option<PointKey>>);
 

@@ -102,7 +102,7 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// The device of `--ioengine delay`, which needs no target and allows no other.
+/// The device of `--ioengine delay`, which needs no target and accepts none.
 fn described(
     experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],

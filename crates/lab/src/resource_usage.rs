@@ -82,8 +82,8 @@ pub struct WriteCostDocument {
     pub write_amplification: f64,
     /// Share of the busy time of the dies that garbage collection and erases took, from 0 to 1.
     pub collection_share: f64,
-    /// The rate of the host's writes, as in this run, at which the dies would do nothing else
-    /// (bytes per second).
+    /// The rate of such writes by the host at which the dies would be busy all the time (bytes per
+    /// second).
     pub most_bytes_per_s: f64,
 }
 
@@ -205,9 +205,9 @@ pub struct ResourceDocument {
     pub name: String,
     /// Share of the time in which the resource was busy, from 0 to 1.
     pub utilisation: f64,
-    /// Busy time, summed over all of its servers. A drain or a sustained rate is busy while its
-    /// credit is used up and requests wait for it. A limit on concurrent requests is busy while
-    /// requests are in flight.
+    /// Busy time, summed over all of its servers. A limit on the drain or the sustained rate counts
+    /// as busy while its credit is used up and requests wait for it. A limit on concurrent requests
+    /// counts as busy while requests are in flight.
     pub busy_ns: u64,
     /// Number of servers of the resource.
     pub servers: u32,
@@ -215,7 +215,7 @@ pub struct ResourceDocument {
     pub bytes: u64,
     /// Busy time by phase; empty without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Busy time in which another resource limited the pace of this one, by the name of the other
+    /// Busy time in which another resource set the pace of this one, by the name of the other
     /// resource.
     pub paced_ns: BTreeMap<String, u64>,
 }

@@ -1,7 +1,7 @@
 //! Runs all trials of all points of a run in rounds.
 //!
-//! On this host trials run one after the other. In simulated systems they cannot disturb each
-//! other, so they run on all cores and are stored in the same order as if they ran in sequence.
+//! On this host, trials run one at a time. Simulated systems cannot disturb each other, so their
+//! trials run on all cores; they are stored in the same order as on this host.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,9 +27,9 @@ pub struct Rounds {
     pub seed: u64,
 }
 
-/// Runs all trials of all settings in rounds, each round in another order. Settings are either all
-/// on this host or all on simulated systems. On a failure, returns the results so far with the
-/// failure.
+/// Runs all trials of all settings in rounds, each round in a different order. Either all settings
+/// are on this host or all are on simulated systems. On a failure, returns the results so far with
+/// the failure.
 pub fn measure(
     lab: &Lab,
     rounds: &Rounds,
@@ -125,8 +125,8 @@ pub fn share_of(at: Progress, (ns, bytes, warm_up_ns): (Option<u64>, Option<u64>
     time.max(moved).min(1.0)
 }
 
-/// The seed of a trial of a point. Each point gets another order of requests in each round, so that
-/// trials do not hit data cached by other trials.
+/// The seed of a trial of a point. Each round visits the blocks of a point in a different order, so
+/// that trials do not hit data cached by earlier trials.
 fn order_of(seed: u64, round: u32, point: usize) -> u64 {
     match point {
         0 => seed_of(seed, round),

@@ -1,8 +1,8 @@
 //! The self-test: measures reference devices with known properties and compares the results.
 //!
 //! Every quantity is measured with the same code as any run. The overhead of the path to the device
-//! (system calls, FUSE, wake-ups) is measured on the same device with zero delay, in alternation,
-//! and subtracted from times. The overhead is printed, so that it cannot hide an error.
+//! (system calls, FUSE, wake-ups) is measured alternately on the same device with zero delay, and
+//! subtracted from the measured times. The overhead is printed, so that it cannot hide an error.
 
 pub mod devices;
 pub mod throttled;

@@ -451,8 +451,8 @@ pub fn standing(entry: &Entry) -> Standing {
     Standing::Pending(disk.to_path_buf())
 }
 
-/// Undoes changes, last first, and returns the result of each change. Includes a setting that the
-/// kernel reset along with another only if it could not be restored.
+/// Undoes changes, last first, and returns the result of each change. A setting that only the
+/// kernel reset is reported only if it could not be restored.
 pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     let fates = fates(changes);
     let mut failures: Vec<Option<String>> = vec![None; changes.len()];

@@ -252,7 +252,7 @@ fn members(sample: &Sample) -> Vec<Signature> {
     all.into_iter().flatten().collect()
 }
 
-/// MD: version 1.1 at the beginning, 1.2 behind 4 KiB, 1.0 and 0.90 at the end.
+/// MD: version 1.1 at the start, 1.2 at offset 4 KiB, 1.0 and 0.90 near the end.
 fn ends(sample: &Sample) -> Vec<Signature> {
     let magic = 0xa92b_4efc_u32;
     let v1_0 = sample.bytes.checked_sub(8 << 10).map(|offset| offset >> 12 << 12);
@@ -375,7 +375,7 @@ mod tests {
         let pieces: [(i64, &[u8]); 3] = [(512, &gpt), (1024, &entry), (at, b"XFSB")];
         let said = describe(&written(&image(&pieces)), BYTES).unwrap();
         assert_eq!(said.as_deref(), Some("a GPT partition table with xfs"));
-        // One MBR partition of 2048 sectors behind the first 2048.
+        // One MBR partition of 2048 sectors that starts at sector 2048.
         let row = [0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0];
         let pieces: [(i64, &[u8]); 3] =
             [(446, &row), (510, b"\x55\xaa"), (at + 4086, b"SWAPSPACE2")];

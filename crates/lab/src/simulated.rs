@@ -62,7 +62,7 @@ fn per_second(count: u64, sample: &Sample) -> f64 {
     if elapsed_ns == 0 { 0.0 } else { count as f64 * 1e9 / elapsed_ns as f64 }
 }
 
-/// The caching mode that a simulated system stands for.
+/// The caching mode of a simulated system.
 pub fn caching_of(system: &System) -> Caching {
     match system.setup.caching {
         CachingChoice::Direct => Caching::Direct,
@@ -185,8 +185,8 @@ pub fn simple_model_of(
     SimpleModel::of(system, &shape, workload.region_bytes)
 }
 
-/// The input of the bounds for a workload that moves `moved` bytes. None for mixes, strides, skewed
-/// distributions and several request sizes.
+/// The input for computing the bounds of a workload that moves `moved` bytes. None for mixes,
+/// strides, skewed distributions and several request sizes.
 pub fn shape_of(
     system: &System,
     workload: &Workload,

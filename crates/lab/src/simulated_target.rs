@@ -73,7 +73,7 @@ impl SimulatedTarget {
         };
         match experiment.allocation {
             Allocation::Extend => change("allocation", "extend".to_owned())?,
-            // Every block up to the last one is zeroed before it is written.
+            // In the simulator, every block up to the last one is zeroed before it is written.
             Allocation::LastBlock => change("allocation", "zeroed".to_owned())?,
             Allocation::Existing | Allocation::Truncate | Allocation::Reserve => {}
         }
@@ -111,7 +111,7 @@ impl SimulatedTarget {
         )?))
     }
 
-    /// Like a test file in a directory, the file is as large as the requested region.
+    /// Makes the file as large as the requested region, like a test file in a directory.
     fn new(
         name: String,
         description: &Description,
@@ -178,7 +178,7 @@ fn foreign(experiment: &Experiment) -> [Refused; 4] {
         (consents, "--overwrite and --destroy-data-on", "has no data that could be lost"),
         (experiment.buffer_pages == BufferPages::Small, "--buffer-pages", "has no memory pages"),
         (experiment.allow_holes, "--allow-holes", "has no holes"),
-        (experiment.endurance_bytes.is_some(), "--endurance", "wears no drive"),
+        (experiment.endurance_bytes.is_some(), "--endurance", "has no drive that wears out"),
     ]
 }
 

@@ -112,7 +112,7 @@ pub struct RunningDocument {
 pub struct SoakCpuDocument {
     /// CPU time charged to the command and all processes that it started, until it ended.
     pub lower: u64,
-    /// CPU time lost by the soaker, minus the background; null without a soaker.
+    /// CPU time lost by the soaker, minus the background load; null without a soaker.
     pub upper: Option<u64>,
     /// User time, included in `lower`.
     pub user: u64,
@@ -180,7 +180,7 @@ impl Readings {
         self.elapsed_ns as f64 * self.cpus.len() as f64
     }
 
-    /// CPU time lost by the soaker minus the background, without the calibration error (ns).
+    /// CPU time lost by the soaker minus the background load, without the calibration error (ns).
     fn beyond_background_ns(&self) -> Option<f64> {
         let soaked = self.soaked.as_ref().ok()?;
         let background = lost_cpus(&soaked.before).min(lost_cpus(&soaked.after));

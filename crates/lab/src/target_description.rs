@@ -41,7 +41,8 @@ struct LayerDocument {
     /// file, directory, file system, partition, volume, device or bus.
     kind: &'static str,
     name: String,
-    /// Number of branches (an array, a btrfs of several devices) above it.
+    /// Number of layers above this one that have several branches, such as an array or a btrfs on
+    /// several devices.
     depth: usize,
     /// Properties of the layer; each name ends in a unit.
     facts: BTreeMap<&'static str, FactDocument>,

@@ -1,6 +1,6 @@
 //! Reads the small text files that users write: system files and price lists.
 //!
-//! Devices and pipes are refused, because reading them could block or never end, and so are very
+//! Refuses devices and pipes, because reading them could block or never end. Also refuses very
 //! large files.
 
 use std::fs::File;
@@ -12,11 +12,11 @@ use crate::failure::{Failure, Outcome};
 /// Maximum size of a file (bytes). A larger file is probably not a system file or price list.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The text of a file. `what` names its kind in errors, `example` the command that prints an
-/// example.
+/// The text of a file. In errors, `what` names the kind of file, and `example` the command that
+/// prints an example.
 ///
 /// # Errors
-/// Usage: the file is missing, no regular file, no text, or too large.
+/// Usage: the file is missing, not a regular file, not text, or too large.
 pub fn read(path: &Path, what: &str, example: &str) -> Outcome<String> {
     let failed = |error: Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());

@@ -31,8 +31,7 @@ use crate::verdict::{self, Circumstances, Tail, Throttled};
 const BACKGROUND: Duration = Duration::from_millis(300);
 /// Time for which a measured background CPU use stays valid (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
-/// Counters read before a trial that show whether memory served direct requests in place of
-/// storage.
+/// Request size for reading a region into the page cache (bytes).
 const WARM_UP_BYTES: u64 = 1 << 20;
 /// Minimum length of a trial that is checked for drift and sample counts (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;

@@ -23,7 +23,7 @@ const CHUNK_MIN_BYTES: u64 = 512;
 pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, enospc, eagain, \
                                eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, \
                                lose, misdirect:SIZE or tear, N counts requests from 0, and \
-                               read- or write- before KIND counts only those";
+                               the prefix read- or write- counts only that kind";
 
 /// Values of the keys as typed, before their combination is checked.
 #[derive(Default)]

@@ -128,7 +128,8 @@ const APART_MIN_NS: u64 = 100_000;
 /// Minimum suspension of the machine that makes a trial suspect (ns); shorter ones are clock
 /// inaccuracy.
 const ASLEEP_MIN_NS: i64 = 1_000_000;
-/// Minimum step of the wall clock that means that it was set (ns); smaller steps are slewing.
+/// A step of the wall clock of this size or more means that the clock was set (ns); smaller steps
+/// are slewing.
 const WALL_MIN_NS: u64 = 1_000_000_000;
 /// Maximum extra I/O of the device, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
@@ -140,10 +141,10 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Maximum steal time, as a share of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// Minimum bytes of a trial that is checked for being served by memory.
+/// A trial that moves fewer bytes is not checked for being served from memory.
 const MEMORY_MIN_BYTES: u64 = 4 << 20;
-/// A trial counts as served by memory if storage moved less than this share of its bytes, or the
-/// page cache more.
+/// A trial counts as served from memory if storage moved less than this share of its bytes, or if
+/// the page cache moved more.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Maximum time that a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;

@@ -29,7 +29,7 @@ impl Setting {
         format!("--{}={}", self.parameter.name, self.values.join(","))
     }
 
-    /// The parameter with a single value instead of its own.
+    /// This parameter with `value` as its only value.
     #[must_use]
     pub fn with(&self, value: &str) -> Setting {
         Setting { values: vec![value.to_owned()], ..self.clone() }
@@ -86,7 +86,7 @@ impl Settings {
         self.0.iter()
     }
 
-    /// The settings of both; where both set a parameter, `others` wins.
+    /// The settings of both lists. If both set a parameter, the value in `others` wins.
     #[must_use]
     pub fn overridden_by(&self, others: &Settings) -> Settings {
         let mut settings = self.without(others);

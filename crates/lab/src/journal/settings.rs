@@ -56,9 +56,9 @@ pub struct Change {
     pub path: PathBuf,
     /// The value before the change, which must be restored.
     pub old: String,
-    /// The value that was set. None: not requested, but the kernel may reset it.
+    /// The requested value. None: not requested, but recorded because the kernel may reset it.
     pub wanted: Option<String>,
-    /// The name of the change with which the kernel may reset this setting.
+    /// Name of the requested setting whose change may make the kernel reset this one.
     pub moved_by: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub struct Recorded {
 pub struct Found {
     /// Content of the entry.
     pub entry: Entry,
-    /// The lock on the entry; None while its owner lives.
+    /// The entry with its lock; None while its owner lives and holds the lock.
     recorded: Option<Recorded>,
 }
 

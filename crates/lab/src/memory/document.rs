@@ -63,8 +63,8 @@ pub struct CellDocument {
     pub threads: u64,
     /// Number of samples.
     pub samples: u64,
-    /// Rate of all threads together, bytes counted once: for a copy its bytes, for the triad 24 per
-    /// element.
+    /// Rate of all threads together. Each byte is counted once: a copy counts the bytes copied, the
+    /// triad 24 bytes per element.
     pub bytes_per_s: IntervalDocument,
     /// Rate of the fastest sample, bytes counted once.
     pub best_bytes_per_s: f64,

@@ -33,8 +33,9 @@ fn share(cache: &Cache, threads: usize) -> u64 {
     cache.bytes / u64::from(cache.shared_by).min(threads as u64).max(1)
 }
 
-/// One working set for each cache, of half a thread's share of the cache, and one for memory of at
-/// most `most_bytes`. Omits a cache if a thread's share is not larger than in the previous level.
+/// One working set for each cache, half as large as a thread's share of that cache, and one for
+/// memory, of at most `most_bytes`. Omits a cache if a thread's share of it is not larger than that
+/// of the previous cache.
 pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut before = 0;

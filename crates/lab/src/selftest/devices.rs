@@ -66,15 +66,15 @@ pub fn parse(truth: &str) -> Outcome<Truth> {
     crate::truth::parse_truth(truth).map_err(Failure::usage)
 }
 
-/// A helper process that uses CPU time for each byte it receives. It stands for the work of a
-/// device that is not charged to this process, such as interrupts and kernel threads.
+/// A helper process that uses CPU time for each byte it receives. It simulates work for a device
+/// that is not charged to this process, such as interrupts and kernel threads.
 pub struct Assistant {
     process: Child,
 }
 
 impl Assistant {
-    /// Starts an assistant; returns the pipe through which it receives bytes. The assistant uses
-    /// `cpu_ns` of CPU time for each.
+    /// Starts an assistant that uses `cpu_ns` of CPU time for each byte. Returns the pipe through
+    /// which it receives bytes.
     pub fn start(cpu_ns: u64) -> Outcome<(Assistant, File)> {
         let failed = |e| Failure::failed(format!("starting the helper process of the device: {e}"));
         let mut command = fuse_server::ourselves(false)?;

@@ -88,8 +88,8 @@ fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// A device with long requests, during which the CPU goes idle. An idle CPU takes about 40 us to
-/// wake up, which the path at zero delay hardly includes.
+/// A device with requests so long that the CPU goes idle. An idle CPU takes about 40 us to wake up;
+/// the overhead measured at zero delay contains almost nothing of that.
 const SIZED: &str = "fixed=2ms,rate=125MB/s";
 
 /// Fits T = f + s S at depth 1: fixed cost f, marginal cost s, half-power request size f / s.
@@ -149,8 +149,8 @@ fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let measured = crossing(&rates, saturated / 2.0);
     Ok(vec![
         Quantity::value("half-power depth", "requests", (truth, measured), TOLERANCE),
-        // At the true depth the rate is exactly half, and the path lowers it a little, so the next
-        // depth is the first above half.
+        // At the true depth the rate is exactly half in theory. In practice, overhead makes it
+        // slightly lower, so the next depth is the first one above half.
         Quantity::value("first depth past half", "requests", (truth + 1.0, first), 0.0),
     ])
 }
@@ -164,7 +164,7 @@ fn crossing(rates: &[(u64, f64)], level: f64) -> f64 {
     })
 }
 
-/// The amount that a device accepts before it becomes slower: burst credit, and write buffer.
+/// The bytes that a device accepts before it becomes slower: burst credit and write buffer.
 fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let spent = |text: &str, read_percent: u8| -> Outcome<f64> {
         let device = with.device(text)?;

@@ -16,7 +16,7 @@ const MEMORY_MAX: u64 = 64 << 20;
 const LOSS_MAX: f64 = 0.03;
 /// Minimum share of the best rate for a setting to be measured again.
 const IN_PLAY: f64 = 0.90;
-/// Minimum number of probes of the chosen and the best setting, if any setting has that many.
+/// Minimum number of probes of a setting that can be chosen; less if no setting has that many.
 const PROBES_ENOUGH: usize = 3;
 /// Number of the fastest settings that are measured again in every round, because they determine
 /// the best rate.
