@@ -44,9 +44,9 @@ const STRIDE_REQUEST: u32 = 4 << 10;
 const STRIDES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const STRIDE_READS: u64 = 32;
 const STRIDE_PAUSE_NS: u64 = 4_000_000;
-/// Prefetch hits: sequential reads for each size and the pause before each (ns), after which all
-/// but the first are hits. The papers measured them with "delay inserted between requests" (Riedel
-/// 1997, section 5.2).
+/// Measurement of prefetch hits: number of sequential reads of each size, and the pause before each
+/// read (ns). After such a pause, all reads but the first are hits. The papers measured them with
+/// "delay inserted between requests" (Riedel 1997, section 5.2).
 const HIT_READS: u64 = 16;
 const HIT_PAUSE_NS: u64 = 20_000_000;
 /// Rounds in which sequential and random reads alternate, without pauses.
@@ -154,8 +154,8 @@ pub fn measure(
 /// Latencies of a trial that pauses between bursts.
 #[derive(Clone, Debug, PartialEq)]
 struct Burst {
-    /// Median read without the help of a pause (ns): of the first burst, or of the last quarter of
-    /// the later bursts if that is slower.
+    /// Median latency of reads that no pause makes faster (ns): of the first burst, or of the last
+    /// quarter of the later bursts if that is slower.
     unpaused_ns: f64,
     /// Median of the first reads after a pause (ns).
     paused_ns: f64,
@@ -176,8 +176,9 @@ impl Burst {
             bursts.iter().flat_map(part).collect::<Vec<f64>>()
         };
         let paused_ns = median(&of_each(0..FIRST_READS))?;
-        // A stall within the first burst acts like a pause and speeds it up. The last reads of the
-        // later bursts are slow as well, unless the whole burst was prefetched.
+        // A stall in the first burst acts like a pause and makes the reads after it fast. The last
+        // reads of the later bursts are therefore used too: they are slow unless the whole burst
+        // was prefetched.
         let last_ns = median(&of_each(BURST * 3 / 4..BURST))?;
         let unpaused_ns = median(unpaused)?.max(last_ns);
         let between = (unpaused_ns * paused_ns).sqrt();
@@ -196,7 +197,7 @@ impl Burst {
         self.quick > 0 && slow && self.order >= ORDER_MIN
     }
 
-    /// Whether the device may have prefetched more than one burst reads.
+    /// Whether the device may have prefetched more than a whole burst.
     fn is_whole(&self) -> bool {
         is_whole(self.quick)
     }
@@ -246,7 +247,7 @@ fn burst(
     if bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
         return Ok(None);
     }
-    // The strides and random reads that follow the longest pause need the other half.
+    // Later bursts leave half of the unread range to the strided and random reads.
     let most = if pause_ns == PAUSES_NS[0] { unread.left() } else { unread.left() / 2 };
     if region_bytes > most {
         return Ok(None);
@@ -346,8 +347,8 @@ fn hits_by_size(
     Ok(())
 }
 
-/// Alternates sequential and random reads without pauses, so that a temporarily slow target does
-/// not look as if it reads ahead.
+/// Alternates sequential and random reads without pauses, so that a target that is slow for a while
+/// does not seem to read ahead.
 fn alternate(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -368,7 +369,7 @@ fn alternate(
             region_offset: unread.at,
             region_bytes: unread.left() / each * each,
             pattern: Pattern::Random,
-            // Different offsets than in the previous round.
+            // Reads other offsets than in the previous round.
             seed: setting.workload.seed + round as u64,
             ..in_order.clone()
         };
@@ -390,7 +391,7 @@ fn alternate(
     Ok(())
 }
 
-/// Latency of the alternating reads (ns): the slowest sequential round, the fastest random one.
+/// Latencies of the alternating reads (ns): of the slowest sequential and the fastest random round.
 fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     let of = |order: &str| -> Vec<f64> {
         let readings = evidence.read("turn", &[("target", target), ("order", order)]);
@@ -432,7 +433,7 @@ fn random_bursts(
     Ok(())
 }
 
-/// The bursts of a target in one order, by request size and then by pause.
+/// The bursts of a target in one order of offsets, sorted by request size and then by pause.
 fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burst)> {
     let burst = |reading: &&Reading| {
         let (request, pause) = (reading.labels.get("request")?, reading.labels.get("pause")?);
@@ -495,7 +496,7 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             "idle-credit",
             format!(
                 "{target}: pauses speed up random reads too ({quick} instead of {slow}); this \
-                 burst credit or power state hides the read-ahead distance"
+                 may be a burst credit or a power state, and hides how far the device reads ahead"
             ),
         );
         return;
@@ -557,7 +558,7 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
         found.find(
             "prefetch-grows",
             format!(
-                "{target}: the longest pause still gave more read-ahead, so the device may read \
+                "{target}: the longest pause gave the most read-ahead, so the device may read \
                  further ahead"
             ),
         );
@@ -695,7 +696,7 @@ mod tests {
         }
         assert!(Burst::of(&reader(BURST)).unwrap().is_whole());
         assert!(!Burst::of(&reader(0)).unwrap().is_helped());
-        // Fast and slow at random, whatever the pauses.
+        // Fast and slow reads in random order, regardless of the pauses.
         let mut wild = reader(10);
         for burst in wild.chunks_exact_mut(BURST).skip(1) {
             burst[BURST / 4..].iter_mut().step_by(3).for_each(|ns| *ns = 50e3);
@@ -750,7 +751,7 @@ mod tests {
             text_of(&evidence, "prefetch-rate").contains("reads 128 KiB ahead in a pause of 5 ms")
         );
         assert!(text_of(&evidence, "prefetch-hit").contains("4 KiB reads take 50 us"));
-        // If larger requests find nothing, the fast small ones were luck.
+        // If larger requests find no prefetched data, the fast small reads were chance.
         let none = reader(0);
         let trials: [(u64, u64, &[f64]); 2] =
             [(4096, PAUSES_NS[0], &whole), (16384, PAUSES_NS[0], &none)];

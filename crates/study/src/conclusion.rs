@@ -61,7 +61,7 @@ impl Conclusion {
         }
     }
 
-    /// Judges a claim by a value, with its words, if it was measured.
+    /// Judges a claim by a measured value and its description; without them does nothing.
     pub fn value_if(&mut self, id: &'static str, measured: Option<(f64, String)>) {
         if let Some((value, here)) = measured {
             self.value(id, Some(value), here);
@@ -140,8 +140,8 @@ impl Conclusion {
         }
     }
 
-    /// Adds a rule of `advice.toml` with the factor of throughput that it gains here; a small gain
-    /// adds nothing.
+    /// Adds a rule of `advice.toml` with its gain in throughput here (a factor); a small gain is
+    /// not added.
     pub fn advise(&mut self, rule: &str, gain: f64, setting: &str, evidence: impl Into<String>) {
         self.advise_in("throughput", rule, gain, setting, evidence);
     }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_gain_holds_from_half_of_the_published_one_on_a_logarithmic_scale() {
-        // R065: ten times; C133: thirty percent.
+        // The papers say ten times (R065) and thirty percent (C133).
         for (id, times, holds) in
             [("R065", 3.2, true), ("R065", 3.1, false), ("C133", 1.15, true), ("C133", 1.1, false)]
         {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_loss_holds_from_half_of_it_and_an_upper_limit_up_to_it() {
-        // C073: fifty percent; R153: at most twenty.
+        // The papers say fifty percent (C073) and at most twenty (R153).
         for (id, share, holds) in
             [("C073", 0.25, true), ("C073", 0.2, false), ("R153", 0.2, true), ("R153", 0.3, false)]
         {

@@ -1,5 +1,5 @@
-//! Runs the plan of a study on its targets. Trials of all points are interleaved, except that
-//! points which need different settings of the host (such as the scheduler) run one after another.
+//! Runs the plan of a study on its targets. Trials of all points are interleaved. Only points that
+//! need different settings of the host (such as the scheduler) run separately.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ const SIMULATED_NS: u64 = 2_000_000_000;
 
 /// Runs the plan of a study on its targets and collects the evidence.
 pub struct StudyRunner<'a> {
-    /// The laboratory.
+    /// The state shared by all measurements.
     pub lab: &'a Lab,
     /// The targets, in the order of the command line.
     pub study_targets: &'a [StudyTarget],
@@ -385,8 +385,9 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// The keys of a simulated system that make its file the whole device, if the plan asks for the
-    /// whole device. Random requests mean the whole disk: the papers' files filled their disks.
+    /// The keys of a simulated system that make its file cover the whole device, if the plan asks
+    /// for it. Random requests then cover the whole disk, as in the papers, whose files filled
+    /// their disks.
     fn whole_device(&self, group: &Group, target: &StudyTarget) -> Option<[&'static str; 2]> {
         let name = target.name.to_string_lossy();
         let names_a_file = name.contains("file_size") || name.contains("file_at");

@@ -1,5 +1,5 @@
-//! Runs studies on targets, one after another: measures, analyses and stores each of them.
-//! [`Session`] holds their common state, [`StudyResult`] the outcome of a study.
+//! Runs several studies in sequence: measures, analyses and stores each of them. [`Session`] holds
+//! their common state, [`StudyResult`] the outcome of a study.
 
 use lab::evidence::{Evidence, LeftOut, Reading, Skipped, Stated};
 use lab::experiment::Experiment;
@@ -24,7 +24,7 @@ use crate::target::StudyTarget;
 
 /// Options and targets that all studies of one command share.
 pub struct Session<'a> {
-    /// The laboratory.
+    /// The state shared by all measurements.
     pub lab: &'a Lab,
     /// The machine.
     pub host: Host,

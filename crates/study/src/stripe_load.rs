@@ -2,8 +2,8 @@
 //!
 //! Random requests do not spread evenly. D requests placed at random on N members keep N (1 - (1 -
 //! 1/N)^D) of them busy. In a closed loop, where each completion is replaced by a new random
-//! request, queues form and fewer members are busy. With exponential service times it is N D / (D +
-//! N - 1); with constant service times the value lies between the two formulas.
+//! request, queues form and fewer members are busy: N D / (D + N - 1) with exponential service
+//! times. With constant service times the value lies between the two formulas.
 
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;

@@ -65,8 +65,8 @@ impl StudyTarget {
         }
     }
 
-    /// Prepares a target. In a directory it writes a test file of `size` bytes; without a size, the
-    /// default size up to `most` bytes, cut short at what 15 s can write.
+    /// Prepares a target. In a directory it writes a test file of `size` bytes. Without a size, it
+    /// writes the default size, but at most `most` bytes and only as much as fits in 15 s.
     ///
     /// # Errors
     /// Not a target; not enough space; interrupted.

@@ -3,7 +3,8 @@
 //!
 //! Large requests are shifted by powers of two. The granule is the smallest shift at which requests
 //! cost no more than unshifted requests, while all smaller shifts cost more. Small requests and the
-//! papers' own case (64 KiB, 12 KiB off the chunk) are measured as well.
+//! papers' own case (64 KiB requests that start 12 KiB after a chunk boundary) are measured as
+//! well.
 //!
 //! Partitions and file placement can shift requests too; the system reports both. The units in
 //! which the file system allocates and frees space are measured on a test file. The study discards
@@ -274,7 +275,7 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
     }
 }
 
-/// The papers' own case: requests of 64 KiB that start 12 KiB off the chunk of a stripe.
+/// The papers' own case: requests of 64 KiB that start 12 KiB after a chunk boundary of a stripe.
 fn off_the_chunk(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let points = shifts(evidence, "chunk", rw);
     let [plain, shifted] = points[..] else { return };

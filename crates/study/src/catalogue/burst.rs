@@ -1,4 +1,4 @@
-//! Study `burst`: storage that is fast until a credit is spent, and then slower for good.
+//! Study `burst`: storage that is fast until a burst credit is spent, and slower from then on.
 //!
 //! One long trial runs at full speed. If its rate falls, the credit is the number of bytes above
 //! the sustained rate before the fall, as in a token bucket. Assuming that the bucket refills at
@@ -36,7 +36,7 @@ const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
 const RESTED: &str = " after a rest";
 
 /// Measures each part of the plan alone, because one part would spend the burst credit of another.
-/// If a part spends its credit, the device rests and the part is measured once more.
+/// If a part spends its credit, the device rests and the part is measured again.
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {
@@ -47,8 +47,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             runner.run(std::slice::from_ref(one))?;
             let spent = runner.evidence.points.last().and_then(spent);
             let Some(throttle) = spent.filter(|_| !runner.lab.interrupt.is_set()) else { continue };
-            // Half the refill time, so that the bucket cannot be full and the amount shows the
-            // rate.
+            // Rests for half the refill time. The bucket is then not full, so its content shows the
+            // refill rate.
             let half_ns = (refill_ns(&throttle) / 2.0) as u64;
             let rest_ns = half_ns.min(REST_NS[usize::from(!runner.quick)]);
             rest(runner, rest_ns);
@@ -98,8 +98,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The fall of a point's rate in its first trial, which started with the full credit; `None`
-/// without one.
+/// The fall of a point's rate in its first trial, which started with the full credit; `None` if the
+/// rate did not fall.
 pub fn spent(point: &MeasuredPoint) -> Option<Throttle> {
     let series = moved(point)?;
     throttle(&series).or_else(|| early_burst(&series))
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_halves_are_compared_by_their_sums() {
-        // Nothing is moved in the first interval; all others are alike.
+        // Nothing is moved in the first interval; all later intervals move the same amount.
         let point = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
         let found = analyse(&evidence(vec![point]));
         let text = &found.findings[0].headline;

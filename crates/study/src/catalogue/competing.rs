@@ -1,13 +1,13 @@
 //! Study `competing`: several streams on one device. It measures the share of its rate that each
 //! stream keeps, the growth of latency, and the effect of I/O priorities.
 //!
-//! Each part of the plan is a stream, with the first value of each list. Every stream is measured
-//! alone. Then every pair, and all of them, run at the same time, each with its own threads and
-//! engines; only the time when all run counts. Runs alone and together alternate, in reverse order
-//! every other round, so that a drift of the machine does not look like interference. In a
-//! simulated system all streams share one simulation. Fairness is Jain's index of the shares that
-//! the streams keep of their rates alone: 1 if all lose the same share, 1/n if one keeps
-//! everything.
+//! Each part of the plan is a stream. If a flag has several values, the stream uses the first.
+//! Every stream is measured alone. Then every pair of streams, and all streams together, run at the
+//! same time, each with its own threads and engines; only the time during which all of them run
+//! counts. Runs alone and together alternate, and every other round is reversed, so that a drift of
+//! the machine does not look like interference. In a simulated system all streams share one
+//! simulation. Beside others, a stream keeps a share of the rate that it reaches alone. Fairness is
+//! Jain's index of these shares: 1 if they are equal, 1/n if one of n streams keeps everything.
 
 use analysis::units;
 use std::slice;
@@ -47,7 +47,7 @@ pub const STUDY: Study = Study {
 
 /// Tolerance for noise: a stream may seem faster beside others than alone by up to this factor.
 const NOISE: f64 = 1.1;
-/// Minimum share of its rate alone that an unaffected stream keeps.
+/// Minimum share of its rate alone that a stream keeps if the others do not affect it.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that respect I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];

@@ -1,11 +1,11 @@
-//! Study `copy-cost`: the same bytes by different paths. The paths are the file itself, a bind
-//! mount of its folder, a loop device over it, FUSE, and further targets such as a network mount;
-//! also the page cache and a memory copy.
+//! Study `copy-cost`: the cost of reading the same bytes by different paths. The paths are the file
+//! itself, a bind mount of its folder, a loop device over it, FUSE, and further targets such as a
+//! network mount; also the page cache and a memory copy.
 //!
-//! All paths are only read. Bind mount and loop device disappear with the process
-//! (`ioengine::layer`); a second process serves the FUSE file and ends with this one
-//! (`lab::fuse_server`). It serves from memory without delay, so its whole latency is the overhead
-//! of FUSE.
+//! The study only reads. The bind mount and the loop device disappear when the process ends
+//! (`ioengine::layer`). A second process serves the FUSE file and ends with this one
+//! (`lab::fuse_server`). The FUSE file is in memory and adds no delay, so its whole latency is the
+//! overhead of FUSE.
 
 use analysis::units;
 use std::fs::File;
@@ -46,7 +46,7 @@ pub const STUDY: Study = Study {
 const LOCAL: &str = "local";
 /// The part of the plan that reads the file from the page cache.
 const CACHED: &str = "page cache";
-/// The layer that is FUSE without storage behind it.
+/// The layer that measures FUSE without storage behind it.
 const FUSE: &str = "FUSE alone";
 /// Network file systems.
 const NETWORK: [&str; 6] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph"];

@@ -1,10 +1,10 @@
-//! Study `cpu-cost`: the CPU cost of a request on every path, as a fixed cost and a cost of each
-//! KiB.
+//! Study `cpu-cost`: the CPU cost of a request on every path, as a fixed cost per request and a
+//! cost per KiB.
 //!
-//! The lower bound is what the system charges to the process; the upper bound is what a soaker
-//! loses beside it, which includes kernel threads and interrupts. A path is a caching mode, an I/O
-//! engine and a depth on one target. Further targets (a volume and its members, a loop device) are
-//! further paths.
+//! The lower bound is the CPU time that the system charges to the process. The upper bound is the
+//! CPU time that a soaker loses during the requests; it includes kernel threads and interrupts. A
+//! path is a caching mode, an I/O engine and a depth on one target. Further targets (a volume and
+//! its members, a loop device) are further paths.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::quantile::median;
@@ -53,8 +53,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// A direct path copies data by CPU if its cost per KiB is at least this share of the cost through
-/// the page cache.
+/// If the cost per KiB of a direct path is at least this share of the cost through the page cache,
+/// the CPU copies the data.
 const COPY_SHARE: f64 = 0.5;
 /// Costs that differ by at most this factor are "about the same".
 const ABOUT: f64 = 1.25;
@@ -306,9 +306,9 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     let costlier = |bytes: u64| times_at(buffered, direct, bytes);
     let at_64 = costlier(LARGE);
     let largest = direct.points.iter().rev().find_map(|point| costlier(point.bytes()));
-    found.gain("R043", at_64, "CPU of a buffered 64 KiB read over a direct one");
-    found.gain("R062", costlier(16 << 10), "CPU of a buffered 16 KiB read over a direct one");
-    found.gain("C143", largest, "CPU of the largest buffered reads over direct ones");
+    found.gain("R043", at_64, "CPU of a buffered 64 KiB read compared with direct");
+    found.gain("R062", costlier(16 << 10), "CPU of a buffered 16 KiB read compared with direct");
+    found.gain("C143", largest, "CPU of the largest buffered reads compared with direct");
     found.claim_if(
         "R069",
         at_64.map(|times| {
@@ -561,7 +561,7 @@ mod tests {
         let found = analyse(&machine((1_000.0, 480.0), (20_000.0, 16_000.0), false));
         let cost = found.claims.iter().find(|claim| claim.id == "C140").unwrap();
         assert_eq!(cost.verdict, Verdict::CannotBeTried);
-        // In the unit of the claim, us/KB, for those machines that it can be judged on.
+        // The value is converted to the unit of the claim, us/KB.
         assert!((cost.value.unwrap() / 0.48 - 1.0).abs() < 0.05, "{cost:?}");
     }
 

@@ -171,9 +171,9 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     found.claim_if("R077", half("read", "4k", "1"));
     found.claim_if("R078", half("write", "16k", "3"));
     found.claim_if("R079", half("write", "8k", "8"));
-    found.gain("R080", gain("write", "8k", "8"), "writes of 8 KiB at depth 8 over depth 1");
-    found.gain("R117", gain("write", "8k", "3"), "writes of 8 KiB at depth 3 over depth 1");
-    found.gain("C133", gain("read", "2k", "2"), "reads of 2 KiB at depth 2 over depth 1");
+    found.gain("R080", gain("write", "8k", "8"), "8 KiB writes at depth 8 compared with depth 1");
+    found.gain("R117", gain("write", "8k", "3"), "8 KiB writes at depth 3 compared with depth 1");
+    found.gain("C133", gain("read", "2k", "2"), "2 KiB reads at depth 2 compared with depth 1");
     let reads = curve(evidence, "read", 8 << 10);
     let knee = knee_of(&reads);
     found.claim_if(

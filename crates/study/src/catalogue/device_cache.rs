@@ -220,7 +220,7 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let points = times(evidence, "same-block", target);
     let ahead = times(evidence, "read-ahead", target);
     for (id, what, points) in
-        [("link", "the same block costs", &points), ("link-ahead", "prefetched data costs", &ahead)]
+        [("link", "a reread costs", &points), ("link-ahead", "prefetched data costs", &ahead)]
     {
         let (Some(smallest), Some(largest)) = (points.first(), points.last()) else { continue };
         let text = match rising(points) {

@@ -331,8 +331,8 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// The rules whose gain this study measures, each at the point where it gains most: in rate, or
-/// otherwise in CPU time.
+/// The rules whose gain this study measures. Each is reported at the point where it gains most: in
+/// rate, or if the rate does not change, in CPU time.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind

@@ -281,7 +281,7 @@ fn device_reads(point: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && reads > 0).then(|| (reads as f64 / requests as f64, each(reads)))
 }
 
-/// Writes to a truncated file against overwriting.
+/// Compares writes to a truncated file with overwriting.
 fn truncation(found: &mut Conclusion, evidence: &Evidence) {
     for bs in ["2k", "64k"] {
         let at = |part: &str| evidence.find(&[("part", part), ("bs", bs)]);
@@ -432,7 +432,8 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         }),
     );
     let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} of the rate at 64 KiB");
-    // A fall to half: the claim is judged by the lost share, not by the remaining share.
+    // The claim says that the rate falls to half. It is judged by the share that is lost, not by
+    // the share that remains.
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
     compared(found, "C007", pair, |comparison| {
@@ -591,7 +592,8 @@ mod tests {
             };
             (1_000_000_000 + at_ms as i64 * 1_000_000, sample)
         };
-        // A whole CPU while it fills, a tenth of one while it is throttled.
+        // The process uses a whole CPU while the cache fills, and a tenth of one while it is
+        // throttled.
         let samples: Vec<_> = (0..80)
             .map(|n| n * 10)
             .map(|ms| sample(ms, ms.min(300) + ms.saturating_sub(300) / 10))

@@ -1,15 +1,15 @@
 //! Study `phases`: where the time of a request goes, phase by phase.
 //!
-//! On this host each point is measured with and without the kernel's tracepoints, in turn, so that
-//! the cost of tracing shows. If too few requests are found in the trace, or too much of their time
-//! belongs to no phase, the study reports only this problem. A simulated system reports itself how
-//! busy each part was, and how the bus was used.
+//! On this host each point is measured alternately with and without the kernel's tracepoints, so
+//! that the cost of tracing shows. If too few requests are found in the trace, or too much of their
+//! time belongs to no phase, the study reports only this problem. A simulated system itself reports
+//! how busy each part was, and how the bus was used.
 //!
 //! Readings of a point: `phase-mean`, `phase-median` and `phase-p99` are the time of a request in a
-//! phase. `phase-share` is a phase's share of the time of all requests; in a model, of the bus
-//! time. `phase-utilisation` is the share of the run with any request in the phase; in a model,
-//! with the part busy. A claim about a share holds within ten percentage points of the published
-//! value.
+//! phase. `phase-share` is a phase's share of the time of all requests, or of the bus time in a
+//! simulated system. `phase-utilisation` is the share of the run during which any request was in
+//! the phase, or during which the part of a simulated system was busy. A claim about a share holds
+//! within ten percentage points of the published value.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -128,7 +128,8 @@ fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
 
 /// Measures the points of the plan in simulated systems, with several disks as one volume.
 fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
-    // NT 4 started volumes 12 KiB off their chunks, so those of Table 4 were misaligned.
+    // NT 4 started volumes 12 KiB after a chunk boundary, so the requests of Table 4 were
+    // misaligned.
     let first =
         runner.study_targets.first().map(|study_target| study_target.name.display().to_string());
     let volume = if first.is_some_and(|name| name.starts_with("sim:nt4-")) {
@@ -282,7 +283,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// The most telling points: small and large requests at the smallest depth, small ones at the
+/// The most informative points: small and large requests at the smallest depth, small ones at the
 /// largest depth, and all devices together.
 fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
@@ -577,7 +578,7 @@ fn by_phase(
     (!names.is_empty()).then(|| Chart {
         id: "phases-bars".to_owned(),
         title: format!("{label}, by phase"),
-        summary: format!("{label} by phase, for the most telling points."),
+        summary: format!("{label} by phase, for the most informative points."),
         x: Axis { label: "Phase".to_owned(), unit: Unit::Count, scale: Scale::Category(names) },
         y: Axis { label: label.to_owned(), unit, scale: Scale::Linear },
         series,

@@ -2,10 +2,10 @@
 //! full scan.
 //!
 //! KAPS are random accesses of 8 KiB per second, MAPS of 1 MiB, half of them reads if writes are
-//! allowed, as in Table 10 of the second paper. Reads and writes are measured separately and
-//! combined as if they alternated; mixed at depth they may disturb each other. Only the user knows
-//! price, capacity and power (`--price`, `--capacity`, `--power`). Without a price everything else
-//! is reported.
+//! allowed, as in Table 10 of the second paper. Reads and writes are measured separately, and the
+//! result is computed as if they alternated. In a real mix at a larger depth they may slow each
+//! other down. Only the user knows price, capacity and power (`--price`, `--capacity`, `--power`).
+//! Without a price everything else is reported.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};

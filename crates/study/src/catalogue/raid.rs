@@ -82,14 +82,15 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         Some(degraded) => runner.measure_groups_on(&of(|part| part == DEGRADED), &[degraded])?,
         None => runner.leave_out(
             DEGRADED,
-            "it needs a simulated RAID 1 or RAID 5 that is whole; no device is taken from a volume \
-             of yours",
+            "it needs a simulated RAID 1 or RAID 5 with all devices; no device of a real volume is \
+             removed",
         ),
     }
     let mut together = of(|part| part == "members");
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
-        // Separate simulations cannot run together, so one device stands for all of them.
+        // Separate simulations cannot run together, so only one device is simulated; it represents
+        // all.
         together.iter_mut().for_each(|group| group.disks = None);
         runner.measure_groups_on(&together, &members[..1])?;
     } else {
@@ -495,8 +496,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// CPU time of the whole machine per request (ns) if it is known, which includes parity and copies;
-/// else what is charged to the process.
+/// CPU time of the whole machine per request (ns), which includes parity and copies. If it is
+/// unknown, the time charged to the process.
 fn whole_cpu_ns(point: &MeasuredPoint) -> Option<f64> {
     point.summary.cpu_upper_ns.or(point.cpu_ns())
 }
@@ -541,7 +542,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// What a volume delivers that has lost a device, as a share of what it delivers whole.
+/// The rate of a volume that has lost a device, as a share of its rate with all devices.
 fn degraded(found: &mut Conclusion, evidence: &Evidence) {
     let share = |part: &str, rw: &str| {
         let flags = [("rw", rw), ("bs", "64k"), ("iodepth", "8")];

@@ -46,9 +46,10 @@ const APART: &str = "apart";
 const LOGGED_MAX: usize = 1 << 16;
 /// A depth is sufficient if the rate reaches this share of the rate of evenly loaded targets.
 const ENOUGH: f64 = 0.9;
-/// Maximum relative interval of a rate that is judged.
+/// A rate is judged only if its relative confidence interval is at most this wide.
 const KNOWN: f64 = 0.15;
-/// If fewer targets are busy than this share of the expected number, a cache answers the requests.
+/// If fewer targets are busy than this share of the expected number, requests are answered by a
+/// cache.
 const ANSWERED: f64 = 0.9;
 /// If at least this share of the targets is busy, all count as busy.
 const ALL_BUSY: f64 = 0.95;
@@ -84,7 +85,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 }
 
 /// Adjusts groups so that a striped file occupies as much of each simulated disk as an unstriped
-/// file, which makes seeks equally long; with one host and at most one bus per disk.
+/// file, which makes seeks equally long. The systems have one host and at most one bus per disk.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -457,7 +458,7 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
 /// Advice if part of the rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        return format!("; targets on one device ({device}): neither depth nor queues help");
+        return format!("; the targets share a device ({device}): neither depth nor queues help");
     }
     let known = points.iter().filter(|(point, _)| is_known(point));
     let are_busy = |point: &MeasuredPoint| {
@@ -566,7 +567,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// The rate of targets with separate queues and no shared part (requests per second).
+/// The rate of targets that have separate queues and share no hardware (requests per second).
 fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;
@@ -592,7 +593,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     }
     let times = comparison.and_then(Comparison::times);
     for id in ["C101", "C109"] {
-        found.gain(id, times, "buffered random reads over direct ones, one at a time");
+        found.gain(id, times, "buffered random reads compared with direct ones, one at a time");
     }
     let each = per_revolution(evidence, buffered);
     let text = |each: f64| format!("buffered random reads: {each:.2} per revolution");

@@ -119,7 +119,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     );
 }
 
-/// The size above which the device receives several requests for one.
+/// The size above which the device receives several smaller requests instead of one.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
     let device_bytes: Vec<(&MeasuredPoint, f64)> =
         curve.iter().filter_map(|point| Some((*point, point.device_request_bytes()?))).collect();
@@ -240,7 +240,7 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     found.value_if("R180", share(read("64k")));
     found.value_if("R179", share(small));
     let cpus = f64::from(evidence.host.cpus.max(1));
-    // The share of all processors of this host.
+    // The claim is about the share of all processors.
     if evidence.is_simulated() {
         found.cannot(&["C138"], "the share of all processors is known only on a real host");
     } else {

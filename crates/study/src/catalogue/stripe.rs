@@ -453,14 +453,14 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let rate = |disks: u32| best(evidence, "read", disks).map(MeasuredPoint::rate);
     let times = |of: u32| Some(rate(of)? / rate(1)?);
-    found.gain("R118", times(3), "reads over three targets, over one");
+    found.gain("R118", times(3), "reads over three targets compared with one");
     let deep = |disks: &str| {
         let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
         let points = evidence.all(&flags).into_iter().filter(|point| point.part != "streams");
         points.map(MeasuredPoint::rate).max_by(f64::total_cmp)
     };
     let two = deep("2").zip(deep("1")).map(|(two, one)| two / one);
-    found.gain("C147", two, "striped reads over two targets, three-deep, over one");
+    found.gain("C147", two, "striped reads over two targets at depth 3 compared with one");
     n_plus_one(found, evidence);
     let three = striped(evidence, "read", 3);
     let top = three.iter().map(|point| point.rate()).fold(0.0, f64::max);
