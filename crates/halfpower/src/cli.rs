@@ -249,10 +249,10 @@ pub struct JobFileArgs {
     /// Refuse jobs with options that are only approximated
     #[arg(long, help_heading = "Job files of fio")]
     pub strict: bool,
-    /// Run jobs one after the other that fio would run at the same time
+    /// Run jobs sequentially that fio would run at the same time
     #[arg(long, help_heading = "Job files of fio")]
     pub serial: bool,
-    /// Print the halfpower commands that mean the same, and run nothing
+    /// Print the equivalent halfpower commands and run nothing
     #[arg(long, help_heading = "Job files of fio")]
     pub showcmd: bool,
     /// Print one JSON document as fio does, with all jobs
@@ -526,14 +526,14 @@ pub enum RunsVerb {
     Tag {
         /// The run
         run: String,
-        /// The label; without one, it is removed
+        /// The label (default: remove it)
         label: Option<String>,
     },
-    /// Set the note on a run, which show prints, or remove it
+    /// Set or remove the note on a run; runs show prints it
     Note {
         /// The run
         run: String,
-        /// The note; without one, it is removed
+        /// The note (default: remove it)
         text: Option<String>,
     },
     /// Delete runs; without --yes, list them
@@ -543,7 +543,8 @@ pub enum RunsVerb {
         /// Delete runs older than this number of days
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(..=36500))]
         older_than: Option<u32>,
-        /// Keep this number of the newest runs; with --older-than, delete only older ones
+        /// Keep this number of the newest runs; with --older-than, delete only runs that are also
+        /// older
         #[arg(long, value_name = "N")]
         keep: Option<usize>,
         /// Delete

@@ -55,7 +55,7 @@ impl Flag {
         }
     }
 
-    /// The flag with a single value instead of its own.
+    /// The flag with `value` as its only value.
     fn with(&self, value: &str) -> Flag {
         Flag { values: vec![value.to_owned()], ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Flags of `compare`: what is compared, how closely, and what fails.
+//! Flags of `compare`, `history` and `baseline`.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ pub struct CompareArgs {
     /// Do not store what is measured
     #[arg(long, help_heading = "Measure")]
     pub no_store: bool,
-    /// Change that does not matter
+    /// Changes up to this share count as no change
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
     pub same_within: f64,
     /// Exit with 6 if a point is worse by more: 5% (rate), p50:5%, p99:5%, p99.9:5%, cpu:5%
@@ -162,7 +162,7 @@ pub struct BaselineCheckArgs {
     /// (repeatable)
     #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>, default_value = "5%")]
     pub fail_on: Vec<Limit>,
-    /// Change that does not matter
+    /// Changes up to this share count as no change
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
     pub same_within: f64,
     /// Do not store what is measured

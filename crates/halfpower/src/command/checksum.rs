@@ -166,7 +166,7 @@ fn exit_code(document: &ChecksumDocument, console: Console) -> Exit {
     if document.unread.is_empty() { Exit::Ok } else { Exit::Failed }
 }
 
-/// Reads files one after the other.
+/// Reads files in sequence.
 struct Hashing {
     progress: Progress,
     clock: Monotonic,

@@ -1,5 +1,5 @@
 //! `halfpower clean`: removes test files, unfinished copies and mounts that killed runs left
-//! behind. A journal names them; what is in use is kept.
+//! behind. It finds them in a journal, and keeps those that are in use.
 
 use analysis::units;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `halfpower compare`: compares stored runs, or measures workloads in turn and compares them.
+//! `halfpower compare`: compares stored runs, or measures workloads alternately and compares them.
 //! `halfpower history`: shows stored points over time. `halfpower baseline`: measures a stored run
 //! again and says whether it became slower.
 
@@ -44,7 +44,7 @@ pub fn execute(args: &CompareArgs) -> Outcome {
     let Some(comparisons) = comparisons? else { return Ok(Exit::Ok) };
     if comparisons.iter().all(|comparison| comparison.points.is_empty()) {
         return Err(Failure::failed(format!(
-            "no point of {} measures what a point of {} measures",
+            "{} and {} have no workload in common",
             comparisons[0].after_name, comparisons[0].before_name
         )));
     }
@@ -238,10 +238,10 @@ fn write_new(path: &Path, text: &str) -> Outcome<()> {
     let is_report = |old: String| old.contains("<testsuites>");
     let replaces = std::fs::read_to_string(path).map(is_report);
     let shown = path.display();
-    // A link to nothing exists as well: writing to it would create its target.
+    // A dangling link also counts as existing, because writing to it would create its target.
     if std::fs::symlink_metadata(path).is_ok() && !replaces.unwrap_or(false) {
         return Err(Failure::refused(format!(
-            "{shown} exists and is no JUnit XML; give another --junit"
+            "{shown} exists and is not JUnit XML; give another --junit"
         )));
     }
     std::fs::write(path, text).map_err(|error| {

@@ -1,5 +1,5 @@
-//! `halfpower run job.fio` and `halfpower fio`: the jobs of fio as runs, one after the other.
-//! All are translated and checked before the first one begins.
+//! `halfpower run job.fio` and `halfpower fio`: runs the jobs of fio in sequence. All jobs are
+//! translated and checked before the first one begins.
 
 use std::cell::RefCell;
 use std::ffi::OsString;

@@ -163,7 +163,7 @@ pub fn execute(args: &MountArgs) -> Outcome {
     })?;
     recorded.undone();
     if args.remove_folder {
-        // The process that created the folder may have ended. A folder that is not empty stays.
+        // The process that created the folder may have ended. A folder that is not empty is kept.
         let _ = std::fs::remove_dir(&folder);
     }
     Ok(Exit::Ok)

@@ -1,5 +1,5 @@
-//! `halfpower restore`: restores settings of block devices that killed runs left changed. A journal
-//! names the settings; those of running processes are kept.
+//! `halfpower restore`: restores settings of block devices that killed runs left changed. It finds
+//! the settings in a journal, and leaves those of running processes unchanged.
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};

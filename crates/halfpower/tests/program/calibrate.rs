@@ -82,7 +82,7 @@ fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
         assert!((value(key) / truth - 1.0).abs() < 0.05, "{key}: {} for {truth}", value(key));
     }
     assert!(document["score"]["held_out"]["worst"].as_f64().unwrap() < 0.1, "{document}");
-    // The points give the trust in an answer.
+    // The trust in a prediction comes from the held-out points.
     let deeper = place.document("whatif my.toml --rw randread --bs 8k --iodepth-to 4");
     assert_eq!(deeper["after"]["trust"]["basis"], "held_out", "{deeper}");
     place

@@ -1,10 +1,10 @@
 //! The promise of the whole program: no sequence of flags without `--destroy-data-on` or
 //! `--overwrite` changes a byte of a file or device that halfpower did not make.
 //!
-//! Every verb that the help names is run with many combinations of flags, wrong permissions among
-//! them, on a place full of precious things. After each line no file may have changed its size, its
-//! links or the time of its content; after each verb no checksum of a file or device may differ. A
-//! new verb without a case fails the test.
+//! Every verb in the help is run with many combinations of flags, including wrong permissions, in a
+//! folder full of files and devices that must not change. After each line, the size, links and
+//! modification time of every file are checked; after each verb, the checksum of every file and
+//! device. A new verb without a case fails the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -116,8 +116,8 @@ impl Treasure {
         }
         fs::write(at("foreign.db"), [b"SQLite format 3\0".as_slice(), &[0; 4096]].concat())
             .unwrap();
-        // A run to which a system can be fitted, because commands that ask for a run could write
-        // its file.
+        // A stored run that a system can be fitted to. Commands that take such a run could
+        // overwrite files with the result.
         let sweep = "sweep --ioengine delay --truth fixed=1ms --rw randread --bs 4k,64k";
         place.does(&format!("{sweep} --iodepth 1,4 --runtime 0.05 --trials 1 --db swept.db"));
         let plan = place.does("calibrate --db swept.db --out fresh.toml --plan").stdout;
@@ -142,7 +142,7 @@ impl Treasure {
         Ok(treasure)
     }
 
-    /// Journal entries that claim to be of test files but are not.
+    /// Writes journal entries that wrongly claim that other files are test files.
     fn forge_journal(&self) {
         let at = |name: &str| self.place.path(name);
         for (number, name) in ["plain", "halfpower-mine.test", "link", "folder"].iter().enumerate()
@@ -177,7 +177,7 @@ impl Treasure {
         }
     }
 
-    /// Metadata that are cheap to read.
+    /// Checks the metadata, which are cheap to read.
     #[track_caller]
     fn looks_as_before(&self, line: &str) {
         for (path, shape) in &self.shapes {
@@ -440,7 +440,7 @@ fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     treasure.targets().into_iter().map(line).collect()
 }
 
-/// Simulations on everything, and databases at paths of other files.
+/// Lines of `simulate` with every target as a system, and with databases at paths of other files.
 fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
     let named = treasure.targets().into_iter();
@@ -481,7 +481,7 @@ fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// Runs studies that write on everything in turn, and all of them on a file.
+/// Lines of `study`: studies that write, some on each target, and all studies on one file.
 fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     let quick = "--quick --size 1m --runtime 1ms --trials 1 --html new.html";
     let mut turn = WRITING.iter().cycle();

@@ -487,7 +487,7 @@ fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
     let ended = place.start_command(command, &line).ended().with_code(1);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended}");
     assert_eq!(there.listing(), ["lost+found"]);
-    // Of a tree, everything that fits is copied, and each other file is reported.
+    // All files of a tree that fit are copied, and every other file is reported.
     let ended = place.halfpower(&format!("copy tree {}", target.display())).with_code(1);
     for number in 0..90 {
         let name = format!("{number}");

@@ -251,7 +251,7 @@ fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
         let output = shell.arg(place.path("halfpower.db")).arg(query).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{query}: {said}");
-        // Simulated trials are valid, so the question of doubts has no answer.
+        // Simulated trials are valid, so the query for doubtful trials finds none.
         let is_wrong = query == rates && output.stdout != b"1\n";
         assert!(!is_wrong, "rate of requests of two sizes");
         let is_answered = !output.stdout.is_empty() || query.contains("<> 'valid'");

@@ -62,7 +62,7 @@ fn reasons(document: &serde_json::Value) -> String {
 
 #[test]
 fn direct_writes_that_become_dirty_pages_are_said_to_be_memory() {
-    // btrfs falls back to the page cache for data with checksums, where pages may change meanwhile.
+    // For files with checksums, btrfs sends direct writes through the page cache.
     let device = or_skip!(LoopDevice::blank(256 * MIB));
     or_skip!(make(&["losetup", "--direct-io=on", device.path()]));
     let volume = or_skip!(Volume::on(device, &["mkfs.btrfs", "-q", "-f"]));

@@ -104,7 +104,7 @@ impl Place {
         }
     }
 
-    /// A place owned by the user nobody, in which the program runs without any permissions.
+    /// A place owned by the user nobody; the program runs in it as this user.
     pub fn of_nobody() -> Result<Place, String> {
         root()?;
         // The build folder may be accessible only to its owner.

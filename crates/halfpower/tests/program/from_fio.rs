@@ -1,5 +1,5 @@
-//! Jobs of fio: job files with `run`, command lines with `fio`. What they become is checked against
-//! `run` itself; nothing is written that a user did not allow.
+//! Jobs of fio: job files with `run`, command lines with `fio`. The translated jobs are compared
+//! with `run` itself. Nothing is written without the user's permission.
 
 use std::fs;
 
@@ -144,7 +144,7 @@ fn jobs_are_printed_as_one_json_document_with_the_fields_of_fio() {
     for (job, other) in list(&ours["jobs"]).iter().zip(list(&theirs["jobs"])) {
         has_fields_of(job, other, "job");
     }
-    // What fio printed is imported and exported unchanged.
+    // The results that fio printed are imported and exported unchanged.
     fs::write(place.path("fio.json"), theirs.to_string()).unwrap();
     place.does("import fio.json --label theirs");
     assert_eq!(json(&place.does("export theirs --format fio-json").stdout), theirs);

@@ -1,9 +1,9 @@
 //! Whole-program tests: the real binary on real files, loop devices and the null I/O engine.
 //!
-//! One test binary, one module for each part of the contract. `fixture` and `volume` hold the
-//! vocabulary in which the others are written. A test that needs what this host does not offer
-//! (root, loop devices ...) says so and counts as skipped. Nothing is touched that a test did not
-//! make, and no test asserts a time or a rate.
+//! One test binary, one module for each part of the contract. `fixture` and `volume` have the
+//! helpers of all other modules. A test that needs what this host does not offer (root, loop
+//! devices ...) reports this and counts as skipped. Tests touch only what they created, and no test
+//! asserts a time or a rate.
 #![cfg(test)]
 
 mod fixture;

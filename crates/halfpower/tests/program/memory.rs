@@ -111,8 +111,8 @@ fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
 
 /// The fastest sample of `memory LINE`, which measures one case.
 ///
-/// It is waited for without polling, like the other program, because polling would use its CPU
-/// during the measurement.
+/// Waits for the program without polling, as for the other program, because polling would use its
+/// CPU during the measurement.
 fn best(place: &Place, line: &str) -> f64 {
     let line = format!("memory --threads 1 --buffer-pages system --quiet --json {line}");
     let document: Value = serde_json::from_str(&output(&mut place.command(&line))).unwrap();
@@ -158,7 +158,7 @@ fn the_copy_is_as_fast_as_that_of_mbw() {
     let other = || {
         let mut mbw = Command::new("mbw");
         let text = output(mbw.args(["-t0", "-q", "-a", "-n", "15", &COPY_MIB.to_string()]));
-        // 0  Method: MEMCPY  Elapsed: 0.00368  MiB: 64.00000  Copy: 17367.707 MiB/s
+        // Example: 0  Method: MEMCPY  Elapsed: 0.00368  MiB: 64.00000  Copy: 17367.707 MiB/s
         let rates = text.lines().filter_map(|line| line.split("Copy:").nth(1));
         let rates = rates.map(|rate| rate.split_whitespace().next().unwrap());
         rates.map(|rate| rate.parse::<f64>().unwrap()).reduce(f64::max).unwrap() * 1048576.0

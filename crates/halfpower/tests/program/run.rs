@@ -120,7 +120,7 @@ fn threads_move_the_size_between_them_and_no_more() {
                 "run data --bs 64k --size 4m --trials 1 --no-store --numjobs {threads} \
                  --placement {placement}"
             );
-            // So few requests may make the result invalid; here only their number counts.
+            // So few requests may make the result invalid; only their number is checked here.
             let document = place.halfpower(&format!("{line} --json")).json();
             let bytes = whole(&trial(&document)["bytes"]);
             assert!(bytes <= 4 * MIB, "{bytes} bytes moved of 4194304: {line}");

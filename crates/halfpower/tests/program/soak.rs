@@ -17,7 +17,7 @@ const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
 /// Number of attempts to find a quiet moment.
 const MOMENTS: u32 = 12;
 
-/// Soaks a shell script; waits while another program holds the soaker.
+/// Runs `soak` on a shell script; waits while another program uses the soaker.
 fn soaked(script: &str) -> Result<Value, String> {
     let place = Place::new();
     loop {

@@ -38,7 +38,7 @@ fn every_byte_of_a_stripe_lies_where_the_chunk_says() {
         if place.halfpower(&format!("run {line} --plan")).status.code() != Some(0) {
             continue;
         }
-        // On a busy machine the rate can be invalid; the bytes are what counts here.
+        // On a busy machine the rate can be invalid; only the bytes are checked here.
         let ended = place.halfpower(&format!("run {line} --rw write {consent}"));
         assert!(format!("{ended}").contains("every block is correct"), "{ended}");
         let bytes = put_together(&paths.each_ref().map(|path| &**path), chunk * KIB as usize);

@@ -1,6 +1,6 @@
-//! `halfpower study phases`: on a simulated system it equals the account of `simulate`. On this
-//! host every request is found in the trace, and a delay of the device appears only in the phase of
-//! the device.
+//! `halfpower study phases`: on a simulated system its result equals the resource use that
+//! `simulate` reports. On this host every request is found in the trace, and a delay of the device
+//! appears only in the phase of the device.
 
 use std::process::Command;
 

@@ -9,7 +9,7 @@ use papers::classic::flags::{Flags, Order, caching_of};
 
 use crate::cli::classic::{CmdgenArgs, Style};
 
-/// The variable from which the original took the name of a series.
+/// Environment variable from which the papers' program took the name of a series.
 const NOTE_VARIABLE: &str = "sqlio_note";
 
 /// Prints the tests.
