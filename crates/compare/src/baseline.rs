@@ -1,9 +1,9 @@
 //! Baselines: stored runs that are measured again to find out whether anything became slower.
 //!
-//! The points of the baseline that tell most are measured first, as many as fit into the budget:
-//! the fastest of each kind of request, then those with the narrowest intervals, which show small
-//! changes with few trials. Reads of files need no permission; writes to what exists need the same
-//! consent as in any other run.
+//! The most informative points of the baseline are measured first, as many as fit into the budget:
+//! the fastest point of each kind of request, then those with the narrowest intervals, which show
+//! small changes with few trials. Reading a file needs no permission. Writing to an existing file
+//! or device needs the same consent as in any other run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,13 +39,13 @@ pub struct Terms {
     pub budget_ns: u64,
     /// The user's permissions to write.
     pub consent: Consent,
-    /// Change that does not matter, as a share.
+    /// Changes up to this share count as no change.
     pub tolerated: f64,
     /// Whether the new results are stored.
     pub stores: bool,
 }
 
-/// A baseline and what of it is measured again.
+/// A baseline and the points of it that are measured again.
 #[derive(Debug)]
 pub struct Check {
     name: String,
@@ -103,7 +103,7 @@ impl Check {
         Ok(Check { name: name.to_owned(), side, target, trials, left_out, groups })
     }
 
-    /// What would be measured, as lines.
+    /// The planned measurements, as lines.
     ///
     /// # Errors
     /// The target cannot be opened, or may not be written.
@@ -182,7 +182,7 @@ impl Check {
         Ok(verdict::compare(&self.side, &now, terms.tolerated))
     }
 
-    /// A job that opens the target as the points of a group need it.
+    /// A job that opens the target in the mode that the group needs.
     fn job(&self, group: &Group, terms: &Terms) -> Outcome<Job> {
         let workloads = || group.points.iter().map(|point| &point.key.workload);
         let reads = workloads().any(|workload| workload.read_percent > 0);
@@ -221,8 +221,8 @@ fn setting<'a>(point: &Point, job: &Job, bench: &'a Bench) -> Setting<'a> {
     }
 }
 
-/// Whether a point can be measured on an opened target of its own: not a stripe or several targets,
-/// and no file that grows or has verified content.
+/// Whether a point can be measured again on a single opened target. False for stripes, several
+/// targets, files that grow, and verified content.
 fn can_be_repeated(point: &Point) -> bool {
     let (key, workload) = (&point.key, &point.key.workload);
     key.targets == 1
@@ -233,8 +233,8 @@ fn can_be_repeated(point: &Point) -> bool {
         && (workload.limit_ns.is_some() || workload.limit_bytes.is_some())
 }
 
-/// The points that fit into the budget with [`TRIALS_MIN`] trials, the most telling first, and the
-/// number of trials that fit.
+/// The points that fit into the budget with [`TRIALS_MIN`] trials, the most informative first, and
+/// the number of trials that fit.
 fn chosen(points: Vec<Point>, budget_ns: u64) -> (Vec<Point>, u32) {
     let rate = |point: &Point| point.bytes_per_s().value;
     let mut order: Vec<usize> = (0..points.len()).collect();

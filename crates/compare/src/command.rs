@@ -1,7 +1,7 @@
-//! A command of another tool as a side of a comparison: it is run once for each trial, and prints
-//! its results as fio's JSON or in another format that halfpower imports.
+//! A command of another tool as a side of a comparison. The command is run once for each trial, and
+//! prints its results as fio's JSON or in another format that halfpower imports.
 //!
-//! CPU time is that of the whole process and of the children it waited for, from the kernel.
+//! CPU time is what the kernel reports for the process and the children that it waited for.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -33,7 +33,8 @@ pub struct Executed {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// It cannot be started or fails; its output has no results, or those of several workloads.
+/// The command cannot be started or fails, or its output does not have the results of exactly one
+/// workload.
 pub fn execute(words: &[String]) -> Outcome<Executed> {
     let line = words.join(" ");
     let failed = |why: &str| Failure::failed(format!("--command '{line}': {why}"));
@@ -83,7 +84,8 @@ fn kept(stream: Option<impl Read + Send + 'static>, bytes_max: u64) -> thread::J
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // A read error ends the output early; the reader of the format notices.
+            // After a read error the output is incomplete, and the parser of its format reports
+            // this.
             let _ = stream.by_ref().take(bytes_max).read_to_end(&mut bytes);
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }

@@ -1,5 +1,5 @@
-//! The comparison as a JSON document. Its field names are an interface: they are added to, and
-//! never change their meaning.
+//! The comparison as a JSON document. Its fields are a stable interface: new fields may be added,
+//! but existing fields never change their meaning.
 
 use analysis::interval::Interval;
 use lab::json::Program;
@@ -41,7 +41,7 @@ pub struct ComparisonDocument {
     pub before: String,
     /// Name of the side that is compared with it.
     pub after: String,
-    /// Change that does not matter, as a share.
+    /// Changes up to this share count as no change.
     pub tolerated: f64,
     /// Runs of either side that are not valid, each with its verdict.
     pub doubts: Vec<String>,
@@ -94,18 +94,18 @@ pub struct ChangeDocument {
     pub ratio_low: Option<f64>,
     /// Upper bound of the ratio (95%); null if there is one trial on each side.
     pub ratio_high: Option<f64>,
-    /// Difference of the means of logarithms in standard deviations of a trial; null if trials do
-    /// not vary.
+    /// Difference of the mean logarithms, in standard deviations of single trials; null if trials
+    /// do not vary.
     pub effect_size: Option<f64>,
-    /// Probability of the difference by chance, corrected for the number of points.
+    /// Probability that chance causes the difference, corrected for the number of points.
     pub probability: f64,
-    /// Trials of each side: the smaller number.
+    /// Number of trials of the side that has fewer.
     pub trials: u32,
     /// Whether trials were compared in pairs.
     pub paired: bool,
     /// What the trials show.
     pub verdict: Verdict,
-    /// Further trials of each side that would decide; null if the verdict is clear.
+    /// Number of further trials of each side for a clear verdict; null if the verdict is clear.
     pub more_trials: Option<u32>,
 }
 

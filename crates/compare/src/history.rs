@@ -1,10 +1,10 @@
-//! A point over time: its rate in each run on one host and target, the moments at which it changed,
-//! and what else changed there.
+//! A point over time: its rate in each run on one host and target, when the rate changed, and which
+//! facts changed at the same time.
 //!
-//! A run counts once, with the median of its trials, because trials of one run share what the host
-//! did at that time. A change needs three runs on each side and a probability below 1% after
-//! correction for the number of possible moments (Bonferroni); parts before and after it are
-//! searched again.
+//! A run counts once, with the median of its trials, because the trials of one run share the state
+//! of the host. A change needs three runs on each side and a probability below 1% after correction
+//! for the number of possible moments (Bonferroni). The parts before and after it are searched
+//! again.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -26,17 +26,17 @@ use crate::side::{self, RunFacts, Side};
 
 /// Runs needed before and after a change.
 const RUNS_MIN: usize = 3;
-/// Largest probability of a change by chance, over all moments.
+/// Maximum probability that chance causes a change, over all moments.
 const PROBABILITY_MAX: f64 = 0.01;
 
-/// Which points are shown.
+/// Selects the points that are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Words that the workload's description must contain.
     pub words: Vec<String>,
     /// Name of the host; None for the host of the newest run.
     pub host: Option<String>,
-    /// Name or place of the target, as runs show it; None for that of the newest run.
+    /// Name or place of the target, as `runs` prints it; None for the target of the newest run.
     pub target: Option<String>,
 }
 
@@ -88,13 +88,13 @@ pub struct ChangeOverTime {
     pub run: i64,
     /// Start of that run (ns since 1970).
     pub started_unix_ns: i64,
-    /// Rate after the change, divided by that before.
+    /// Rate after the change divided by the rate before.
     pub ratio: f64,
     /// Lower bound of the ratio (95%).
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability of such a change by chance, over all moments.
+    /// Probability that chance causes such a change, over all moments.
     pub probability: f64,
     /// Facts that changed between the last run before and the first one after: name, before, after.
     pub facts: Vec<(String, String, String)>,
@@ -209,8 +209,9 @@ fn history(point: &Point, group: &[(&Past, &Point)]) -> PointHistory {
     PointHistory { workload: point.key.describe(), runs, changes }
 }
 
-/// The indices at which a series changes, each with the ratio of the part after it to the part
-/// before it, up to the next changes. The p-value is corrected for the number of moments.
+/// The indices at which a series changes. The ratio of each change compares the part that begins
+/// there with the part before, up to the neighbouring changes. The p-value is corrected for the
+/// number of moments.
 fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     let mut indices = Vec::new();
     search(rates, 0, rates.len(), &mut indices);
@@ -298,7 +299,7 @@ fn change_lines(change: &ChangeOverTime) -> Vec<String> {
     lines
 }
 
-/// Rates as a row of bars, the highest rate as a full one.
+/// Rates as a row of bars; the highest rate is a full bar.
 fn sparkline(rates: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let highest = rates.iter().copied().fold(0.0, f64::max);

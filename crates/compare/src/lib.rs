@@ -1,11 +1,11 @@
 //! Comparison of results: runs of one database, of several databases, or of several hosts.
 //!
-//! `matching` finds the points of two sides that measure the same, `side` finds what the user
-//! named, `quantity` names what is compared, `verdict` compares trials and decides, `limit` says
-//! when a change fails a build, `live` measures sides in turn, `command` runs other tools,
-//! `baseline` measures again what a stored run measured, and `document`, `text`, `junit` and `page`
-//! show the result. `history` follows points over time. The first side is the baseline; the others
-//! are compared with it.
+//! `matching` finds the points of two sides that measure the same, `side` finds the runs that the
+//! user named, `quantity` lists the quantities that are compared, `verdict` compares trials and
+//! decides, `limit` defines when a change fails a build, `live` measures sides in turn, `command`
+//! runs other tools, `baseline` measures a stored run again, and `document`, `text`, `junit` and
+//! `page` show the result. `history` follows points over time. The first side is the baseline; the
+//! others are compared with it.
 
 pub mod matching;
 pub mod side;

@@ -1,10 +1,10 @@
 //! Measures two or more workloads, or commands of other tools, in turn until the ratios of their
 //! rates are known well enough.
 //!
-//! The trials of a round follow each other at once, in an order that is reversed in each round, so
-//! that a slow period of the machine affects all sides. After each round the ratios are tested. The
-//! comparison ends when every interval is narrow enough, or when the budget is spent; see
-//! [`analysis::comparison::RatioTest::is_narrow`] for why stopping early does no harm.
+//! The trials of a round follow each other immediately, and every other round is reversed, so that
+//! a slow period of the machine affects all sides. After each round the ratios are tested. The
+//! comparison ends when every interval is narrow enough, or when the budget is spent.
+//! [`analysis::comparison::RatioTest::is_narrow`] explains why stopping early is sound.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ struct Ready<'a> {
     point: Point,
 }
 
-/// What would be done, as lines.
+/// The plan, as lines.
 ///
 /// # Errors
 /// A workload that does not fit its target, or a target that may not be written.
@@ -166,7 +166,7 @@ pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<
     Ok(Measured { sides, rounds, is_narrow })
 }
 
-/// Refuses what has no meaning in a comparison.
+/// Refuses flags that a comparison does not support.
 fn check(contestant: &Contestant) -> Outcome<()> {
     let name = &contestant.name;
     let Some(job) = contestant.job() else { return Ok(()) };
@@ -192,7 +192,7 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
     while !is_narrow {
         let count = ready.len();
         for turn in 0..count {
-            // AB BA AB ..: neighbours in time are of one round.
+            // Rounds run as AB, BA, AB .., so each trial is close in time to its pair.
             let place = if round % 2 == 0 { turn } else { count - 1 - turn };
             let share = || (clock.now_ns() - start_ns) as f64 / terms.budget_ns as f64;
             ready[place]
@@ -299,7 +299,7 @@ impl<'a> Ready<'a> {
             .is_some_and(|last| last.started_unix_ns >= trial.started_unix_ns)
             || trial.started_unix_ns == 0
         {
-            // Simulated systems have no clock of the world.
+            // A simulated system has only virtual time.
             trial.started_unix_ns = ioengine::clock::unix_ns();
         }
         if self.setting.is_some() {

@@ -1,8 +1,8 @@
 //! Finds the points of two sides that measure the same workload.
 //!
-//! Workloads are compared setting by setting. Settings that have one value in all points of a side
-//! and another one in all points of the other side (the engine, the file system's caching, the size
-//! of the test file) are what the user compares: they do not keep points apart, and are reported.
+//! Workloads are compared setting by setting. If a setting has one value in all points of a side
+//! and another value in all points of the other side (the engine, the caching, the size of the test
+//! file), it is what the user compares. Such settings do not prevent a match, and are reported.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use lab::json;
 use lab::point::Point;
 use lab::workload_document::WorkloadDocument;
 
-/// Settings that decide how long and how often is measured, not what.
+/// Settings that determine how long and how often a workload is measured.
 const NOT_COMPARED: [&str; 5] = [
     "seed",
     "settings limit bytes",
@@ -73,7 +73,7 @@ pub fn matched(a: &[Point], b: &[Point]) -> Matched {
     found
 }
 
-/// Puts the trials of points that measure the same into one point, in the order of time.
+/// Merges points that measure the same into one point, with their trials in the order of time.
 pub fn together(points: Vec<Point>) -> Vec<Point> {
     let mut places: BTreeMap<Settings, usize> = BTreeMap::new();
     let mut all: Vec<Point> = Vec::new();
@@ -103,7 +103,7 @@ pub fn settings_of(point: &Point) -> Settings {
     settings
 }
 
-/// Names of the settings with one value on each side, and not the same one.
+/// Names of the settings that have one value on each side, and not the same one.
 fn differing(a: &[Settings], b: &[Settings]) -> Vec<String> {
     let names: BTreeSet<&String> = a.iter().chain(b).flat_map(Settings::keys).collect();
     let only = |of: &[Settings], name: &String| -> Option<Option<String>> {

@@ -1,6 +1,6 @@
-//! The comparison as a page: for each group of points that differ in request size only, the curves
-//! of both sides and their ratio below; then a table of all points, and what differs between the
-//! sides.
+//! The comparison as a page. For each group of points that differ only in request size, it shows
+//! the curves of both sides, and below them their ratio. A table of all points follows, and then
+//! the differences between the sides.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn findings(comparison: &Comparison) -> Vec<Finding> {
     found
 }
 
-/// The key of a curve: all that is said of a point but its request size.
+/// The key of a curve: the description of a point without its request size.
 fn curve_of(point: &Point) -> String {
     let key = &point.key;
     format!(

@@ -7,7 +7,8 @@ use lab::point::Trial;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Minimum number of requests beyond a percentile in a trial. With fewer, a few requests decide.
+/// Minimum number of requests beyond a percentile in a trial. With fewer, single requests determine
+/// the percentile.
 const REQUESTS_BEYOND_MIN: f64 = 5.0;
 
 /// A quantity of a trial.

@@ -1,8 +1,8 @@
 //! A side of a comparison: one or several stored runs, as the user named them.
 //!
-//! A name is `RUN`, `label:NAME`, `host:NAME`, `FILE` or `FILE:RUN`. `RUN` is what
-//! [`Store::run`] accepts. A label or a host stands for all its runs; their trials are put
-//! together. A file is a database, or has results of another tool.
+//! A name is `RUN`, `label:NAME`, `host:NAME`, `FILE` or `FILE:RUN`. `RUN` is what [`Store::run`]
+//! accepts. A label or a host selects all its runs, and their trials are merged. A file is a
+//! database, or the output of another tool.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub enum Source {
 const NEVER_COMPARED: [&str; 2] = ["host boot id", "target name"];
 
 impl Side {
-    /// Finds the runs that `name` stands for. Names without a file are looked up in `db`.
+    /// Finds the runs that `name` selects. Names without a file are looked up in `db`.
     ///
     /// # Errors
     /// No such run or file, no points, or a database that cannot be read.
@@ -214,8 +214,9 @@ impl RunFacts {
         }
     }
 
-    /// What tells targets apart over time: the simulated system, else the device's serial number or
-    /// name with the file system. Test files have another name in each run.
+    /// Identifies a target over time: the simulated system, else the device's serial number or name
+    /// with the file system. The name of the target is not used, because a test file has another
+    /// name in each run.
     pub fn target_identity(&self) -> String {
         let target = &self.target;
         if let Some(simulated) = &target.simulated {
@@ -287,7 +288,7 @@ pub fn conclusions_that_differ(a: &Side, b: &Side) -> Vec<(String, String, Strin
 pub fn differences(a: &Side, b: &Side) -> Vec<(String, String, String)> {
     let (of_a, of_b) = (a.facts(), b.facts());
     let names = of_a.iter().chain(of_b.iter().filter(|(name, _)| find(&of_a, name).is_none()));
-    // What another tool did not report does not differ.
+    // Facts that another tool did not report are not differences.
     let is_known = |name: &str| {
         let unknown = |side: &Side, facts| side.is_foreign() && find(facts, name).is_none();
         !unknown(a, &of_a) && !unknown(b, &of_b)

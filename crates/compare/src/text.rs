@@ -160,7 +160,7 @@ pub fn percent(ratio: f64) -> String {
     if ratio > 1000.0 {
         return "over x1000".to_owned();
     }
-    // Above a tenfold rate, percent are hard to read.
+    // Ratios of ten or more are hard to read in percent.
     if ratio >= 10.0 { format!("x{ratio:.1}") } else { format!("{percent:+.1}%") }
 }
 

@@ -24,7 +24,7 @@ pub enum Verdict {
     Worse,
     /// The interval of the ratio lies within the tolerated change.
     Same,
-    /// The trials do not decide.
+    /// More trials are needed to decide.
     CannotTell,
 }
 
@@ -42,12 +42,12 @@ pub struct Change {
     pub ratio: Interval,
     /// The test; None if there is one trial on each side.
     pub test: Option<RatioTest>,
-    /// Probability of the difference by chance, corrected for the number of points.
+    /// Probability that chance causes the difference, corrected for the number of points.
     pub probability: f64,
     /// What the trials show.
     pub verdict: Verdict,
-    /// Further trials of each side that would decide whether the change is within the tolerated
-    /// one; None if the verdict is clear, or more than 10,000 would be needed.
+    /// Number of further trials of each side for a clear verdict. None if the verdict is clear, or
+    /// if more than 10,000 would be needed.
     pub more_trials: Option<u32>,
 }
 
@@ -77,7 +77,7 @@ pub struct Comparison {
     pub after_name: String,
     /// Runs of either side that are not valid, each with its verdict.
     pub doubts: Vec<String>,
-    /// Change that does not matter, as a share.
+    /// Changes up to this share count as no change.
     pub tolerated: f64,
     /// The points that both sides have.
     pub points: Vec<PointChange>,
@@ -93,7 +93,7 @@ pub struct Comparison {
     pub only_after: Vec<String>,
 }
 
-/// Compares a side with the baseline. `tolerated` is the change that does not matter, as a share.
+/// Compares a side with the baseline. Changes up to the share `tolerated` count as no change.
 pub fn compare(before: &Side, after: &Side, tolerated: f64) -> Comparison {
     let Matched { pairs, settings, only_first, only_second } =
         matching::matched(&before.points, &after.points);
@@ -168,13 +168,13 @@ fn change(before: &Point, after: &Point, quantity: Quantity) -> Option<Change> {
     })
 }
 
-/// Start and value of each unsoaked trial. None if one lacks the value.
+/// Start and value of each unsoaked trial. None if one of them has no value.
 fn values(point: &Point, quantity: Quantity) -> Option<Vec<(i64, f64)>> {
     let value = |trial: &&Trial| Some((trial.started_unix_ns, quantity.of(trial)?));
     point.unsoaked().iter().map(value).collect()
 }
 
-/// Whether the trials were made in pairs: in the order of time, every two have one of each side.
+/// Whether the trials ran in pairs: in order of time, every two trials are one of each side.
 fn are_pairs(a: &[(i64, f64)], b: &[(i64, f64)]) -> bool {
     let sides = a.iter().map(|(at, _)| (*at, 0)).chain(b.iter().map(|(at, _)| (*at, 1)));
     let mut order: Vec<(i64, u8)> = sides.collect();
