@@ -57,7 +57,7 @@ enum Campaign {
     Selftest,
     /// Stable devices and situations that must raise an alarm, with nbdkit, QEMU and the kernel
     Foreign,
-    /// The simulated page cache beside that of this kernel, on a reference device; root
+    /// Compare the simulated page cache with that of this kernel, on a reference device; needs root
     Pagecache,
     /// How often comparisons are right: false differences, changes found, true ratios covered
     Compare,

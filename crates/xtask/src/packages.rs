@@ -66,8 +66,8 @@ fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut packages = Vec::new();
     for member in members {
-        // A missing entry means publish anywhere, a list only in these registries, an empty list
-        // `publish = false`.
+        // Without an entry, the crate can be published anywhere; with a list, only in these
+        // registries. An empty list means `publish = false`.
         if member["publish"].as_array().is_some_and(Vec::is_empty) {
             continue;
         }

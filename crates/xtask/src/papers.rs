@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 /// Options of the command.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Ask this program instead of the release build
+    /// Use this program instead of the release build
     #[arg(long)]
     program: Option<PathBuf>,
 }

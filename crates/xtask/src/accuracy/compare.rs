@@ -1,10 +1,10 @@
 //! `cargo xtask accuracy --only compare`: how often `halfpower compare` is right.
 //!
 //! Each comparison is one call of the program with `--run` on both sides. Null comparisons measure
-//! the same twice with different seeds: on a simulated disk whose rate varies by 3% between trials,
-//! on a reference device in this process, and on a file of the disk at hand. Others compare two
-//! simulated disks whose true ratio comes from long runs. Counted are false differences, changes
-//! that were found, and intervals that contain the true ratio.
+//! the same workload on both sides with different seeds: on a simulated disk whose rate varies by
+//! 3% between trials, on a reference device in this process, and on a file of the real disk. The
+//! other comparisons measure two simulated disks, whose true ratio comes from long runs. The table
+//! counts false differences, changes that were found, and intervals that contain the true ratio.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -36,7 +36,7 @@ struct Case {
     flags: &'static str,
     /// Number of comparisons.
     count: u32,
-    /// The true ratio; None if it is not known and no difference may be found.
+    /// The true ratio; None for a null comparison whose ratio is not known exactly.
     truth: Option<f64>,
 }
 
@@ -182,7 +182,7 @@ fn long_rate(program: &Path, target: &str) -> Result<f64> {
     document["summary"]["throughput_bytes_per_s"]["median"].as_f64().context("a run without a rate")
 }
 
-/// A file of the disk at hand, for reads.
+/// Creates a file on the real disk, for reads.
 fn make_file(folder: &Path) -> Result<()> {
     let path = folder.join("file.dat");
     let text: Vec<u8> =

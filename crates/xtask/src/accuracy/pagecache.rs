@@ -1,11 +1,11 @@
-//! `accuracy --only pagecache`: the simulated page cache beside that of this kernel.
+//! `accuracy --only pagecache`: compares the simulated page cache with that of this kernel.
 //!
 //! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs
-//! there and on the simulated system of `pagecache/system.toml`, which gets the timing of the
-//! device: its rate as chosen, and the time of a request as direct requests of one page need it, so
-//! that the path through FUSE counts as part of the device. A memory group limits the page cache
-//! for hit ratios; limits of the device's own (`/sys/class/bdi`) hold back writers. Needs root;
-//! what is made or changed is removed and restored.
+//! there and on the simulated system of `pagecache/system.toml`. The simulated device has the rate
+//! of the reference device. The time of its requests is measured with direct requests of one page,
+//! so that the path through FUSE counts as part of the device. For hit ratios, a memory group
+//! limits the page cache. For writes, dirty limits of the device (`/sys/class/bdi`) hold back the
+//! writers. Needs root. Everything that is created or changed is removed or restored.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -22,9 +22,9 @@ const FIXED: &str = "1ms";
 const DEVICE: &str = "1g";
 /// Largest request of the loop device, and of the simulated system (KiB).
 const REQUEST_KIB: &str = "1024";
-/// Most that a simulated rate may differ, as a share.
+/// Maximum difference of a simulated rate, as a share.
 const RATE_MAX: f64 = 0.10;
-/// Most that a simulated hit ratio may differ, as a share of all reads.
+/// Maximum difference of a simulated hit ratio, as a share of all reads.
 const HITS_MAX: f64 = 0.02;
 /// Limit of the memory group (MiB), and the region of the random reads in it.
 const MEMORY_MIB: u64 = 64;
@@ -32,13 +32,13 @@ const REGION: &str = "128m";
 /// Dirty limit of the writers (MiB).
 const DIRTY_MIB: u64 = 16;
 
-/// A load, with what the simulated system needs to know besides the device.
+/// A load, with the settings that it needs on both systems.
 struct Load {
     name: String,
     /// Flags of `halfpower run`.
     flags: String,
     read_ahead_kib: u32,
-    /// In the memory group; the hit ratio is compared.
+    /// Whether it runs in the memory group, and hit ratios are compared instead of rates.
     grouped: bool,
 }
 
@@ -81,8 +81,8 @@ fn fast_loads() -> Vec<Load> {
     all
 }
 
-/// The load on the device of 10 MB/s: on the fast one, thousands of requests per second would
-/// measure the path to it.
+/// The load on the device of 10 MB/s. On the fast device it would have thousands of requests per
+/// second, and measure mostly the path to the device.
 fn slow_loads() -> Vec<Load> {
     vec![load(
         "random writes of 4k past the dirty limit, 10 MB/s",
@@ -258,14 +258,14 @@ impl Device {
             Setting::new(queue.join("max_sectors_kb"), REQUEST_KIB)?,
             Setting::new(bdi.join("strict_limit"), "1")?,
         ];
-        // The ratios come back; the limits in bytes set them.
+        // Restores the ratios at the end. They change when the limits in bytes are set.
         for ratio in ["max_ratio_fine", "min_ratio_fine"] {
             let old = fs::read_to_string(bdi.join(ratio))?.trim().to_string();
             settings.push(Setting { path: bdi.join(ratio), old });
         }
         fs::write(bdi.join("max_bytes"), &dirty)?;
         fs::write(bdi.join("min_bytes"), &dirty)?;
-        // Initialised at once, so that no thread writes tables during the runs.
+        // ext4 initialises all tables now, so that no thread writes them during the runs.
         let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         tool(&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &loop_device.0])?;
         let folder = tempfile::tempdir()?;

@@ -284,7 +284,7 @@ impl Bench {
         .map(OsString::from)
     }
 
-    /// t/io_uring with interrupts instead of polling, which a file system on a plain disk lacks.
+    /// t/io_uring with interrupts, because a file system on a plain disk does not support polling.
     fn lean(&self, program: &Path, file: &Path) -> Contestant {
         let mut command = vec![OsString::from(program)];
         let runtime = format!("-r{}", self.seconds);

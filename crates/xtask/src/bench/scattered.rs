@@ -11,7 +11,8 @@ use std::io::Write;
 
 /// A file system in memory with 4 KiB pages by default (shmem).
 const MEMORY: &str = "/dev/shm";
-/// Memory taken (bytes). Half of it is freed again in single pages, far more than a benchmark uses.
+/// Memory to allocate (bytes). Half of it is freed again in single pages, which is far more than a
+/// benchmark uses.
 const BYTES: u64 = 1 << 30;
 /// Size of a page (bytes).
 const PAGE_BYTES: u64 = 4096;

@@ -195,9 +195,9 @@ impl Lab {
         self.read_cpu_of_cat(data)
     }
 
-    /// Compares the CPU time of reading with a reader through the page cache, when that reader is
-    /// expensive: a hypervisor has taken back memory that was idle, and each page causes a fault of
-    /// the host.
+    /// Compares the CPU time of reading with a reader through the page cache, in rounds in which
+    /// that reader is expensive: a hypervisor has taken back idle memory, so each page causes a
+    /// fault on the host.
     fn read_cpu_of_cat(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("blocks", "none"), rivals::cat()];
         let rounds = self.stage.rounds.min(RESTED_ROUNDS);
@@ -364,9 +364,9 @@ impl Lab {
             return Ok(());
         }
         let data = self.data()?;
-        // Each way is compared with blocks, which are not copied. The limit applies only to the
-        // consumer that looks at all bytes. Without such work, the cost of copying dominates, so
-        // the ratio is shown without a limit.
+        // Each way of reading is compared with `blocks`, which does not copy. The limit applies
+        // only to the consumer that looks at all bytes. Without such work, the cost of copying
+        // dominates, so that ratio has no limit.
         for (consumer, bar) in [("lines", Bar::AtMost(1.15)), ("none", Bar::None)] {
             // The cost of Read and AsyncRead depends on the size of the program's buffer.
             let ways = ["read", "bufread", "blocks", "async", "asyncbuf"];

@@ -24,7 +24,7 @@ const RUNS_PER_LABEL: u32 = 100;
 /// Executions of each command.
 const REPETITIONS: usize = 5;
 
-/// A command, and the most seconds that it may take; None without a limit.
+/// A command and its time limit (s); None without a limit.
 type Question = (&'static str, Option<f64>);
 
 const QUESTIONS: [Question; 10] = [

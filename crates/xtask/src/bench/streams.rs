@@ -1,11 +1,11 @@
 //! Processes that read, write or copy a file: their command lines, the duration and CPU time of a
 //! run, and the state of the machine before it.
 //!
-//! The duration is the whole process. fio takes a quarter of a second to start, so its own report
-//! is used, in its favour, as for the examples of seqio: their time starts before the file is
-//! opened and memory is allocated, and ends when all data are read or durable. CPU time covers the
-//! child and its children. Runs are not pinned, so kernel threads that write back use the other
-//! cores as usual.
+//! The duration is that of the whole process, with two exceptions. fio takes a quarter of a second
+//! to start, so its own report is used, which favours fio. The examples of seqio report their time
+//! too, from before the file is opened and memory is allocated, until all data are read or durable.
+//! CPU time covers the child and its children. Runs are not pinned, so kernel threads that write
+//! back use the other cores as usual.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -198,7 +198,7 @@ fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
 pub enum Before {
     /// The page cache holds nothing of the files.
     Cold,
-    /// Empty until a hypervisor has taken back free memory.
+    /// The page cache is empty, and a pause lets a hypervisor take back free memory.
     Rested,
     /// The page cache is unchanged since earlier runs.
     AsItIs,

@@ -1,8 +1,9 @@
-//! Stable devices: rates by halfpower and fio, measured in turns, compared with the truth.
+//! Stable devices: rates measured alternately by halfpower and fio, compared with the truth.
 //!
-//! If a limit of the device dominates the path, that limit is the truth in closed form. With a
-//! delay, the path adds to the delay, so the truth is the median of fio over all runs, and the test
-//! is the agreement of both programs. Every run counts: a failed run does not contain the truth.
+//! For a device with a rate limit, the true rate is this limit. For a device with a delay, the path
+//! to the device adds to the delay. The median of fio over all runs then counts as the truth, and
+//! the test is whether both programs agree. Every run counts: a failed run counts as an interval
+//! that does not contain the truth.
 
 use super::server::{Server, Target};
 use crate::bench::statistics::quantile;

@@ -192,7 +192,7 @@ fn stall(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Time limit: above the sum of a minute until a device counts as dead and half a minute to drain.
+/// Time limit (ms). A device counts as dead after one minute; draining takes half a minute more.
 const NEVER_MS: u64 = 120_000;
 
 /// Starts all runs together, because they only wait for a request that never completes.
