@@ -188,7 +188,7 @@ fn clock_steps(context: &Context) -> Result<Tally> {
 }
 
 fn reports_the_step(document: &Value, which: &str) -> Check {
-    let words = if which == "wall" { "the wall clock was set" } else { "the measuring clock" };
+    let words = if which == "wall" { "the wall clock was changed" } else { "the measuring clock" };
     let verdict = &document["verdict"];
     ensure(verdict.to_string().contains(words), || format!("{words:?} is not in {verdict}"))?;
     let rate = document["summary"]["requests_per_s"]["median"].as_f64().unwrap_or(0.0);
