@@ -100,7 +100,7 @@ fn value<'a>(node: Node<'a, '_>, name: &'static str) -> Option<&'a str> {
     Some(child(node, name)?.text()?.trim())
 }
 
-/// A number; None if it is not there.
+/// A number; None if the element does not exist.
 fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     let Some(text) = value(node, name) else { return Ok(None) };
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
@@ -173,7 +173,7 @@ impl Load {
                 "a target has no BlockSize; import the complete output of diskspd -Rxml",
             ));
         }
-        // With -F, diskspd states the threads of all targets together.
+        // With -F, diskspd reports the number of threads of all targets together.
         let total = count(span, "ThreadCount")?;
         let single = first.threads;
         for other in loads {

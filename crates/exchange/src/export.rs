@@ -41,7 +41,7 @@ impl Format {
         ("sqlio", Format::Sqlio),
     ];
 
-    /// Whether the format is one of tables, of which the user chooses one.
+    /// Whether the user must choose one of several tables for this format.
     pub fn has_tables(self) -> bool {
         matches!(self, Format::Csv | Format::Ndjson)
     }
@@ -55,17 +55,17 @@ impl FromStr for Format {
     }
 }
 
-/// The value with this name.
+/// The value with this name in a list of names and values.
 ///
 /// # Errors
-/// The names.
+/// No value has this name; the message lists all names.
 pub fn one_of<T: Copy>(all: &[(&str, T)], text: &str) -> Result<T, String> {
     let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     let found = all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
     found.ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
-/// Writes runs in a format. The table is used by formats of tables.
+/// Writes runs in a format. `table` selects the table of the formats CSV and NDJSON.
 ///
 /// # Errors
 /// The database cannot be read; the destination cannot be written.
@@ -92,7 +92,8 @@ fn written(result: io::Result<()>) -> Outcome<()> {
     result.map_err(|error| Failure::failed(format!("writing: {}", ioengine::error::cause(&error))))
 }
 
-/// The runs in the format of one tool: as imported, or made from the points.
+/// The runs in the format of one tool: the original text if they were imported from this format,
+/// else converted from the points.
 fn text(store: &Store, runs: &[RunRow], format: Format) -> Outcome<String> {
     let name = if format == Format::Sqlio { sqlio::FORMAT } else { fio::import::FORMAT };
     if let [run] = runs
@@ -127,11 +128,11 @@ fn metrics(store: &Store, run: &RunRow) -> Outcome<openmetrics::Run> {
     })
 }
 
-/// Writes a file completely or not at all: under a temporary name in the same folder, which is then
-/// renamed. An existing file is replaced only if `overwrite` names it.
+/// Writes a file completely or not at all: it is written under a temporary name in the same folder,
+/// and then renamed. An existing file is replaced only if `overwrite` names it.
 ///
 /// # Errors
-/// The file exists, or cannot be written; what `write` returns.
+/// The file exists or cannot be written, or `write` fails.
 pub fn to_file(
     path: &Path,
     overwrite: Option<&PathBuf>,
@@ -162,7 +163,7 @@ pub fn to_file(
         let done = out.flush().and_then(|()| out.get_ref().sync_all());
         let done = done.and_then(|()| match replace {
             true => fs::rename(&beside, path),
-            // A link fails if the name was taken meanwhile.
+            // `hard_link` fails if a file with this name was created in the meantime.
             false => fs::hard_link(&beside, path).and_then(|()| fs::remove_file(&beside)),
         });
         done.map_err(|error| failed(&ioengine::error::cause(&error)))

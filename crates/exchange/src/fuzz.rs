@@ -40,7 +40,7 @@ pub fn imports(data: &[u8]) {
         };
         assert!(openmetrics::text(&[metrics]).ends_with("# EOF\n"));
     }
-    // The name takes part in the recognition of some formats.
+    // Some formats are recognised by the file name too.
     assert!(!import::is_foreign(Path::new("/none/such")));
 }
 

@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// A format that can be read.
 struct Format {
-    /// What it is, for people.
+    /// Name of the format in messages.
     name: &'static str,
     /// Whether a file with this name and text has the format.
     is_it: fn(&Path, &str) -> bool,
@@ -56,9 +56,9 @@ const FORMATS: [Format; 3] = [
 pub struct Destination {
     /// The database.
     pub db: PathBuf,
-    /// Label of the runs.
+    /// Label of the imported runs.
     pub label: Option<String>,
-    /// Host of runs whose tool does not name it.
+    /// Host of the imported runs, if the tool does not name it.
     pub host: Option<String>,
 }
 
@@ -125,15 +125,15 @@ pub fn is_foreign(path: &Path) -> bool {
     path.is_file() && read.is_ok_and(|bytes| bytes > 0) && !head.starts_with(b"SQLite format 3")
 }
 
-/// Reads a file of any format; `-` is standard input.
+/// Reads a file of any format; `-` means standard input.
 ///
 /// # Errors
-/// One line with the file: not readable, too large, no known format, damaged.
+/// One line with the file name: not readable, too large, unknown format, damaged.
 pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
     read_as(path, &text_of(path)?)
 }
 
-/// Reads a text of any format; `name` says where it is from.
+/// Reads a text of any format; `name` is the file it comes from, for messages.
 ///
 /// # Errors
 /// As [`read`].
@@ -182,10 +182,10 @@ fn text_of(path: &Path) -> Outcome<String> {
         .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))
 }
 
-/// Imports files. With `plan`, the lines say what would be stored and nothing is written.
+/// Imports files. With `plan`, the lines say what would be stored, and nothing is written.
 ///
 /// # Errors
-/// A file that cannot be imported: then nothing is stored. The database cannot be written.
+/// A file cannot be imported; then nothing is stored. The database cannot be written.
 pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<ImportDocument> {
     let mut all = Vec::new();
     for file in files {

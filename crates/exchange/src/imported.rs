@@ -1,8 +1,9 @@
 //! Results of another tool: points and trials as halfpower keeps them, with what the tool did not
 //! report.
 //!
-//! The tool's own output is kept with the run, so that an export in the same format loses nothing.
-//! The run's uuid is made from it, so that a second import of the same file is recognised.
+//! The tool's own output is stored with the run, so that an export in the same format loses
+//! nothing. The run's uuid is computed from this output, so that a second import of the same file
+//! is recognised.
 
 use analysis::histogram::{Exact, Histogram};
 use analysis::units;
@@ -14,7 +15,7 @@ use lab::recorder::JSON_SCHEMA;
 use lab::workload_document::WorkloadDocument;
 use results::{Import, NewRun, OriginRow, RunEnd, RunId, RunKind, RunRow, RunState, Seed, Store};
 
-/// Name of a host that the tool does not name.
+/// Host name of a run whose tool does not report the host.
 pub const UNKNOWN_HOST: &str = "unknown";
 
 /// What one run of another tool measured on one host.
@@ -24,7 +25,7 @@ pub struct Imported {
     pub tool: String,
     /// Format of the document, such as `fio-json`.
     pub format: &'static str,
-    /// What was run, in a few words.
+    /// The command or the workload, in a few words.
     pub title: String,
     /// Start, or the end if the tool reports only that (ns since 1970).
     pub started_unix_ns: i64,
@@ -36,16 +37,16 @@ pub struct Imported {
     pub points: Vec<Point>,
     /// What the tool did not report, in a few words each.
     pub missing: Vec<String>,
-    /// The part of the tool's output that was read.
+    /// The part of the tool's output that was used.
     pub document: String,
 }
 
-/// A run that was stored, or was stored before.
+/// The result of storing a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
     /// The run.
     pub run: RunRow,
-    /// Whether it was stored now.
+    /// Whether the run was stored now; false if it was stored before.
     pub is_new: bool,
 }
 
@@ -57,7 +58,7 @@ impl Imported {
         }
     }
 
-    /// Gives each trial the verdict `suspect`, because nothing was checked.
+    /// Gives each trial the verdict `suspect`, because halfpower could not check it.
     pub fn doubt(&mut self) {
         let tool = &self.tool;
         let reason = format!(
@@ -149,15 +150,15 @@ impl Imported {
     }
 }
 
-/// Facts as JSON. It cannot fail: no map has keys that are not text.
+/// Facts as JSON. It cannot fail, because all map keys are text.
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Checks that a number of the tool's output is usable as a time (ns).
+/// Checks that a number from the tool's output can be used as a time (ns).
 ///
 /// # Errors
-/// It is negative, not finite, or longer than 292 years.
+/// The number is negative, not finite, or more than 292 years.
 pub fn time_ns(what: &str, seconds: f64) -> Outcome<u64> {
     let ns = seconds * 1e9;
     if ns.is_finite() && (0.0..i64::MAX as f64).contains(&ns) {
@@ -166,8 +167,8 @@ pub fn time_ns(what: &str, seconds: f64) -> Outcome<u64> {
     Err(Failure::failed(format!("{what} is {seconds} s; the file is damaged, so create it again")))
 }
 
-/// A latency histogram from percentiles: the requests between two percentiles are counted at the
-/// upper one, so that [`Histogram::quantile`] returns the stated percentiles.
+/// Builds a latency histogram from percentiles. The requests between two percentiles are counted at
+/// the upper one, so that [`Histogram::quantile`] returns the given percentiles.
 ///
 /// `percentiles` are shares (0 to 1) with latencies (ns), in any order. Values outside of `min_ns`
 /// and `max_ns` are clamped.
@@ -204,8 +205,8 @@ pub fn exact(rough: &Histogram, min_ns: u64, max_ns: u64, mean_ns: f64) -> Histo
     Histogram::from_buckets(buckets, Some(exact)).unwrap_or_else(|_| rough.clone())
 }
 
-/// Adds threads of one workload that ran at the same time: counts are summed, the longest time
-/// counts.
+/// Adds the trial of another thread that ran the same workload at the same time: adds the counts,
+/// and keeps the longer time.
 pub fn add_threads(all: &mut Trial, other: &Trial) {
     for (mine, theirs) in all.directions.iter_mut().zip(&other.directions) {
         mine.bytes = mine.bytes.saturating_add(theirs.bytes);

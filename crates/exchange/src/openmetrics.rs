@@ -54,8 +54,8 @@ const GAUGES: [Gauge; 6] = [
     }),
 ];
 
-/// The metrics of runs. Of points with the same labels, the first one counts; name the newest run
-/// first.
+/// The metrics of runs. If several points have the same labels, only the first is used; so name the
+/// newest run first.
 pub fn text(runs: &[Run]) -> String {
     let mut points: Vec<(String, &Run, &Point)> = Vec::new();
     for run in runs {
@@ -115,7 +115,7 @@ fn labels(run: &Run, key: &PointKey) -> String {
     all.join(",")
 }
 
-/// The target; of a test file, its folder, because each run has a file of its own.
+/// Name of the target. For a test file, its folder, because each run has another file.
 fn place(target: &TargetFacts) -> String {
     let path = Path::new(&target.name);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

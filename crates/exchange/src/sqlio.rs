@@ -20,7 +20,7 @@ use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 /// Format of the document.
 pub const FORMAT: &str = "sqlio-csv";
-/// Bytes of a MB and of a KB as the papers count them.
+/// Bytes of a MB and a KB in the papers.
 const MB: f64 = 1_048_576.0;
 const KB: f64 = 1024.0;
 /// Maximum number of different tests in a trace.
