@@ -1,11 +1,11 @@
 //! fio's job files and command line as runs of halfpower, and its JSON output in and out.
 //!
-//! `expression` reads numbers with fio's units; `job_file` and `command_line` read jobs with their
-//! options as text; `host` answers what job files ask of the machine. `keys` lists the options
-//! without a translation, and `options` reads those of one job by type. `load` and `storage`
-//! translate what requests a job issues and where, `translate` makes a run of it, and `schedule`
-//! decides which jobs run together. `output` has the fields of fio's JSON; `import` makes points of
-//! it, and `export` makes it of points.
+//! `expression` reads numbers with fio's units. `job_file` and `command_line` read jobs with their
+//! options as text; `host` supplies the files, variables and facts of the machine that job files
+//! use. `keys` lists the options without a translation, and `options` reads the options of one job
+//! by type. `load` translates the requests of a job, `storage` its files, `translate` makes a run
+//! of both, and `schedule` decides which jobs run together. `output` has the fields of fio's JSON;
+//! `import` converts it to points, and `export` converts points to it.
 
 pub mod expression;
 pub mod job_file;

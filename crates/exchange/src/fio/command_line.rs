@@ -1,7 +1,7 @@
 //! fio's command line: `--name=job --rw=randread ...`.
 //!
-//! `--name` begins a job and `--name=global` the global options. Options before the first `--name`
-//! belong to the first job, as in fio. Options that only say what fio prints are left out.
+//! `--name` begins a job, and `--name=global` begins the global options. Options before the first
+//! `--name` belong to the first job, as in fio. Options that only affect fio's output are ignored.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use lab::failure::{Failure, Outcome};
 
 use crate::fio::job_file::{Given, Jobs};
 
-/// Options that choose fio's output or way of running, not the load.
+/// Options that control fio's output or its way of running, not the load.
 const OUTPUT: [&str; 16] = [
     "output",
     "output_format",
@@ -28,7 +28,7 @@ const OUTPUT: [&str; 16] = [
     "parse_only",
     "debug",
 ];
-/// Options that take no separate value: `--direct 1` is a mistake in fio as well.
+/// Options that take no separate value: `--direct 1` is an error in fio as well.
 const ALONE: [&str; 28] = [
     "direct",
     "buffered",
@@ -59,11 +59,11 @@ const ALONE: [&str; 28] = [
     "readonly",
     "unlink",
 ];
-/// Where options of the command line stand, in errors.
+/// The place of command-line options in error messages.
 const PLACE: &str = "fio's command line";
 
-/// Separates fio's words from the flags of `halfpower run`: those behind `--`, and `--showcmd` and
-/// `--output-format=FORMAT`, which both have.
+/// Separates fio's words from the flags of `halfpower run`: those after `--`, and also `--showcmd`
+/// and `--output-format=FORMAT`, which both programs have.
 pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
     let end = typed.iter().position(|word| word == "--").unwrap_or(typed.len());
     let is_shared = |word: &OsString| {
@@ -79,7 +79,7 @@ pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
 /// The jobs of a command line.
 ///
 /// # Errors
-/// A word that is no option, no `--name`, or an option without its value.
+/// A word that is not an option, a missing `--name`, or an option without its value.
 pub fn parse(words: &[String]) -> Outcome<Jobs> {
     let mut jobs = Jobs::default();
     let mut early = Vec::new();

@@ -1,9 +1,9 @@
 //! Points as fio's JSON+ output, for programs that read it.
 //!
-//! A point becomes a job: counts and histograms of its trials without a soaker are summed, and its
-//! length is the sum of theirs. halfpower measures one latency, from submission to completion; it
-//! is `lat_ns` and `clat_ns`, and `slat_ns` is empty. The interval rates of a mix are divided by
-//! its bytes, because intervals count both directions together.
+//! A point becomes a job. The counts and histograms of its trials without a soaker are summed, and
+//! its length is the sum of their lengths. halfpower measures one latency, from submission to
+//! completion: it is written as `lat_ns` and `clat_ns`, and `slat_ns` is empty. The interval rates
+//! of a mix are divided in proportion to bytes, because intervals count both directions together.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
 ];
-/// Levels of the depth.
+/// Levels of the queue depth, with fio's names.
 const DEPTHS: [(u64, &str); 7] =
     [(1, "1"), (2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (u64::MAX, ">=64")];
-/// Levels of the batches of a submission or completion.
+/// Levels of the number of requests per submit or reap call, with fio's names.
 const BATCHES: [(u64, &str); 7] =
     [(0, "0"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, "64"), (u64::MAX, ">=64")];
-/// Upper ends of the intervals of latency; each table has a unit.
+/// Upper ends of the latency intervals, in the unit of each table.
 const LATENCIES: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
-/// The document of named points that were measured until this time (ns since 1970). Points with one
-/// trial or more become jobs.
+/// The document for named points, measured until `finished_unix_ns` (ns since 1970). Points without
+/// trials are omitted.
 pub fn output(version: &str, finished_unix_ns: i64, points: &[(Option<String>, Point)]) -> Output {
     let measured = points.iter().filter(|(_, point)| !point.trials.is_empty());
     let total = measured.clone().map(|(_, point)| point.bytes_per_s().value).sum();
@@ -96,7 +96,7 @@ fn name(point: &Point) -> String {
     format!("{rw}-{bytes}-iodepth-{}-numjobs-{}", point.key.depth(), point.key.threads())
 }
 
-/// The settings under fio's names. Programs rely on these even where fio has defaults.
+/// The settings under fio's names. They include fio's defaults, because programs rely on them.
 fn options(point: &Point) -> Texts {
     let (key, workload) = (&point.key, &point.key.workload);
     let mut all = vec![
@@ -181,7 +181,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of these values; without any, of the whole.
+    /// The statistics of `values`, or of `whole` if there are none.
     fn of(values: &[f64], whole: f64) -> Spread {
         let values = if values.is_empty() { &[whole] } else { values };
         let count = values.len() as f64;
@@ -230,8 +230,8 @@ fn latency(histogram: &Histogram) -> Latency {
     }
 }
 
-/// All levels, with 100 percent at the one of `value`: the largest below it (`floor`), or the
-/// smallest above it.
+/// The shares of all levels, with 100 percent at the level of `value`: the largest level below it
+/// (`floor`), or the smallest above it.
 fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     let found = if floor {
         levels.iter().rposition(|(limit, _)| *limit <= value).unwrap_or(0)
@@ -245,8 +245,8 @@ fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     levels.iter().enumerate().map(share).collect()
 }
 
-/// Shares of the latencies (percent) by fio's intervals in one unit: from `from` units up to, but
-/// not including, the upper ends of the first `count` intervals.
+/// Shares of the latencies (percent) in fio's intervals of one unit. The first interval begins at
+/// `from` units; `count` intervals are listed, each without its upper end.
 fn shares(histogram: &Histogram, unit_ns: u64, from: u64, count: usize) -> Shares {
     let total = histogram.count().max(1) as f64;
     let mut below = from;

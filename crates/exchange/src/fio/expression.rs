@@ -1,25 +1,25 @@
 //! Numbers of fio: sizes, times and counts with fio's units, and `(expressions)` of them.
 //!
-//! In fio `4k` and `4kb` are 4 times `kb_base`, 4096 bytes by default; `4KiB` uses the other base,
+//! In fio, `4k` and `4kb` are 4 times `kb_base`: 4096 bytes by default. `4KiB` uses the other base:
 //! 4000 bytes by default (fio's documentation, Parameter types). fio reads `1.5k` as one byte and
-//! `4 k` as four; both are refused here.
+//! `4 k` as four; here both are errors.
 
 /// Maximum nesting of parentheses.
 const DEPTH_MAX: u32 = 32;
-/// Maximum result: beyond any file (bytes) or run (ns).
+/// Maximum result; no file (bytes) and no run (ns) is as long.
 const VALUE_MAX: i128 = 9_000_000_000_000_000_000;
 
-/// What a number counts, which decides its units.
+/// The quantity of a number, which determines its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Bytes; a bare k is this base (1024 or 1000).
+    /// Bytes; `k` multiplies by this base (1024 or 1000).
     Bytes {
         /// fio's `kb_base`.
         kb_base: u64,
     },
-    /// Time; a bare number is so many microseconds (1,000,000: seconds).
+    /// Time; a number without a unit is in units of `bare_us` (1,000,000 for seconds).
     Time {
-        /// Length of a bare number (us).
+        /// Value of a 1 without a unit (us).
         bare_us: u64,
     },
 }
@@ -27,7 +27,7 @@ pub enum Quantity {
 /// The value of a number or an expression in parentheses: bytes, or microseconds.
 ///
 /// # Errors
-/// The mistake and a valid form; also for negative and absurd values.
+/// The mistake and a valid form; also for negative and absurdly large values.
 pub fn evaluate(text: &str, quantity: Quantity) -> Result<u64, String> {
     let text = text.trim();
     let mut parser = Parser { rest: text, quantity, has_unit: false, depth: 0 };
@@ -103,7 +103,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// A power, which binds to the right.
+    /// A power, which is right-associative.
     fn power(&mut self) -> Result<i128, String> {
         let base = self.operand()?;
         if self.accept(&['^']).is_none() {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn sizes_have_the_values_that_fio_prints() {
-        // Column 2 and 3: what `fio --bs=TEXT` prints with kb_base 1024 and 1000.
+        // Columns 2 and 3: what `fio --bs=TEXT` prints with kb_base 1024 and 1000.
         for (text, binary, decimal) in [
             ("4k", 4096, 4000),
             ("4ki", 4096, 4000),

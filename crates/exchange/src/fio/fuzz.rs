@@ -8,8 +8,8 @@ use lab::failure::{Failure, Outcome};
 use crate::fio::job_file::{self, Surroundings};
 use crate::fio::schedule::{Wishes, plan};
 
-/// A made-up machine, on which files exist whose names begin with an x, and an included file is the
-/// text itself.
+/// A made-up machine. Files exist if their names begin with an x, and every included file has the
+/// text of the job file itself.
 struct MadeUp<'a>(&'a str);
 
 impl Surroundings for MadeUp<'_> {
@@ -36,11 +36,11 @@ impl Surroundings for MadeUp<'_> {
     }
 }
 
-/// A job file, alone and one after the other. Runs parse as typed experiments and carry no
+/// Plans a job file with and without `--serial`. All runs must parse as experiments without
 /// permission to write.
 ///
 /// # Panics
-/// If that does not hold, or an error has no remedy.
+/// If a run does not, or if an error has no remedy.
 pub fn job_files(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let machine = MadeUp(&text);

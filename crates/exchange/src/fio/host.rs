@@ -1,4 +1,4 @@
-//! This host as the surroundings of a job file: its files, environment and memory.
+//! This host as the source of files, variables and memory size for job files.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
@@ -21,7 +21,7 @@ pub fn is_job_file(path: &Path) -> bool {
 /// The jobs of job files.
 ///
 /// # Errors
-/// A file that is none; a mistake in one.
+/// A file that is not a job file, or a mistake in a job file.
 pub fn read_jobs(paths: &[PathBuf]) -> Outcome<Vec<Jobs>> {
     if let Some(other) = paths.iter().find(|path| !is_job_file(path)) {
         return Err(Failure::usage(format!(

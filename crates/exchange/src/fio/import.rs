@@ -1,9 +1,9 @@
 //! fio's JSON output as points and trials.
 //!
 //! A job becomes a point with one trial. Entries with the same name and group are threads of one
-//! job: their counts are summed. In client mode, each server becomes a run of its own. What fio
-//! measures as completion latency (`clat`) is imported as the latency if there are percentiles of
-//! it, because fio prints percentiles of the whole latency only on request.
+//! job, and their counts are summed. In client mode, each server becomes a separate run. The
+//! completion latency of fio (`clat`) is imported as the latency if it has percentiles, because fio
+//! prints percentiles of the total latency only on request.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,10 @@ const JOBS_MAX: usize = 10_000;
 /// Names of fio's engines that wait for each request.
 const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 
-/// Reads the last document of fio's output: a run for each server, or one.
+/// Reads the last document in fio's output; returns one run for each server, else a single run.
 ///
 /// # Errors
-/// One line: no document, a damaged one, or one without requests.
+/// One line: the text has no document, a damaged document, or a document without requests.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let Found { output, text, documents } = output::parse(text)?;
     if output.all_jobs().count() > JOBS_MAX {
@@ -109,7 +109,7 @@ fn run(text: &str, output: &Output, host: &str, jobs: &[&Job]) -> Outcome<Import
     })
 }
 
-/// The start of a job: stated by fio 3.34 and later, else the end minus the length.
+/// The start of a job: as reported by fio 3.34 and later, else its end minus its length.
 fn started_unix_ns(output: &Output, job: &Job, elapsed_ns: u64) -> i64 {
     let end_ms = output.timestamp_ms.unwrap_or(output.timestamp.saturating_mul(1000));
     match job.job_start.filter(|start_ms| *start_ms > 0) {
@@ -154,7 +154,7 @@ fn trial(job: &Job, requests: u64) -> Outcome<Trial> {
     Ok(trial)
 }
 
-/// The latency with percentiles; else the whole one.
+/// The completion latency if it has percentiles, else the total latency.
 fn latency_of<'a>(completion: &'a Latency, whole: &'a Latency) -> &'a Latency {
     let has_shape = |latency: &Latency| latency.bins.is_some() || latency.percentile.is_some();
     if has_shape(completion) || (!has_shape(whole) && whole.count == 0) {
@@ -172,7 +172,7 @@ fn histogram(latency: &Latency, requests: u64) -> Histogram {
         let mut rough = Histogram::new();
         for (midpoint, count) in bins {
             let ns = midpoint.trim().parse().unwrap_or(0);
-            // The midpoint of the outermost buckets may lie beyond the extremes.
+            // The midpoint of an outermost bucket may lie beyond minimum or maximum.
             rough.record_n(u64::clamp(ns, latency.min, latency.max.max(latency.min)), *count);
         }
         return imported::exact(&rough, latency.min, latency.max, latency.mean);
@@ -207,10 +207,10 @@ impl<'a> Given<'a> {
         self.text(key).is_some_and(|text| !matches!(text, "0" | "false" | "none"))
     }
 
-    /// A number; None if it is not given or no plain one.
+    /// A number; None if the option is missing or not a plain number.
     fn number(&self, key: &str) -> Option<u64> {
         let kb_base = if self.text("kb_base") == Some("1000") { 1000 } else { 1024 };
-        // Of several values for reads, writes and trims, the first one.
+        // If the values for reads, writes and trims differ, only the first is used.
         let first = self.text(key)?.split([',', ':']).next()?;
         evaluate(first, Quantity::Bytes { kb_base }).ok()
     }
@@ -238,7 +238,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The key of the point. Adds what is not known exactly to `missing`.
+    /// The key of the point. Settings that are not known exactly are added to `missing`.
     fn key(&self, trial: &Trial, missing: &mut Vec<String>) -> PointKey {
         let rw = self.text("rw").unwrap_or_default();
         let [read, write] = &trial.directions;
@@ -275,7 +275,7 @@ impl<'a> Given<'a> {
             region_bytes: self.number("size").unwrap_or_else(|| trial.bytes()),
             arrival: match self.number("rate_iops") {
                 Some(rate) if rate > 0 => {
-                    // fio's rate is that of each thread.
+                    // fio's rate applies to each thread.
                     let threads = self.number("numjobs").unwrap_or(1);
                     Arrival::Constant { requests_per_s: rate as f64 * threads as f64 }
                 }
