@@ -1,9 +1,10 @@
-//! fio's job files: sections of options, before anything is translated.
+//! fio's job files: sections of options, before they are translated.
 //!
 //! A section `[global]` sets defaults for the sections below it. `;` and `#` begin a comment
-//! anywhere in a line, as in fio. `include FILE` inserts the options of another file, whose path is
+//! anywhere in a line, as in fio. `include FILE` inserts the options of another file; its path is
 //! relative to the including file. Variables are replaced only in jobs that are used
-//! ([`Given::text`]). The number of bytes read and of jobs is limited, so that memory is bounded.
+//! ([`Given::text`]). The number of bytes read and the number of jobs are limited, so that memory
+//! use is bounded.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +17,12 @@ const INCLUDES_MAX: usize = 16;
 /// Maximum number of jobs.
 const JOBS_MAX: usize = 1000;
 
-/// What a job file can ask of the machine; an argument, so that tests can make it up.
+/// What a job file can ask of the machine; a trait, so that tests can supply a made-up machine.
 pub trait Surroundings {
     /// The text of a file.
     ///
     /// # Errors
-    /// It cannot be read, or is larger than so many bytes.
+    /// The file cannot be read, or is larger than `bytes_max`.
     fn read(&self, path: &Path, bytes_max: usize) -> Outcome<String>;
     /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
@@ -40,9 +41,9 @@ pub trait Surroundings {
 pub struct Given {
     /// The option's name in lower case, with underscores.
     pub key: String,
-    /// The text behind the equals sign; None for an option that stands alone.
+    /// The text after the equals sign; None for an option without a value.
     pub value: Option<String>,
-    /// Where it stands: `FILE:LINE`, or the command line.
+    /// Location of the option: `FILE:LINE`, or the command line.
     pub place: String,
 }
 
@@ -57,16 +58,16 @@ impl Given {
         Given { key, value, place }
     }
 
-    /// A usage error at this option; `why` ends with the remedy.
+    /// A usage error with the location of this option; `why` ends with the remedy.
     pub fn refuse(&self, why: impl std::fmt::Display) -> Failure {
         Failure::usage(format!("{}: {why}", self.place))
     }
 
-    /// The value with `${VARIABLE}` and fio's keywords replaced; empty for an option that stands
-    /// alone. A value with a keyword is an expression.
+    /// The value with `${VARIABLE}` and fio's keywords replaced; empty for an option without a
+    /// value. A value with a keyword is an expression.
     ///
     /// # Errors
-    /// A variable is not set; fio would use an empty text.
+    /// A variable is not set; fio would replace it by an empty text.
     pub fn text(&self, surroundings: &dyn Surroundings) -> Outcome<String> {
         let mut text = String::new();
         let mut rest = self.value.as_deref().unwrap_or_default();
@@ -106,9 +107,9 @@ impl Given {
 pub struct Section {
     /// The name in brackets.
     pub name: String,
-    /// Where the section begins.
+    /// Location of the section.
     pub place: String,
-    /// How many of the global options stand above the section.
+    /// Number of global options above the section, which apply to it.
     inherited: usize,
     /// The section's own options.
     own: Vec<Given>,
@@ -126,7 +127,8 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// The options of a job in the order in which they apply: a later one overrides.
+    /// The options of a job in the order in which they apply; a later option overrides an earlier
+    /// one.
     pub fn options<'a>(&'a self, section: &'a Section) -> impl Iterator<Item = &'a Given> {
         self.globals[..section.inherited].iter().chain(&section.own)
     }
@@ -134,7 +136,7 @@ impl Jobs {
     /// Begins a section.
     ///
     /// # Errors
-    /// Too many jobs; a name that fio would take for `global`.
+    /// Too many jobs, or a name that fio would treat as `global`.
     pub fn begin(&mut self, name: &str, place: String) -> Outcome<()> {
         self.in_global = name == "global";
         if self.in_global {
@@ -194,7 +196,7 @@ pub fn parse(path: &Path, text: &str, surroundings: &dyn Surroundings) -> Outcom
 struct Reader<'a> {
     surroundings: &'a dyn Surroundings,
     jobs: Jobs,
-    /// The files being read, outermost first.
+    /// The files that are being read, outermost first.
     open: Vec<PathBuf>,
     /// Bytes that may still be read.
     left: usize,

@@ -1,9 +1,9 @@
 //! fio's options that need no translation, are approximated without one, or are refused.
 //!
-//! An option that is in none of these tables and is not translated is unknown and refused.
+//! An option that is neither translated nor in one of these tables is unknown and refused.
 
-/// Options that do not change what is measured; some of them only where no translation asks for
-/// them.
+/// Options that do not change what is measured. Some of them are translated for certain jobs, and
+/// ignored for all others.
 pub const IGNORED: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
@@ -83,7 +83,8 @@ pub const IGNORED: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options without an equivalent that change the load little; what is done instead.
+/// Options without an equivalent that change the load only slightly, each with what halfpower does
+/// instead.
 pub const APPROXIMATED: &[(&str, &str)] = &[
     ("buffer_compress_chunk", RANDOM_DATA),
     ("buffer_compress_percentage", RANDOM_DATA),
@@ -129,10 +130,10 @@ pub const APPROXIMATED: &[(&str, &str)] = &[
     ("verify_backlog_batch", "blocks are checked after all writes"),
 ];
 
-const RANDOM_DATA: &str = "written blocks hold random bytes, no two of them alike";
-const BATCHES: &str = "requests are handed over as soon as slots are free, with one call for all";
+const RANDOM_DATA: &str = "written blocks hold random bytes, different in each block";
+const BATCHES: &str = "all requests with a free slot are submitted at once, in one call";
 
-/// Options that change the load and have no equivalent: what halfpower lacks.
+/// Options that change the load and have no equivalent, each with the feature that halfpower lacks.
 pub const REFUSED: &[(&str, &str)] = &[
     ("atomic", "atomic writes"),
     ("block_error_percentiles", "trims"),
@@ -186,7 +187,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("zoneskip", "zones"),
 ];
 
-/// Other names of options.
+/// Alternative names of options.
 const ALIASES: &[(&str, &str)] = &[
     ("ba", "blockalign"),
     ("blocksize", "bs"),
@@ -205,7 +206,7 @@ pub fn main_name(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// The second column of a row.
+/// The second column of the row with this key.
 pub fn of<'a>(table: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     table.iter().find(|(known, _)| *known == key).map(|(_, text)| *text)
 }

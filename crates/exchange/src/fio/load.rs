@@ -1,7 +1,7 @@
-//! What requests a job issues: direction, sizes, order, rate, pauses, duration, content.
+//! The requests of a job: direction, sizes, order, rate, pauses, duration, content.
 //!
-//! fio's defaults are written out, because halfpower's differ: buffered requests, one at a time,
-//! with buffers of small pages.
+//! fio's defaults are written as flags, because halfpower has other defaults. In fio, requests are
+//! buffered and issued one at a time, with buffers on small pages.
 
 use lab::failure::Outcome;
 
@@ -12,14 +12,14 @@ const RUNTIME_DEFAULT_US: u64 = 5_000_000;
 /// Maximum number of request sizes of a mix.
 const SIZES_MAX: u64 = 100;
 
-/// A flag of halfpower with its value, and where the option stands that it comes from.
+/// A flag of halfpower with its value, and the location of the option that it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// Name of the flag.
     pub name: &'static str,
     /// Its value.
     pub value: String,
-    /// Where the option stands; empty for a default of fio.
+    /// Location of the option; empty for a default of fio.
     pub place: String,
 }
 
@@ -50,7 +50,7 @@ pub struct Load {
     pub rate_of_thread: Option<f64>,
 }
 
-/// The translation of one job's requests, in parts.
+/// The translation of a job's requests, step by step.
 struct Translation<'a, 'b> {
     options: &'a Options<'b>,
     load: Load,
@@ -80,7 +80,7 @@ pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     };
     let mut parts =
         Translation { options, load, mean_bytes: 4096.0, read_percent: 100, is_buffered: true };
-    // First, because jobs of other engines have options and variables of their own.
+    // This comes first, because jobs of other engines have their own options and variables.
     parts.engine_name()?;
     options.check_variables()?;
     parts.direction()?;
@@ -188,7 +188,8 @@ impl Translation<'_, '_> {
         }
     }
 
-    /// `rw=read:8k`: sequential requests with gaps; `rw=randread:8`: several from each place.
+    /// `rw=read:8k`: sequential requests with gaps; `rw=randread:8`: several requests from each
+    /// random place.
     fn modifier(&mut self, text: &str) -> Outcome<()> {
         let options = self.options;
         if text.starts_with('-') {
@@ -238,7 +239,7 @@ impl Translation<'_, '_> {
             let lacking = "requests whose alignment is not their size";
             return Err(options.refuse_lacking("blockalign", lacking));
         }
-        // The flag is the distance between starts, fio's the gap between requests.
+        // fio states the gap between requests; the flag needs the distance between their starts.
         let largest = self.load.largest_bytes;
         let has_one_size = self.load.has_one_size;
         if let Some(stride) = self.load.words.iter_mut().find(|word| word.name == "stride") {
@@ -257,7 +258,7 @@ impl Translation<'_, '_> {
         self.add("bs", size(bytes), key);
     }
 
-    /// `bsrange=4k-64k`: sizes from a range, all equally often.
+    /// `bsrange=4k-64k`: request sizes from a range, all equally frequent.
     fn range(&mut self, text: &str) -> Outcome<()> {
         let options = self.options;
         let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
@@ -268,7 +269,7 @@ impl Translation<'_, '_> {
             return Ok(());
         }
         if low == 0 || high % low != 0 || high / low > SIZES_MAX {
-            let lacking = "ranges of sizes that are not up to 100 multiples of the smallest";
+            let lacking = "such ranges of sizes (only up to 100 multiples of the smallest)";
             return Err(options.refuse_lacking("bsrange", lacking));
         }
         let sizes: Vec<String> = (1..=high / low).map(|n| size(n * low)).collect();
@@ -562,7 +563,7 @@ impl Translation<'_, '_> {
     }
 }
 
-/// Zones in which a part of the region is left open, as fio allows: it is the rest.
+/// Adds the shares that fio allows to omit: zones without a share divide the rest equally.
 fn zones(text: &str) -> String {
     let parts: Vec<(&str, &str)> =
         text.split(':').map(|zone| zone.split_once('/').unwrap_or((zone, ""))).collect();

@@ -1,4 +1,4 @@
-//! The options of one job, read by type, with a record of what was done about each.
+//! The options of one job, read by type. Records how each option was handled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +18,11 @@ pub struct Options<'a> {
     given: BTreeMap<String, (&'a Given, String)>,
     /// Options that were translated.
     used: RefCell<BTreeSet<String>>,
-    /// What was approximated.
+    /// Approximated options, one line each.
     notes: RefCell<Vec<String>>,
-    /// The refusal of the first variable that is not set.
+    /// The error for the first variable that is not set.
     unset: Option<String>,
-    /// Bytes of a bare k.
+    /// Bytes of a `k` without `i` or `B`.
     kb_base: Cell<u64>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Options<'a> {
     /// Checks that all variables are set.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first variable that is not set.
     pub fn check_variables(&self) -> Outcome<()> {
         self.unset.as_ref().map_or(Ok(()), |why| Err(Failure::usage(why.clone())))
     }
@@ -76,12 +76,12 @@ impl<'a> Options<'a> {
         self.given.get(key).map(|(_, text)| text.as_str())
     }
 
-    /// Where an option stands.
+    /// Location of an option.
     pub fn place(&self, key: &str) -> &str {
         self.given.get(key).map_or("", |(given, _)| &given.place)
     }
 
-    /// A usage error about an option; `why` is or ends with the remedy.
+    /// A usage error about an option; `why` is the remedy, or ends with it.
     pub fn refuse(&self, key: &str, why: &str) -> Failure {
         let place = self.place(key);
         match self.given.get(key) {
@@ -93,7 +93,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The refusal of an option that has no equivalent.
+    /// The usage error about an option that has no equivalent.
     pub fn refuse_lacking(&self, key: &str, lacking: &str) -> Failure {
         self.refuse(
             key,
@@ -108,10 +108,10 @@ impl<'a> Options<'a> {
         self.notes.borrow_mut().push(format!("{place}{key} is approximated: {how}"));
     }
 
-    /// A number of things.
+    /// A count.
     ///
     /// # Errors
-    /// No number.
+    /// The value is not a number.
     pub fn count(&self, key: &str) -> Outcome<Option<u64>> {
         self.number(key, Quantity::Bytes { kb_base: self.kb_base.get() })
     }
@@ -119,7 +119,7 @@ impl<'a> Options<'a> {
     /// A size (bytes).
     ///
     /// # Errors
-    /// No size.
+    /// The value is not a size.
     pub fn bytes(&self, key: &str) -> Outcome<Option<u64>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         if text.ends_with(['%', 'z']) {
@@ -131,16 +131,16 @@ impl<'a> Options<'a> {
     /// A size in a part of an option's text (bytes).
     ///
     /// # Errors
-    /// No size.
+    /// The text is not a size.
     pub fn bytes_of(&self, key: &str, text: &str) -> Outcome<u64> {
         evaluate(text, Quantity::Bytes { kb_base: self.kb_base.get() })
             .map_err(|why| self.refuse(key, &why))
     }
 
-    /// A time (us); a bare number is so many microseconds.
+    /// A time (us); a number without a unit is in units of `bare_us`.
     ///
     /// # Errors
-    /// No time.
+    /// The value is not a time.
     pub fn time_us(&self, key: &str, bare_us: u64) -> Outcome<Option<u64>> {
         self.number(key, Quantity::Time { bare_us })
     }
@@ -150,10 +150,10 @@ impl<'a> Options<'a> {
         evaluate(text, quantity).map(Some).map_err(|why| self.refuse(key, &why))
     }
 
-    /// A switch; an option that stands alone is on.
+    /// A switch; an option without a value is on.
     ///
     /// # Errors
-    /// Neither 0 nor 1.
+    /// The value is neither 0 nor 1.
     pub fn is_on(&self, key: &str) -> Outcome<Option<bool>> {
         match self.text(key) {
             None => Ok(None),
@@ -163,8 +163,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The values of an option for reads and writes: one for both, or `READ,WRITE`. None: not given
-    /// for this direction.
+    /// The values of an option for reads and for writes: one value for both, or `READ,WRITE`. None
+    /// if the option has no value for this direction.
     pub fn by_direction(&self, key: &str) -> (Option<&str>, Option<&str>) {
         let Some((_, text)) = self.given.get(key) else { return (None, None) };
         self.used.borrow_mut().insert(key.to_owned());
@@ -173,8 +173,8 @@ impl<'a> Options<'a> {
         (read, parts.next().map_or(read, |write| write))
     }
 
-    /// Accounts for the options that nobody asked for. Returns those that do not change what is
-    /// measured, and what was approximated.
+    /// Checks the options that no translation has read. Returns the options that do not change what
+    /// is measured, and those that were approximated.
     ///
     /// # Errors
     /// The first option that has no equivalent or is unknown.
@@ -190,7 +190,7 @@ impl<'a> Options<'a> {
                     return Err(self.refuse_lacking(key, lacking));
                 }
             } else if let Some(how) = keys::of(keys::APPROXIMATED, key) {
-                // Node 0 is a node.
+                // 0 turns other options off, but it is a valid NUMA node.
                 if !is_off || key.starts_with("numa") {
                     self.approximate(key, how);
                 }

@@ -1,15 +1,16 @@
 //! fio's JSON and JSON+ output: its fields, for reading and for writing.
 //!
 //! Names and units are those of fio 3 (`stat.c`, and outputs of fio 3.33): rates `bw` in KiB/s,
-//! times `_ns` in ns, `runtime` in ms. fio prints messages before the document, and one document
-//! after another with `--status-interval`; the last complete one counts.
+//! times `_ns` in ns, `runtime` in ms. fio prints messages before the document, and with
+//! `--status-interval` several documents; the last complete document is used.
 
 use std::collections::BTreeMap;
 
 use lab::failure::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 
-/// Positions at which a document is looked for, so that hostile texts cost little time.
+/// Maximum number of positions at which a document is searched for, so that hostile texts take
+/// little time.
 const ATTEMPTS_MAX: usize = 1000;
 
 /// Names and values.
@@ -20,7 +21,7 @@ pub type Shares = BTreeMap<String, f64>;
 /// One document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// Such as `fio-3.33`.
+    /// Version of fio, such as `fio-3.33`.
     #[serde(rename = "fio version")]
     pub version: String,
     /// End (s since 1970).
@@ -29,7 +30,7 @@ pub struct Output {
     /// End (ms since 1970).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp_ms: Option<i64>,
-    /// End, for people.
+    /// End, as readable text.
     #[serde(default)]
     pub time: String,
     /// Options of all jobs.
@@ -38,18 +39,18 @@ pub struct Output {
     /// The jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Job>>,
-    /// The jobs of all servers, in client mode; the last one is their sum.
+    /// The jobs of all servers, in client mode; the last entry is their sum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_stats: Option<Vec<Job>>,
 }
 
-/// Global options: of one server, or of each server.
+/// Global options, either of one server or of each server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Globals {
-    /// Of fio itself or of the only server.
+    /// Options of fio itself, or of the only server.
     One(Texts),
-    /// Of several servers.
+    /// Options of several servers.
     Each(Vec<Texts>),
 }
 
@@ -105,7 +106,7 @@ pub struct Job {
     pub latency_us: Shares,
     /// Latencies of 1 ms and more.
     pub latency_ms: Shares,
-    /// Depth.
+    /// Queue depth.
     pub latency_depth: u64,
     /// Latency target (us).
     pub latency_target: u64,
@@ -125,9 +126,9 @@ pub struct Job {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Direction {
-    /// Bytes.
+    /// Bytes transferred.
     pub io_bytes: u64,
-    /// KiB.
+    /// KiB transferred.
     pub io_kbytes: u64,
     /// Bytes per second.
     pub bw_bytes: u64,
@@ -135,9 +136,9 @@ pub struct Direction {
     pub bw: u64,
     /// Requests per second.
     pub iops: f64,
-    /// Length (ms).
+    /// Length of the job (ms).
     pub runtime: u64,
-    /// Requests.
+    /// Number of requests.
     pub total_ios: u64,
     /// Short transfers.
     pub short_ios: u64,
@@ -200,20 +201,20 @@ pub struct Latency {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flushes {
-    /// Number.
+    /// Number of flushes.
     pub total_ios: u64,
-    /// Latencies.
+    /// Latencies of flushes.
     pub lat_ns: Latency,
 }
 
 impl Output {
-    /// All jobs, without the sum of a client's servers.
+    /// All jobs; in client mode without the sum over the servers.
     pub fn all_jobs(&self) -> impl Iterator<Item = &Job> {
         let jobs = self.jobs.iter().chain(&self.client_stats).flatten();
         jobs.filter(|job| job.hostname.is_none() || job.jobname != "All clients")
     }
 
-    /// The options of all jobs. Of several servers, those of the first.
+    /// The options of all jobs. If there are several servers, the options of the first.
     pub fn globals(&self) -> Texts {
         match &self.global_options {
             Some(Globals::One(options)) => options.clone(),
@@ -231,9 +232,9 @@ pub fn is_output(text: &str) -> bool {
 /// A document that was found.
 #[derive(Clone, Debug)]
 pub struct Found<'a> {
-    /// Its content.
+    /// Content of the document.
     pub output: Output,
-    /// Its text.
+    /// Text of the document.
     pub text: &'a str,
     /// Number of complete documents up to and including this one.
     pub documents: usize,
@@ -242,7 +243,7 @@ pub struct Found<'a> {
 /// The last complete document of a text.
 ///
 /// # Errors
-/// There is none, or the first one is damaged.
+/// There is no document, or the first one is damaged.
 pub fn parse(text: &str) -> Outcome<Found<'_>> {
     let (mut last, mut documents, mut from) = (None, 0, 0);
     let mut why: Option<Failure> = None;
@@ -277,7 +278,7 @@ pub fn parse(text: &str) -> Outcome<Found<'_>> {
     last.ok_or_else(|| why.unwrap_or_else(none))
 }
 
-/// The next brace that begins a line, behind spaces.
+/// The next `{` at the beginning of a line, after optional spaces.
 fn next_brace(text: &str, from: usize) -> Option<usize> {
     let is_first = |at: usize| {
         let before = text.as_bytes()[..at].iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));

@@ -1,26 +1,26 @@
-//! Which jobs run together, and which one after the other.
+//! Decides which jobs run together and which run in sequence.
 //!
-//! fio starts all jobs at once, except that a job with `stonewall` waits for those before it.
-//! halfpower measures one load at a time. Equal jobs become one run with more threads or targets;
-//! different ones are refused, unless the user wants them one after the other.
+//! fio starts all jobs at once, except that a job with `stonewall` waits for the jobs before it.
+//! halfpower measures one load at a time. Equal jobs become one run with more threads or targets.
+//! Different jobs are refused, unless the user wants them to run in sequence.
 
 use lab::failure::{Failure, Outcome};
 
 use crate::fio::job_file::{Jobs, Surroundings};
 use crate::fio::translate::{Run, translate};
 
-/// What the user asked for besides the jobs.
+/// The user's flags for job files.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes {
-    /// Only the jobs with these names; empty: all.
+    /// Only the jobs with these names; all jobs if empty.
     pub sections: Vec<String>,
-    /// Refuse jobs of which anything is approximated.
+    /// Refuse jobs with options that are only approximated.
     pub strict: bool,
-    /// Run jobs one after the other that fio would run at the same time.
+    /// Run jobs in sequence that fio would run at the same time.
     pub serial: bool,
 }
 
-/// The runs of several job files, one file after the other.
+/// The runs of several job files, in the order of the files.
 ///
 /// # Errors
 /// As for [`plan`].
@@ -39,7 +39,7 @@ pub fn plan_all(
 /// The runs of a job file, in order.
 ///
 /// # Errors
-/// One line with what halfpower cannot honour, and the remedy.
+/// One line with what halfpower cannot do, and the remedy.
 pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Outcome<Vec<Run>> {
     let is_wanted = |name: &String| wishes.sections.is_empty() || wishes.sections.contains(name);
     for name in &wishes.sections {
@@ -72,7 +72,7 @@ fn together(first: &mut Run, run: &Run) -> Outcome<()> {
         Failure::usage(format!(
             "{}: job '{}' runs at the same time as '{}' with another {flag}, but halfpower \
              measures one load at a time; add stonewall, name one with --section, or use --serial \
-             to run one after the other",
+             to run them in sequence",
             run.place,
             run.name.escape_debug(),
             first.name.escape_debug()

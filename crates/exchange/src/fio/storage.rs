@@ -1,7 +1,7 @@
-//! Where a job works: on files and devices that exist, or on a test file.
+//! The files of a job: existing files and devices, or a test file.
 //!
-//! fio creates missing files and leaves them behind. Here a test file in the same directory takes
-//! their place and is removed afterwards, so that a job file creates nothing that stays.
+//! fio creates missing files and keeps them. halfpower uses a test file in the same directory
+//! instead and removes it afterwards, so that a job file leaves nothing behind.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +11,28 @@ use crate::fio::job_file::Surroundings;
 use crate::fio::load::{Load, Word, size};
 use crate::fio::options::Options;
 
-/// What a job works on.
+/// The storage that a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// The engine does no I/O.
+    /// None: the engine does no I/O.
     Nothing,
-    /// A test file in this directory.
+    /// A test file in a directory.
     TestFile {
-        /// The directory.
+        /// The directory of the test file.
         folder: PathBuf,
-        /// The name of a file that all threads share; None: each has a file of its own.
+        /// The name of a file that all threads share; None if each thread has its own file.
         shared: Option<PathBuf>,
     },
-    /// Files or devices that exist.
+    /// Existing files or devices.
     Existing(Vec<PathBuf>),
 }
 
-/// The place of a job's requests.
+/// The files of a job, and the parts of them that its threads use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What the job works on.
+    /// The storage that the job uses.
     pub storage: Storage,
-    /// Bytes that each thread works on; None: all of the target.
+    /// Bytes that each thread accesses; None: the whole target.
     pub size_bytes: Option<u64>,
     /// Whether each thread has its own part of existing files.
     pub has_own_parts: bool,
@@ -40,7 +40,7 @@ pub struct Place {
     pub words: Vec<Word>,
 }
 
-/// Translates the place of a job; `name` is the job's name.
+/// Translates the files of a job; `name` is the job's name.
 ///
 /// # Errors
 /// The first option that halfpower cannot honour.
@@ -75,7 +75,7 @@ pub fn translate(
             }
             if paths.len() > 1 {
                 if !load.has_one_size {
-                    let how = "files take turns after the largest request size";
+                    let how = "files alternate in chunks of the largest request size";
                     options.approximate("filename", how);
                 }
                 add("chunk", size(load.largest_bytes), "filename");
@@ -103,7 +103,7 @@ pub fn translate(
     Ok(place)
 }
 
-/// Bytes that each thread works on.
+/// Bytes that each thread accesses.
 fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
     if options.text("size") == Some("100%") {
         return Ok(None);
@@ -118,7 +118,8 @@ fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
     }
 }
 
-/// How fio would have allocated a file that it makes. A file that is read is written before.
+/// How fio would have allocated a file that it creates. A file that is read is always written
+/// first.
 fn allocation(options: &Options<'_>, load: &Load) -> Outcome<Option<&'static str>> {
     let text = options.text("fallocate").unwrap_or("native");
     let is_written_before = options.is_on("overwrite")? == Some(true);
@@ -161,7 +162,7 @@ fn storage(
     let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
     let paths: Vec<PathBuf> =
         paths.iter().map(|path| path.strip_prefix(".").unwrap_or(path).to_path_buf()).collect();
-    // A missing device is reported by halfpower itself; no test file takes its place.
+    // If a device is missing, halfpower itself reports it; it is not replaced by a test file.
     let exists = |path: &&PathBuf| path.starts_with("/dev") || surroundings.exists(path);
     let Some(missing) = paths.iter().find(|path| !exists(path)) else {
         return Ok(Storage::Existing(paths));

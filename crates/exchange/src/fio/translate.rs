@@ -1,7 +1,8 @@
-//! A job of fio as a run of halfpower: targets and flags that a user could type.
+//! Translates a job of fio into a run of halfpower: targets and flags that a user could type.
 //!
-//! Every value is checked by the parser of its flag, and a mistake is reported at the line of the
-//! job file. A run carries no permission to write; those are typed on halfpower's command line.
+//! The parser of each flag checks its value, and a mistake is reported with the line of the job
+//! file. A run contains no permission to write; the user must give that on halfpower's command
+//! line.
 
 use std::path::PathBuf;
 
@@ -19,9 +20,9 @@ use crate::fio::storage::{self, Place, Storage};
 pub struct Run {
     /// The job's name; several names if equal jobs run together.
     pub name: String,
-    /// Where the job stands.
+    /// Location of the job.
     pub place: String,
-    /// Whether it starts when all jobs before it have ended.
+    /// Whether the job starts only after all jobs before it have ended.
     pub waits: bool,
     /// Options that do not change what is measured.
     pub ignored: Vec<String>,
@@ -53,7 +54,7 @@ pub fn translate(jobs: &Jobs, section: &Section, surroundings: &dyn Surroundings
             let how = "threads start at different offsets of the file that they share";
             options.approximate("numjobs", how);
         } else if !load.has_runtime {
-            options.approximate("size", "the threads move it together, not each");
+            options.approximate("size", "it applies to all threads together, not to each");
         }
     }
     let (ignored, approximated) = options.settle()?;
@@ -102,14 +103,14 @@ impl Run {
         flags.map(|word| format!("--{}={}", word.name, word.value)).chain([label]).collect()
     }
 
-    /// The command that means the same, quoted for a shell.
+    /// The equivalent command, quoted for a shell.
     pub fn line(&self) -> String {
         let targets = self.targets.iter().map(|path| quoted(&path.to_string_lossy()));
         let words: Vec<String> = targets.chain(self.words().iter().map(|w| quoted(w))).collect();
         format!("halfpower run {}", words.join(" "))
     }
 
-    /// What was done about the options that do not map, one line each.
+    /// The options that are ignored or approximated, one line each.
     fn notes(&self) -> Vec<String> {
         let ignored = (!self.ignored.is_empty()).then(|| {
             let options = self.ignored.join(", ");
@@ -119,7 +120,7 @@ impl Run {
         ignored.into_iter().chain(self.approximated.iter().map(line)).collect()
     }
 
-    /// A failure of the run, with the job's name and the flags that it became.
+    /// A failure of the run, with the name of the job and the equivalent command.
     pub fn explain(&self, failure: &Failure) -> Failure {
         let (place, name) = (&self.place, self.name.escape_debug());
         let message = format!("{place}: job '{name}': {failure} (the job means: {})", self.line());
@@ -165,11 +166,11 @@ impl Run {
             .or_else(|| (self.load.rate_of_thread != other.load.rate_of_thread).then_some("rate"))
     }
 
-    /// Adds an equal job that runs at the same time: as threads if both work on the same place,
-    /// else as a further target.
+    /// Adds an equal job that runs at the same time: as more threads if both use the same files,
+    /// else as another target.
     ///
     /// # Errors
-    /// The flag that stands in the way.
+    /// The flag in which the jobs differ.
     pub fn join(&mut self, other: &Run) -> Result<(), &'static str> {
         if let Some(name) = self.difference(other) {
             return Err(name);
@@ -195,7 +196,7 @@ impl Run {
     }
 }
 
-/// What was done about the options of all runs that do not map, one line each.
+/// The options of all runs that are ignored or approximated, one line each.
 pub fn notes(runs: &[Run]) -> impl Iterator<Item = String> {
     runs.iter().flat_map(Run::notes)
 }

@@ -1,4 +1,4 @@
-//! Tests of whole job files: what they become, and how they are refused.
+//! Tests of whole job files: the resulting runs, and the errors.
 
 use std::path::Path;
 
