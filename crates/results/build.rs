@@ -1,5 +1,5 @@
-//! Lists the files of `src/migration` in the order of their numbers, so that a migration is added
-//! by its file alone.
+//! Lists the files of `src/migration` in the order of their numbers, so that adding a file is
+//! enough to add a migration.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

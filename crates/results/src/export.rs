@@ -54,7 +54,7 @@ impl Table {
     }
 }
 
-/// A value of a row.
+/// The value of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
     /// Not measured.
@@ -68,7 +68,7 @@ pub enum Cell<'a> {
 }
 
 impl Store {
-    /// Passes the rows of a table to `row`, with the names of the columns.
+    /// Passes each row of a table to `row`, with the names of the columns.
     ///
     /// # Errors
     /// [`Error::RunNotFound`]; [`Error::Export`] if `row` fails; lock, damage.

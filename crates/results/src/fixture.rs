@@ -1,4 +1,4 @@
-//! Test fixtures: rows with a different value in every field, so that swapped columns are noticed.
+//! Test fixtures: rows with a different value in every field, so that tests notice swapped columns.
 
 use std::fs;
 use std::path::{Path, PathBuf};

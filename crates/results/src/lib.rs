@@ -5,8 +5,8 @@
 //! as they are known. A trial is stored completely or not at all; once [`Store::add_trial`] has
 //! returned, it survives a crash of the program or the machine.
 //!
-//! Only this crate contains SQL. Its rows are flat and belong to the schema; the program converts
-//! its own types to and from them. The crate reads no clock and judges nothing: times and verdicts
+//! Only this crate contains SQL. Its rows are flat and follow the schema; the program converts its
+//! own types to and from them. The crate reads no clock and judges no results: times and verdicts
 //! come from the caller.
 //!
 //! The file is meant for other tools too. Tables and columns have plain names with units. The views

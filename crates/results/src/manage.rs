@@ -1,7 +1,7 @@
 //! Changes to stored runs: labels, deletion, merging of databases, compaction.
 //!
-//! Each change is one transaction. Merging copies runs that are not yet there, by their uuid, with
-//! all their points, trials, histograms and series; the other database is only read.
+//! Each change is one transaction. Merging copies the runs whose uuid is not in this database yet,
+//! with all their points, trials, histograms and series. The other database is only read.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Transaction, params_from_iter};
@@ -18,20 +18,20 @@ use crate::store::{Store, insert, update};
 pub struct Merged {
     /// Runs that were copied.
     pub added: u64,
-    /// Runs that were there already.
+    /// Runs that this database already had.
     pub known: u64,
-    /// Runs that were there with fewer trials or unfinished, and were replaced.
+    /// Runs that this database had unfinished or with fewer trials; they were replaced.
     pub replaced: u64,
 }
 
 /// A run of another tool.
 #[derive(Clone, Debug)]
 pub struct Import {
-    /// The run. A uuid made from the tool's output finds a second import of it.
+    /// The run. Its uuid is computed from the tool's output, so that a second import is recognised.
     pub run: NewRun,
     /// Its end and verdict.
     pub end: RunEnd,
-    /// Where it came from.
+    /// The file and the tool that it came from.
     pub origin: OriginRow,
     /// The points with their verdicts and trials.
     pub points: Vec<(PointRow, PointEnd, Vec<ImportedTrial>)>,
@@ -66,7 +66,7 @@ impl Store {
         })
     }
 
-    /// Where a run came from; None if it was not imported.
+    /// The origin of a run; None if it was not imported.
     ///
     /// # Errors
     /// Lock, damage.
@@ -74,7 +74,7 @@ impl Store {
         Ok(self.select("origin WHERE run_id = ?", [run], OriginRow::read)?.pop())
     }
 
-    /// Makes a run the baseline of this name, in place of an earlier one.
+    /// Makes a run the baseline with this name, and replaces an earlier one.
     ///
     /// # Errors
     /// [`Error::RunNotFound`]; full disk, lock, damage.
@@ -86,7 +86,7 @@ impl Store {
         self.write(|transaction| transaction.execute(sql, (name, run)).map(drop))
     }
 
-    /// Removes a baseline; its run stays. Returns whether there was one.
+    /// Removes a baseline and keeps its run. Returns whether the baseline existed.
     ///
     /// # Errors
     /// Full disk, lock, damage.
@@ -116,12 +116,12 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// The runs that a user wants to delete, newest first, but never one in progress: those named,
-    /// and those that started before a time (ns since 1970) or follow the newest `keep` runs. With
-    /// both limits, a run must be beyond both.
+    /// The runs that a user wants to delete, newest first: the named runs, the runs that started
+    /// before a time (ns since 1970), or all but the newest `keep` runs. With both limits, only
+    /// runs beyond both. A run in progress is never deleted.
     ///
     /// # Errors
-    /// A name that is no run; lock, damage.
+    /// A name that is not a run; lock, damage.
     pub fn runs_to_delete(
         &self,
         names: &[String],
@@ -166,16 +166,16 @@ impl Store {
         })
     }
 
-    /// Copies all runs of another database that this one does not have, or has from a time when
-    /// they were not finished.
+    /// Copies all runs of another database that this one does not have, or has only in an
+    /// unfinished state.
     ///
     /// # Errors
-    /// Full disk, lock, damage of either. This database is then unchanged.
+    /// Full disk, lock, or damage of either database. This database is then unchanged.
     pub fn merge(&mut self, other: &Store) -> Result<Merged, Error> {
         let runs = other.runs()?;
         let from = other.connection();
         self.write(|transaction| {
-            // All reads see the other database at one moment.
+            // In one transaction, all reads see the same state of the other database.
             let from = from.unchecked_transaction()?;
             let from = &from;
             let mut merged = Merged::default();
@@ -212,8 +212,7 @@ impl Store {
     }
 }
 
-/// How complete a stored run is: whether it ended by itself, and its number of trials. None if
-/// there is no such run.
+/// Whether a stored run ended by itself, and its number of trials. None if there is no such run.
 fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i64)>> {
     let sql = "SELECT state IN ('finished', 'failed'), (SELECT count(*) FROM trial \
                JOIN point ON point.id = trial.point_id WHERE point.run_id = run.id) \
@@ -221,7 +220,7 @@ fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i
     of.query_row(sql, [uuid], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// The rows of a table with one value in a column.
+/// The rows of a table that have one value in a column.
 #[derive(Clone, Copy)]
 struct Rows {
     table: &'static str,
@@ -249,8 +248,8 @@ fn copy_trials(
     Ok(())
 }
 
-/// Copies rows; `parent` replaces the value by which they were selected. Returns their old and new
-/// ids; rows of tables without an id have 0.
+/// Copies rows and replaces the value by which they were selected by `parent`. Returns the old and
+/// new ids; 0 for tables without ids.
 fn copied(
     from: &Connection,
     to: &Transaction<'_>,
@@ -395,7 +394,7 @@ mod tests {
         assert_eq!(all.merge(&host).unwrap(), replaced, "finished");
         assert_eq!(all.run("a").unwrap().state, RunState::Finished);
         assert_eq!(content(&all), content(&host));
-        // The older copy does not come back.
+        // The older copy does not replace the newer run.
         let older = with_runs(&["a"]);
         assert_eq!(all.merge(&older).unwrap(), Merged { added: 0, known: 1, replaced: 0 });
     }

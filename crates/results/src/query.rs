@@ -1,6 +1,7 @@
 //! Reads stored rows back.
 //!
-//! Rows are selected by key, or by a user's name for a run. The caller does all statistics.
+//! Rows are selected by key, or by the name that a user gives for a run. The caller does all
+//! statistics.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ const IDENTIFIER_LENGTH_MIN: usize = 4;
 /// Minimum length of a selector of digits that is a uuid prefix.
 const IDENTIFIER_DIGITS_MIN: usize = 8;
 
-/// A moment of the database; see [`Store::snapshot`].
+/// A consistent view of the database; see [`Store::snapshot`].
 #[derive(Debug)]
 pub struct Snapshot<'a>(#[expect(dead_code, reason = "ends when it is dropped")] Transaction<'a>);
 
@@ -32,9 +33,9 @@ impl Store {
         self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
     }
 
-    /// Finds a run by what the user typed: `latest`, a run's number, the start of a uuid, or the
-    /// label of one run. Digits that are an existing run's number select that run, even if a uuid
-    /// starts with them.
+    /// Finds a run by what the user typed: `latest`, a run's number, the start of a uuid, or a
+    /// label that only one run has. If digits are the number of an existing run, they select that
+    /// run, even if a uuid starts with them.
     ///
     /// # Errors
     /// [`Error::RunNotFound`], [`Error::RunAmbiguous`]; lock, damage.
@@ -71,8 +72,8 @@ impl Store {
         }
     }
 
-    /// Makes all queries until the result is dropped see the database at one moment, and take its
-    /// lock only once.
+    /// Until the result is dropped, all queries see the same state of the database, and its lock is
+    /// taken only once.
     ///
     /// # Errors
     /// Lock, damage.
@@ -423,8 +424,8 @@ mod tests {
     #[test]
     fn the_point_view_takes_the_median_of_the_trials_without_the_soaked_ones() {
         let (mut store, _, point) = a_store_with_a_point();
-        // Each takes one second, so bytes are bytes per second. Even ordinals ran without the
-        // soaker.
+        // Each trial takes one second, so its bytes are its bytes per second. Trials with an even
+        // ordinal ran without the soaker.
         for (i, bytes) in [70, 10, 40, 60].into_iter().enumerate() {
             let ordinal = 2 * i as u32;
             let trial = TrialRow { bytes, elapsed_ns: 1_000_000_000, ..sample_trial(ordinal) };

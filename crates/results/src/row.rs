@@ -1,8 +1,8 @@
 //! The rows of the schema as flat structs, and the words that its columns may contain.
 //!
-//! Each row struct is written once. A macro derives the column names and the code that binds and
-//! reads them from its fields, so the three cannot disagree. Rows have no behaviour and no checks.
-//! The columns are described here and in the migration that creates them.
+//! Each row struct is written once. A macro derives the column names, and the code that binds and
+//! reads them, from its fields, so that all three agree. Rows have no behaviour and no checks. The
+//! columns are described here and in the migration that creates them.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ pub(crate) trait Columns: Sized {
     /// Reads the fields by name from a row that has all [`Columns::COLUMNS`].
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self>;
 
-    /// Reads the fields from consecutive columns, in the order of [`Columns::COLUMNS`]. Much faster
-    /// than by name.
+    /// Reads the fields from consecutive columns, in the order of [`Columns::COLUMNS`]. This is
+    /// much faster than reading by name.
     fn read_from(row: &rusqlite::Row<'_>, first: usize) -> rusqlite::Result<Self>;
 }
 
@@ -161,8 +161,8 @@ impl FromSql for Seed {
 }
 
 words! {
-    /// The command that made a run. Adding a word needs a new schema version; an older program then
-    /// reports that the database is newer instead of failing on the word.
+    /// The command that made a run. A new word needs a new schema version. An older program then
+    /// reports that the database is newer, instead of failing on the unknown word.
     RunKind {
         /// A single workload.
         Run = "run",
@@ -194,11 +194,11 @@ words! {
 words! {
     /// Whether a result can be trusted.
     Verdict {
-        /// The intended thing was measured, and the result is steady.
+        /// The intended workload was measured, and the result is steady.
         Valid = "valid",
-        /// The intended thing was measured, but with noise, drift or throttling.
+        /// The intended workload was measured, but with noise, drift or throttling.
         Suspect = "suspect",
-        /// The wrong thing was measured.
+        /// Something other than the intended workload was measured.
         Invalid = "invalid",
     }
 }
@@ -440,9 +440,9 @@ row! {
         device_read_sectors: Option<u64>,
         /// Writes completed by the block device.
         device_writes: Option<u64>,
-        /// Writes completed by the block device.
-        device_write_merges: Option<u64>,
         /// Writes merged before reaching the device.
+        device_write_merges: Option<u64>,
+        /// Sectors of 512 bytes written to the device.
         device_write_sectors: Option<u64>,
         /// Bytes of the target in the page cache before the trial.
         resident_before_bytes: Option<u64>,
@@ -452,8 +452,8 @@ row! {
         verdict: Verdict,
         /// The reasons, as a JSON list of strings.
         verdict_reasons_json: String,
-        /// Closed loops: start of the time with a full queue, after as many completions as the
-        /// queue holds. Counted from the start of the trial.
+        /// Closed loops: start of the time with a full queue, counted from the start of the trial.
+        /// It begins after as many completions as the queue holds.
         full_queue_start_ns: Option<u64>,
         /// End of the time with a full queue, before the queue drains.
         full_queue_end_ns: Option<u64>,

@@ -2,9 +2,9 @@
 //!
 //! A database stores its program in SQLite's `application_id` and its schema in `user_version`. The
 //! application id is read from the file header without SQLite, because SQLite may change another
-//! program's database by opening it: it recovers or removes the log. A released migration is never
-//! edited; a change is a new file in `migration/`. All missing migrations run in one transaction,
-//! so a failure leaves the database unchanged.
+//! program's database when it opens it: it recovers or removes the log. A released migration is
+//! never edited; each change is a new file in `migration/`. All missing migrations run in one
+//! transaction, so that a failure leaves the database unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -75,8 +75,8 @@ pub(crate) fn recognise(path: &Path) -> Result<FileState, Error> {
     Ok(FileState::Database)
 }
 
-/// Whether a database file ends within a page. SQLite would silently read the missing part as zeros
-/// and lose its rows. If a log exists, recovery may still complete the page.
+/// Whether a database file ends in the middle of a page. SQLite would silently read the missing
+/// part as zeros and lose its rows. If a log exists, recovery may still complete the page.
 fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     let Some(&[high, low]) = header.get(PAGE_SIZE_AT..PAGE_SIZE_AT + 2) else { return true };
     let page_bytes = match u64::from(u16::from_be_bytes([high, low])) {
@@ -93,8 +93,8 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
     !has_log && (page_bytes == 0 || !length.is_multiple_of(page_bytes))
 }
 
-/// Refuses files that SQLite would delete when it opens the database: files with the names of its
-/// logs that are not logs, or have no database any more.
+/// Refuses files that SQLite would delete when it opens the database: files that have the name of a
+/// log but are not logs, and logs without a database.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {
@@ -114,7 +114,7 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
 }
 
 /// Whether a file is empty or starts with a magic number or zeros; SQLite writes the header of a
-/// log last. A file that has disappeared meanwhile is accepted.
+/// log last. A file that has been removed in the meantime is accepted.
 fn begins_like(path: &Path, magic: &[&[u8]]) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut head));

@@ -65,9 +65,9 @@ impl Store {
         // the file header itself and not only in the log.
         schema::migrate(&mut connection, &path, MIGRATIONS)?;
         schema::check_tables(&connection, &path)?;
-        // Without shared memory (some network file systems), SQLite keeps its rollback journal.
+        // Without shared memory (on some network file systems), SQLite keeps its rollback journal.
         // Readers and the writer then wait for each other, and a power failure may undo the last
-        // commit, because SQLite's FULL does not synchronise the directory there.
+        // commit, because in this mode SQLite's FULL does not synchronise the directory.
         if has_small_blocks(&path) {
             set_journal_mode(&connection, "delete").map_err(failed)?;
         } else {
@@ -79,10 +79,10 @@ impl Store {
 
     /// Opens the same database again, for writing a second run at the same time.
     ///
-    /// A process must not open the file by [`Store::open`] while it has it open: that reads the
-    /// header outside of SQLite, and closing any descriptor of a file drops all locks that the
-    /// process holds on it (fcntl(2)). Another program could then truncate the shared memory that
-    /// is in use here.
+    /// If this process has the file open, it must not open it again with [`Store::open`], which
+    /// reads the header outside of SQLite. When a process closes any descriptor of a file, it loses
+    /// all its locks on that file (fcntl(2)). Another program could then truncate the shared memory
+    /// that is still in use.
     ///
     /// # Errors
     /// Lock, damage.
@@ -463,7 +463,7 @@ pub(crate) mod tests {
         name.into()
     }
 
-    /// A copy of the files of an open database, as a killed program would leave them.
+    /// A copy of the files of an open database, in the state that a killed program would leave.
     fn a_crashed_copy(path: &Path) -> (tempfile::TempDir, PathBuf) {
         let (folder, copy) = temp_database();
         fs::copy(path, &copy).unwrap();
@@ -608,8 +608,8 @@ pub(crate) mod tests {
     #[test]
     fn an_older_schema_is_brought_up_to_date_by_a_writer_and_refused_by_a_reader() {
         let (_folder, path) = temp_database();
-        // Schema 0 with the application id. No release wrote schema 0, but there is no older
-        // schema.
+        // Schema 0 with the application id. No release wrote schema 0, but the test needs a schema
+        // older than the first.
         let connection = Connection::open(&path).unwrap();
         connection.pragma_update(None, "application_id", schema::APPLICATION_ID).unwrap();
         drop(connection);
@@ -702,7 +702,7 @@ pub(crate) mod tests {
             add_trials(&mut store, point, trials - 1..trials);
             assert_eq!(whole_trials(&reader, point), trials as usize);
         }
-        // The writer closes first. Nothing is lost; the next writer cleans up.
+        // The writer closes first. Nothing is lost; the next writer removes the log.
         store.close().unwrap();
         assert_eq!(whole_trials(&reader, point), 5);
         reader.close().unwrap();
@@ -806,7 +806,7 @@ pub(crate) mod tests {
         let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
         store.connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(())).unwrap();
-        // Length of the log when each trial was reported as stored.
+        // Lengths of the log at the moments when a trial was reported as stored.
         let mut stored_at = Vec::new();
         let mut longest = 0;
         for ordinal in 0..6 {
