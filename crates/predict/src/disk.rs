@@ -1,10 +1,10 @@
-//! Calibration of a rotating disk from requests of its own, each parameter from those that isolate
-//! it, as DIXtrac does (Schindler and Ganger 1999, "Automated Disk Drive Characterization").
+//! Calibrates a rotating disk from its own requests. Each parameter is measured with requests that
+//! isolate it, as in DIXtrac (Schindler and Ganger 1999, "Automated Disk Drive Characterization").
 //!
 //! `probe` issues single requests and times them. `layout` finds revolution, zones, skews and
-//! surfaces from the angles at which reads complete, `seek` the seek curve, `buffer` overheads,
-//! read-ahead, segments and the write cache. Then other loads are measured and predicted
-//! (`predict`); they give the score and how far to trust the system.
+//! surfaces from the angles at which reads complete. `seek` finds the seek curve, and `buffer` the
+//! overheads, read-ahead, segments and write cache. At the end, `predict` measures and simulates
+//! other loads, which give the score and the trust in the system.
 
 pub mod probe;
 mod layout;
@@ -33,15 +33,15 @@ use self::seek::{Arm, Curve, Cylinders};
 
 /// The system file of a disk before calibration.
 const BASE: &str = include_str!("disk/disk.toml");
-/// Requests in flight when the order of the queue is examined.
+/// Requests in flight when the order of the queue is determined.
 const QUEUE_DEPTH: u32 = 32;
 /// Length of a trial for the order of the queue (ns).
 const QUEUE_NS: u64 = 8_000_000_000;
-/// Orders whose rates differ by less than this share cannot be told apart.
+/// Orders whose rates differ by less than this share cannot be distinguished.
 const ORDERS_DIFFER: f64 = 0.03;
-/// Writes of three quarters of a track, to see where they begin.
+/// Number of writes of three quarters of a track that show at which sector a write begins.
 const TRACK_WRITES: usize = 24;
-/// A write that is long enough to show the rate of the bus (bytes).
+/// Size of a write that is long enough to show the rate of the bus (bytes).
 const LONG_WRITE_BYTES: u32 = 64 << 10;
 /// The size of the write cache is corrected by at most this factor, in this many steps.
 const REFINED_WITHIN: f64 = 1.5;
@@ -74,7 +74,7 @@ impl Values<'_> {
         Ok(())
     }
 
-    /// A value that is shown and is no key of the system file.
+    /// Records a value that is shown to the user but is not in the system file.
     fn show(&mut self, key: String, found: Interval, unit: &str) {
         let Interval { value, low, high } = found;
         let (unit, unidentified) = (unit.to_owned(), false);
@@ -86,13 +86,13 @@ impl Values<'_> {
     }
 }
 
-/// A constant over an interval of positive values.
+/// A constant divided by an interval of positive values.
 fn over(constant: f64, found: Interval) -> Interval {
     let Interval { value, low, high } = found;
     Interval { value: constant / value, low: constant / high, high: constant / low.max(1e-12) }
 }
 
-/// An interval less another one; not below zero.
+/// The difference of two intervals; at least zero.
 fn less(one: Interval, other: Interval) -> Interval {
     let floor = |x: f64| x.max(0.0);
     Interval {
@@ -234,19 +234,19 @@ fn put_curve(values: &mut Values<'_>, curve: &Curve) -> Outcome<()> {
     values.put("drive.seek.far_each", times(curve.far.slope, 1e-6))
 }
 
-/// Times without a seek.
+/// Times of requests without a seek.
 struct Still {
-    /// The least time of a read from the media (ns).
+    /// Minimum time of a read from the media (ns).
     read_ns: Interval,
     /// Time of a read from the buffer (ns).
     hit_ns: f64,
-    /// The same without its data (ns).
+    /// Time of a read from the buffer without its transfer over the bus (ns).
     overhead_ns: f64,
-    /// Time of the data of a read on the media (ns).
+    /// Time in which the data of a read pass under the head (ns).
     media_ns: f64,
 }
 
-/// Values of the writes of a disk.
+/// Measures and records the parameters of writes.
 fn put_writes(
     values: &mut Values<'_>,
     probe: &mut dyn Probe,
@@ -264,8 +264,9 @@ fn put_writes(
     let mut through_ns = |length: u32| -> Outcome<Interval> {
         let mut found = arm.least_ns(0, Kind::WriteThrough, length)?;
         if begins_anywhere {
-            // A write whose data the head is over takes a revolution, at no angle of its own. So
-            // the lower bound is too low by the time of the data.
+            // If the head is already over the data of a write, the write takes a full revolution
+            // and does not complete at a fixed angle. The lower bound can then be too low by the
+            // time of the data.
             let media_ns = still.media_ns / f64::from(READ_BYTES) * f64::from(length);
             found.value = found.high.min(found.low + media_ns);
         }
@@ -285,7 +286,7 @@ fn put_writes(
         values.put("bus.write", over(1e3, bus_ns_per_byte))?;
     }
     let bus_ns = times(bus_ns_per_byte, f64::from(READ_BYTES));
-    // Time before the data go to the media, without that of a read: settling and firmware.
+    // The additional time of a write before its data reach the media: settling and firmware.
     let more_ns = less(less(small_ns, still.read_ns), bus_ns);
     let read_ns = Interval::exact(still.overhead_ns);
     let Some(cache) = &cache else {
@@ -312,16 +313,17 @@ fn put_writes(
     })
 }
 
-/// Measures the buffer of a disk of this layout.
+/// Prepares measurements of the buffer of a disk with this layout.
 fn buffers_of<'a>(probe: &'a mut dyn Probe, layout: &Layout, seed: u64) -> Buffers<'a> {
     let revolution_ns = layout.revolution_ns.value;
     let ns_per_byte = revolution_ns / (layout.zones[0].sectors.value * SECTOR_BYTES as f64);
     Buffers { probe, revolution_ns, ns_per_byte, dice: Stream::new(seed) }
 }
 
-/// Corrects the size of the write cache, so that a simulated disk takes as many writes as the real
-/// one in the burst that its bytes end. What the disk writes while the cache fills depends on the
-/// size. The size stays as it is if no size near it does so.
+/// Corrects the size of the write cache by simulation. What the disk writes while the cache fills
+/// depends on this size. The size is chosen so that a simulated disk accepts as many writes as the
+/// real disk in a burst that the bytes of the cache limit. If no size near the measured one does
+/// this, the size is not changed.
 fn refine_write_buffer(
     values: &mut Values<'_>,
     (size, count): (u32, u64),
@@ -340,7 +342,7 @@ fn refine_write_buffer(
     if taken(limits[0])? >= count || taken(limits[1])? <= count {
         return Ok(());
     }
-    // The largest size that takes fewer writes, and the smallest that takes more.
+    // The largest size that accepts fewer writes, and the smallest size that accepts more.
     let mut edge = |is_below: &dyn Fn(u64) -> bool| -> Outcome<f64> {
         let [mut low, mut high] = limits;
         for _ in 0..REFINEMENTS {
@@ -374,16 +376,16 @@ fn put_write_cache(values: &mut Values<'_>, cache: &WriteCache) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether writes begin at whichever sector comes first. Writes of part of a track then take from
-/// the time of their data to a revolution. Otherwise the longest of them takes nearly a revolution
-/// more than the shortest.
+/// Whether a write can begin at whichever of its sectors arrives first (zero-latency write). A
+/// write of part of a track then takes between the time of its data and one revolution. Otherwise,
+/// the longest write takes nearly a revolution more than the shortest.
 fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     let unit = probe.unit_bytes();
     let track = (layout.zones[0].sectors.value.round() as u64 * SECTOR_BYTES).max(unit);
     let length = (track / 4 * 3).min(u64::from(probe::LARGEST_BYTES) / 2) / unit * unit;
     let revolution_ns = layout.revolution_ns.value;
-    // From the start of a track, so that no skew lies within the write, and not over a limit at
-    // which a host may split it.
+    // Writes begin at the start of a track, so that they contain no skew. They do not cross a
+    // boundary at which the host may split them.
     let limit = u64::from(probe::LARGEST_BYTES);
     let starts = (0..).map(|number| number * track / unit * unit);
     let starts = starts.filter(|at| at / limit == (at + length - 1) / limit);
@@ -398,7 +400,8 @@ fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     Ok(longest_ns - shortest_ns < revolution_ns * (1.0 - share / 2.0))
 }
 
-/// The order of the queue: that of the simulated disk whose rate at depth is nearest.
+/// Determines the order of the queue: the order whose simulated rate at depth is closest to the
+/// measured one.
 fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     let workload = Workload {
         pattern: Pattern::Random,
@@ -426,7 +429,7 @@ fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     Ok(())
 }
 
-/// The result: score and points from the loads that were predicted.
+/// The result: parameters, and the score and points of the predicted loads.
 fn calibrated(
     mut values: Values<'_>,
     predicted: &[Predicted],

@@ -1,8 +1,8 @@
-//! What the buffer of a rotating disk does: overhead of a request, rate of the bus, read-ahead,
-//! what it keeps after a read, segments, and the write cache.
+//! Measures the buffer of a rotating disk: overhead of a request, rate of the bus, read-ahead, data
+//! retained after a read, segments, and the write cache.
 //!
-//! A read that was answered from the buffer takes far less than one from the media, so each size is
-//! found by bisection over reads that are in the buffer if it is at least so large (Schindler and
+//! A read from the buffer takes far less time than a read from the media. A size is therefore found
+//! by bisection, with reads that hit the buffer only if it is at least as large (Schindler and
 //! Ganger 1999, "Automated Disk Drive Characterization").
 
 use analysis::interval::Interval;
@@ -15,69 +15,70 @@ use workload::random::Stream;
 use super::layout::{READ_BYTES, centre, times};
 use super::probe::{Kind, Probe, Timed};
 
-/// Sizes of reads and writes for the line of the time of a transfer (bytes).
+/// Sizes of reads and writes from which the line of transfer time over size is fitted (bytes).
 const SIZES: [u32; 7] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10];
-/// Repetitions of a measured time.
+/// Repetitions of each time measurement.
 const TIMES: usize = 7;
-/// Repetitions of a test whether a read comes from the buffer; most of them decide.
+/// Repetitions of each test whether a read comes from the buffer; the majority decides.
 const VOTES: usize = 3;
-/// A read that takes less than this many times a read from the buffer came from there.
+/// A read comes from the buffer if it takes less than this multiple of a read from the buffer.
 const HIT_FACTOR: f64 = 1.3;
-/// Requests in flight, and length of the trial (ns), that show what requests wait for one after the
-/// other.
+/// Requests in flight, and length of the trial (ns), that show the part of the overhead in which
+/// requests wait for each other.
 const SERIAL_DEPTH: u32 = 8;
 const SERIAL_NS: u64 = 1_000_000_000;
-/// Sizes are searched up to this (bytes), and segments up to [`SEGMENTS_MAX`].
+/// Maximum size that is searched for (bytes).
 const BYTES_MAX: u64 = 256 << 20;
-/// Most segments that are searched for.
+/// Maximum number of segments that is searched for.
 const SEGMENTS_MAX: u64 = 256;
-/// Sizes are searched to this share.
+/// Sizes are searched to within this factor.
 const PRECISION: f64 = 1.01;
-/// Rest after which the disk stands still, and what it read ahead is known (ns).
+/// Pause after which the disk is idle and its read-ahead is complete (ns).
 const REST_NS: u64 = 150_000_000;
-/// Rest after a cached write, until it is on the media (ns).
+/// Pause after which a cached write is on the media (ns).
 const WRITE_REST_NS: u64 = 400_000_000;
-/// A cached write that takes longer than this many times the usual waited for room.
+/// A cached write waited for space if it takes longer than this multiple of the usual time.
 const FULL_FACTOR: f64 = 1.25;
-/// Writes of a burst at most; a cache that holds more is not filled.
+/// Maximum number of writes in a burst; a cache that holds more writes is not filled.
 const BURST_MAX: u64 = 40_000;
-/// Bytes of a burst at most.
+/// Maximum number of bytes in a burst.
 const BURST_BYTES_MAX: u64 = 2 << 30;
-/// A cache that takes less than this share of the writes that it takes of the smallest size is full
-/// by bytes.
+/// A cache is limited by bytes if it holds less than this share of the number of smallest writes
+/// that it holds.
 const LIMITED: f64 = 0.8;
-/// Writes after the cache is full, for the time in which the disk makes room.
+/// Number of writes after the cache is full; they show how fast the disk frees space.
 const BURST_AFTER: usize = 24;
 
-/// The buffer as seen by reads.
+/// Properties of the buffer for reads.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer {
-    /// Time of a read from the buffer over its size (ns, bytes).
+    /// Time of a read from the buffer as a line over its size (ns, bytes).
     pub line: Line,
     /// Time of a small read from the buffer (ns).
     pub hit_ns: f64,
-    /// Part of the overhead of a read from the buffer in which no other request goes on (ns).
+    /// Part of the overhead of a read from the buffer during which no other request proceeds (ns).
     pub serial_ns: f64,
-    /// Additional time of a read that repeats data (ns).
+    /// Additional time of a read that repeats an earlier one (ns).
     pub again_ns: Interval,
     /// How far the disk reads ahead (bytes).
     pub prefetch: Interval,
-    /// Data that stay in the buffer after they were read (bytes).
+    /// Data that stay in the buffer after they have been read (bytes).
     pub retained: Interval,
-    /// Streams that the buffer follows.
+    /// Number of streams that the buffer follows.
     pub segments: Interval,
 }
 
-/// The write cache.
+/// Properties of the write cache.
 #[derive(Clone, Debug)]
 pub struct WriteCache {
-    /// Time of a cached write over its size (ns, bytes).
+    /// Time of a cached write as a line over its size (ns, bytes).
     pub line: Line,
-    /// Bytes that it holds; `None` if the number of writes is the limit for all sizes.
+    /// Bytes that the cache holds; `None` if the number of writes is the limit at all sizes.
     pub bytes: Option<Interval>,
-    /// Writes that it holds; `None` if the bytes are the limit for all sizes.
+    /// Writes that the cache holds; `None` if the bytes are the limit at all sizes.
     pub writes: Option<Interval>,
-    /// A burst that its bytes end: size of the writes (bytes), and how many did not wait.
+    /// A burst that the bytes limit: size of its writes (bytes), and number of writes that did not
+    /// wait.
     pub by_bytes: Option<(u32, u64)>,
 }
 
@@ -87,14 +88,14 @@ pub struct Buffers<'a> {
     pub probe: &'a mut dyn Probe,
     /// Time of a revolution (ns).
     pub revolution_ns: f64,
-    /// Time of a byte on the media (ns).
+    /// Time in which a byte passes under the head (ns).
     pub ns_per_byte: f64,
-    /// Random choices.
+    /// Generator of random choices.
     pub dice: Stream,
 }
 
 impl Buffers<'_> {
-    /// A random place with `bytes` after it.
+    /// A random offset that is followed by `bytes` bytes.
     fn place(&mut self, bytes: u64) -> u64 {
         let unit = self.probe.unit_bytes().max(u64::from(READ_BYTES));
         let room = self.probe.size_bytes().saturating_sub(bytes + 4 * unit).max(unit);
@@ -114,7 +115,7 @@ impl Buffers<'_> {
                 buffers.probe.rest(REST_NS)?;
                 buffers.probe.read(at, size)
             })?;
-            // A read from the buffer takes at most in proportion to its size.
+            // The time of a read from the buffer grows at most in proportion to its size.
             let most_ns = match points.last() {
                 None => self.revolution_ns / 3.0,
                 Some((before, time)) => time.value * f64::from(size / before) * 1.2,
@@ -151,8 +152,8 @@ impl Buffers<'_> {
         Ok(Some(ReadBuffer { line, hit_ns, serial_ns, again_ns, prefetch, retained, segments }))
     }
 
-    /// Time of the smallest sequential reads when several are in flight, without that on the bus
-    /// (ns); `None` if the media may be the limit.
+    /// Time between the smallest sequential reads when several are in flight, without their bus
+    /// time (ns); `None` if the media may be the limit.
     fn serial_ns(&mut self, bus_ns_per_byte: f64) -> Outcome<Option<f64>> {
         let unit = self.probe.unit_bytes();
         let workload = Workload {
@@ -179,7 +180,7 @@ impl Buffers<'_> {
         Ok(centre(&all))
     }
 
-    /// Whether most of some reads took less than `limit_ns`.
+    /// Whether the majority of repeated reads took less than `limit_ns`.
     fn most_hit(
         &mut self,
         limit_ns: f64,
@@ -192,7 +193,7 @@ impl Buffers<'_> {
         Ok(hits * 2 > VOTES)
     }
 
-    /// Whether the disk has read a place ahead that lies `bytes` after a read.
+    /// Whether the read-ahead after a read reaches data that lie `bytes` after it.
     fn is_read_ahead(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
         let rest_ns = REST_NS + (bytes as f64 * self.ns_per_byte * 3.0) as u64;
         self.most_hit(limit_ns, |buffers| {
@@ -204,7 +205,7 @@ impl Buffers<'_> {
         })
     }
 
-    /// Whether data are still in the buffer when `bytes` from them on were read.
+    /// Whether data are still in the buffer after `bytes` bytes from them on have been read.
     fn is_retained(&mut self, bytes: u64, limit_ns: f64) -> Outcome<bool> {
         let piece = u64::from(16 * READ_BYTES);
         self.most_hit(limit_ns, |buffers| {
@@ -217,7 +218,7 @@ impl Buffers<'_> {
         })
     }
 
-    /// The largest size for which a test holds (bytes), by doubling and bisection.
+    /// The largest size for which a test is true (bytes), found by doubling and bisection.
     fn largest(
         &mut self,
         mut holds: impl FnMut(&mut Self, u64) -> Outcome<bool>,
@@ -240,7 +241,7 @@ impl Buffers<'_> {
         Ok(Interval { value: if low > 0.0 { (low + high) / 2.0 } else { 0.0 }, low, high })
     }
 
-    /// How many places can be read until the first is no longer in the buffer.
+    /// Number of places that can be read before the first is no longer in the buffer.
     fn segments(&mut self, limit_ns: f64) -> Outcome<Interval> {
         let mut remembers = |count: u64| {
             self.most_hit(limit_ns, |buffers| {
@@ -291,8 +292,8 @@ impl Buffers<'_> {
         Ok(Some(cache))
     }
 
-    /// Bytes and writes that the cache holds. Bursts of large writes fill it by bytes, bursts of
-    /// small ones by number.
+    /// Measures the bytes and writes that the cache holds. Bursts of large writes reach the limit
+    /// on bytes, bursts of small writes the limit on the number.
     fn capacity(&mut self, cache: &mut WriteCache) -> Outcome<()> {
         let small = self.burst(READ_BYTES, &cache.line)?;
         for size in [256_u32, 1024, 768, 448, 192, 144, 96, 64, 48, 32].map(|kib| kib << 10) {
@@ -322,7 +323,7 @@ impl Buffers<'_> {
         Ok(())
     }
 
-    /// How many scattered writes of a size an empty cache takes until one waits for room.
+    /// Number of scattered writes of a size that an empty cache accepts before one waits for space.
     ///
     /// # Errors
     /// A request failed.
@@ -330,14 +331,15 @@ impl Buffers<'_> {
         Ok(self.burst(size, line)?.count)
     }
 
-    /// How many scattered writes an empty cache takes until one waits for room.
+    /// Fills an empty cache with scattered writes until they wait for space.
     fn burst(&mut self, size: u32, line: &Line) -> Outcome<Burst> {
         self.probe.drain()?;
         let usual_ns = line.at(f64::from(size));
         let most = BURST_MAX.min(BURST_BYTES_MAX / u64::from(size));
         let full_ns = usual_ns * FULL_FACTOR + 100_000.0;
         let mut timed: Vec<Timed> = Vec::new();
-        // Full is the cache when two of three writes have waited, not one alone.
+        // The cache is full when two of three writes have waited. A single slow write may be a
+        // delay.
         let is_slow = |time: &Timed| time.ns() > full_ns;
         while timed.iter().rev().take(3).filter(|time| is_slow(time)).count() < 2 {
             if timed.len() as u64 >= most {
@@ -359,7 +361,8 @@ impl Buffers<'_> {
             gaps.push(end_ns as f64 - last_ns as f64);
             last_ns = end_ns;
         }
-        // Meanwhile the disk made room, in the pace in which it does when the cache is full.
+        // While the cache filled, the disk already freed space, as fast as it does when the cache
+        // is full.
         let mean_ns = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let slowest_ns = median(&gaps).unwrap_or(mean_ns).max(mean_ns);
         let drained = filled_ns / slowest_ns;
@@ -370,15 +373,15 @@ impl Buffers<'_> {
     }
 }
 
-/// What a burst of writes found.
+/// The result of a burst of writes.
 struct Burst {
-    /// Writes that did not wait.
+    /// Number of writes that did not wait.
     count: u64,
-    /// Writes that the cache holds.
+    /// Number of writes that the cache holds.
     writes: Interval,
 }
 
-/// The line of the time of a transfer over its size (ns, bytes).
+/// The line of transfer time over size (ns, bytes).
 fn line_of(points: &[(u32, Interval)]) -> Option<Line> {
     let point = |(size, time): &(u32, Interval)| {
         let error = (time.high - time.low) / 2.0 / time.value;

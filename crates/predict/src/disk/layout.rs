@@ -1,9 +1,10 @@
-//! The layout of a rotating disk: time of a revolution, tracks and zones, skews and surfaces.
+//! Measures the layout of a rotating disk: time of a revolution, tracks and zones, skews and
+//! surfaces.
 //!
-//! A read that misses the buffer completes when its last sector has passed under the head. So the
-//! time between two such completions is, modulo a revolution, the angle between the two sectors
-//! (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger 1999). Reads in descending
-//! order always miss: nothing is read ahead of them.
+//! A read that misses the buffer completes when its last sector has passed under the head. The time
+//! between two such completions, modulo a revolution, is therefore the angle between the two
+//! sectors (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger 1999). Reads in
+//! descending order always miss the buffer, because the disk reads ahead in ascending order.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -18,52 +19,54 @@ use super::probe::Probe;
 pub const SECTOR_BYTES: u64 = 512;
 /// Size of the reads (bytes).
 pub const READ_BYTES: u32 = 4096;
-/// Steps of the first estimate of the revolution (bytes): small beside a track of any disk.
+/// Steps of the first estimate of the revolution (bytes); small compared with a track of any disk.
 const FIRST_STEPS: [u64; 2] = [16 << 10, 32 << 10];
-/// Reads for the time of a revolution.
+/// Number of reads that measure the time of a revolution.
 const REVOLUTION_READS: usize = 48;
-/// Reads for the length of a track.
+/// Number of reads that measure the length of a track.
 const TRACK_READS: usize = 40;
-/// Steps per track when the length of a track is measured.
+/// Number of steps per track in this measurement.
 const STEPS_PER_TRACK: u64 = 6;
-/// Places at which the length of a track is measured before the limits of zones are searched.
+/// Number of places at which the track length is measured before the boundaries of zones are
+/// searched.
 const PLACES: u64 = 48;
-/// The limit between two zones is searched to this share of the disk.
+/// A boundary between two zones is searched to this fraction (1/n) of the disk.
 const LIMIT_SHARE: u64 = 16_384;
-/// Zones differ by more than this share in the length of their tracks.
+/// Tracks belong to different zones if their lengths differ by more than this share.
 const ZONES_DIFFER: f64 = 0.004;
-/// Tracks over which the skews are measured.
+/// Number of tracks over which the skews are measured.
 const SKEW_TRACKS: u64 = 72;
-/// Times farther than this many deviations from the median have another cause.
+/// Times that differ from the median by more than this many deviations have another cause.
 const FAR_DEVIATIONS: f64 = 5.0;
-/// Times that the skews are measured.
+/// Number of measurements of the skews.
 const SKEW_PASSES: u64 = 5;
-/// Skews that differ by less than this share are alike.
+/// Skews that differ by less than this share count as equal.
 const SKEWS_DIFFER: f64 = 0.03;
-/// A skew is larger than this share of a revolution, or is not seen.
+/// Minimum skew that can be measured, as a share of a revolution.
 const LEAST_SKEW: f64 = 0.004;
-/// Revolutions that rotating disks have (ns): 20,000 to 2,000 per minute.
+/// Range of the time of a revolution (ns): 20,000 to 2,000 revolutions per minute.
 const REVOLUTIONS_NS: std::ops::Range<f64> = 3e6..30e6;
 
-/// A stretch of the disk whose tracks have the same length.
+/// A range of the disk whose tracks have the same length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zone {
     /// First byte.
     pub first: u64,
     /// Sectors of a track.
     pub sectors: Interval,
-    /// Half the distance within which the limit to the zone before lies (bytes).
+    /// Half the distance within which the boundary to the previous zone lies (bytes).
     pub uncertain_bytes: u64,
 }
 
-/// Skews and surfaces.
+/// Skews and number of surfaces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Skews {
-    /// From the end of a track to the start of the next one (revolutions).
+    /// Skew from the end of a track to the start of the next one (revolutions).
     pub track: Interval,
-    /// From the end of a cylinder to the start of the next one (revolutions).
+    /// Skew from the end of a cylinder to the start of the next one (revolutions).
     pub cylinder: Interval,
-    /// Surfaces; `None` if both skews are alike, so that cylinders cannot be told from tracks.
+    /// Number of surfaces; `None` if both skews are equal, so that cylinders and tracks cannot be
+    /// distinguished.
     pub heads: Option<u64>,
 }
 
@@ -96,7 +99,8 @@ impl Layout {
         Ok(Layout { revolution_ns, zones, skews })
     }
 
-    /// Zones as in a system file: cylinders and sectors per track. They hold at least `bytes`.
+    /// Zones in the form of a system file: cylinders and sectors per track. They hold at least
+    /// `bytes`.
     pub fn cylinders(&self, bytes: u64) -> Vec<[u64; 2]> {
         let heads = self.skews.heads.unwrap_or(1);
         let (mut found, mut at) = (Vec::new(), 0_u64);
@@ -121,9 +125,9 @@ pub fn centre(samples: &[f64]) -> Interval {
     Interval::symmetric(value, 1.96 * 1.2533 * deviation / (samples.len().max(1) as f64).sqrt())
 }
 
-/// The mean of the samples near the median, with its 95% interval. Steps over a limit of a track,
-/// and requests that were delayed, are far from it. Neighbouring times share a completion, so that
-/// its delay cancels in their mean and not in their median.
+/// The mean of the samples near the median, with its 95% interval. Steps over a track boundary and
+/// delayed requests are far from the median. If a completion is delayed, one of its two times is
+/// longer and the other shorter; this cancels in the mean, but not in the median.
 fn mean_of_most(samples: &[f64]) -> Interval {
     let middle = centre(samples).value;
     let deviation = 1.4826 * median_absolute_deviation(samples).unwrap_or(0.0);
@@ -133,7 +137,7 @@ fn mean_of_most(samples: &[f64]) -> Interval {
     Interval::symmetric(mean, 1.96 * deviation / (near.len().max(1) as f64).sqrt())
 }
 
-/// An interval times a positive factor.
+/// An interval multiplied by a positive factor.
 pub fn times(found: Interval, factor: f64) -> Interval {
     let Interval { value, low, high } = found;
     Interval { value: value * factor, low: low * factor, high: high * factor }
@@ -152,7 +156,7 @@ fn descend(probe: &mut dyn Probe, top: u64, step: u64, count: usize) -> Outcome<
 }
 
 /// The time of a revolution, and the time of a byte in the middle of the disk (ns). A step of s
-/// bytes downwards takes a revolution less the time of s bytes, so two steps give both.
+/// bytes downwards takes a revolution minus the time of s bytes, so two step sizes give both.
 fn revolution(probe: &mut dyn Probe) -> Outcome<(Interval, f64)> {
     let middle = probe.size_bytes() / 2;
     if middle < FIRST_STEPS[1] * 8 * REVOLUTION_READS as u64 {
@@ -160,7 +164,7 @@ fn revolution(probe: &mut dyn Probe) -> Outcome<(Interval, f64)> {
     }
     let span = FIRST_STEPS[1] * REVOLUTION_READS as u64;
     let [one, two] = FIRST_STEPS.map(|step| {
-        // Apart from each other, because data that were read may be in the buffer.
+        // The two series read different places, because data that were read may be in the buffer.
         let above = if step == FIRST_STEPS[0] { span } else { 0 };
         let top = middle / step * step + above;
         descend(probe, top, step, REVOLUTION_READS).map(|all| mean_of_most(&all))
@@ -191,7 +195,7 @@ impl Ruler<'_> {
         (at / unit * unit).max(unit)
     }
 
-    /// Sectors of a track around a byte, whose length is about `track_bytes`.
+    /// Sectors per track around a byte, where a track has about `track_bytes`.
     fn sectors(&mut self, at: u64, track_bytes: f64) -> Outcome<Interval> {
         let step = self.aligned(track_bytes as u64 / STEPS_PER_TRACK);
         let span = step * TRACK_READS as u64;
@@ -212,7 +216,8 @@ impl Ruler<'_> {
         let margin = (track_bytes * 4.0) as u64;
         let mut track_bytes = track_bytes;
         let mut places: Vec<(u64, Interval)> = Vec::new();
-        // From the middle, where the length of a track is known, it is followed to both ends.
+        // The track length is known in the middle of the disk. From there it is measured towards
+        // both ends, place by place.
         let mut order: Vec<u64> = (0..=PLACES / 2).rev().collect();
         order.extend(PLACES / 2 + 1..=PLACES);
         for number in order {
@@ -234,7 +239,7 @@ impl Ruler<'_> {
         Ok(joined(&all))
     }
 
-    /// Measures between two places whose tracks differ until their limit is known.
+    /// Measures between two places with different track lengths until their boundary is known.
     fn between(
         &mut self,
         before: (u64, Interval),
@@ -252,7 +257,7 @@ impl Ruler<'_> {
         self.between(middle, after, resolution, all)
     }
 
-    /// Skews and surfaces, from the angles of the first tracks of the disk.
+    /// Measures skews and surfaces from the angles of the first tracks of the disk.
     fn skews(&mut self, sectors: f64, zone_end: u64) -> Outcome<Skews> {
         let track_bytes = sectors.round() * SECTOR_BYTES as f64;
         let step = self.aligned(track_bytes as u64 / 4);
@@ -261,7 +266,7 @@ impl Ruler<'_> {
         let plain_ns = step as f64 / track_bytes * self.revolution_ns;
         let mut seen: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for pass in 0..SKEW_PASSES {
-            // Elsewhere each time, because data that were read may be in the buffer.
+            // Each pass reads other places, because data that were read may be in the buffer.
             let top = self.aligned(step * count + step * (pass + 1) / (SKEW_PASSES + 1));
             let times = descend(self.probe, top, step, count as usize)?;
             for (number, ns) in times.iter().enumerate() {
@@ -285,7 +290,7 @@ fn are_alike(one: Interval, other: Interval) -> bool {
     (one.value / other.value - 1.0).abs() < ZONES_DIFFER
 }
 
-/// Joins neighbouring places with alike tracks to zones.
+/// Joins neighbouring places with equal tracks into zones.
 fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
     let mut zones: Vec<Zone> = Vec::new();
     let mut from = 0;
@@ -293,7 +298,7 @@ fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
         if end < places.len() && are_alike(places[end].1, places[from].1) {
             continue;
         }
-        // A place on the limit between two zones mixes both; it is no zone of its own.
+        // A place on the boundary between two zones mixes both, and is not a separate zone.
         let is_known = zones.last().is_some_and(|zone| are_alike(zone.sectors, places[from].1));
         if !is_known && (end - from > 1 || from == 0 || end == places.len()) {
             let values: Vec<f64> = places[from..end].iter().map(|(_, s)| s.value).collect();
@@ -310,9 +315,9 @@ fn joined(places: &[(u64, Interval)]) -> Vec<Zone> {
     zones
 }
 
-/// Skews and surfaces from the number and skew (revolutions) of each limit of a track.
+/// Skews and surfaces, from the number and skew (revolutions) of each track boundary.
 fn skews_of(jumps: &[(u64, f64)]) -> Skews {
-    // Each skew is seen several times; one that is seen once was a delay.
+    // Each skew occurs several times. A value that occurs once was a delay.
     let alike = |one: f64| jumps.iter().filter(|j| (j.1 / one - 1.0).abs() < SKEWS_DIFFER).count();
     let jumps: Vec<(u64, f64)> = jumps.iter().copied().filter(|j| alike(j.1) > 1).collect();
     let mut shares: Vec<f64> = jumps.iter().map(|(_, share)| *share).collect();
@@ -328,8 +333,8 @@ fn skews_of(jumps: &[(u64, f64)]) -> Skews {
         jumps.iter().filter(|(_, share)| is_high(share) == wanted).copied().collect()
     };
     let (highs, lows) = (group(true), group(false));
-    // Most limits are between tracks of a cylinder. With two surfaces both are as many; the first
-    // limit then lies within the first cylinder.
+    // Most boundaries are between tracks of one cylinder. With two surfaces, both kinds are equally
+    // frequent, and the first boundary lies within the first cylinder.
     let low_is_cylinder = lows.len() + 1 < highs.len()
         || (lows.len().abs_diff(highs.len()) <= 1 && lows.first().is_some_and(|j| j.0 % 2 == 0));
     let (cylinders, tracks) = if low_is_cylinder { (lows, highs) } else { (highs, lows) };

@@ -1,4 +1,5 @@
-//! Loads that a calibrated disk is scored on. None of them is used by the fit.
+//! Measures and simulates the loads on which a calibrated disk is scored. None of them is used in
+//! the fit.
 
 use analysis::units;
 use lab::failure::Outcome;
@@ -14,7 +15,7 @@ const WRITE_TRIAL_NS: u64 = 20_000_000_000;
 /// Trials of each load.
 const TRIALS: u64 = 2;
 
-/// A load, measured and simulated.
+/// A measured and simulated load.
 #[derive(Clone, Debug)]
 pub struct Predicted {
     /// The load.
@@ -27,7 +28,8 @@ pub struct Predicted {
     pub spread: f64,
 }
 
-/// A load as a share of the disk: direction, pattern, size, depth, first byte and length.
+/// A load with positions as shares of the disk: direction, pattern, size, depth, first byte,
+/// length.
 type Row = (u8, bool, u32, u32, f64, f64);
 
 /// The loads: sizes, depths, spans, and mixes of reads and writes.
@@ -52,7 +54,7 @@ const LOADS: [Row; 18] = [
     (90, true, 64 << 10, 1, 0.0, 1.0),
 ];
 
-/// The loads for a disk; without permission to write, those that only read.
+/// The loads for a disk; only the reads, if the disk may not be written.
 fn loads(probe: &dyn Probe) -> Vec<Workload> {
     let size = probe.size_bytes();
     let may = |row: &&Row| row.0 == 100 || probe.may_write();
@@ -96,7 +98,7 @@ pub fn predict(probe: &mut dyn Probe, system: &System) -> Outcome<Vec<Predicted>
     Ok(all)
 }
 
-/// The rate of a load on a system at rest, mean of some trials [bytes per second].
+/// The rate of a load on a system that was idle before, mean of some trials [bytes per second].
 ///
 /// # Errors
 /// The load does not fit the system.
@@ -110,7 +112,7 @@ pub fn simulate(system: &System, workload: &Workload) -> Outcome<f64> {
 }
 
 impl Predicted {
-    /// One line that says what the load is.
+    /// A description of the load in one line.
     pub fn describe(&self) -> String {
         let load = &self.workload;
         let [size, from, span] =
@@ -122,7 +124,7 @@ impl Predicted {
         format!("{}{mix} {size}, depth {}, {span} from {from}", load.rw(), load.depth)
     }
 
-    /// The point as the system file keeps it.
+    /// The point as it is stored in the system file.
     pub fn point(&self) -> CalibrationPoint {
         CalibrationPoint {
             read_percent: self.workload.read_percent,

@@ -1,5 +1,5 @@
-//! Single requests to a disk, each with its time: what the parameters of a rotating disk are
-//! extracted with, on a simulated disk in virtual time and on a disk of this host.
+//! Issues single requests to a disk and times them. The calibration of a rotating disk uses them,
+//! on a simulated disk in virtual time or on a disk of this host.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,7 @@ use workload::{Control, Sample, Workload, plan, runner, stepper};
 
 /// The largest request of a probe (bytes).
 pub const LARGEST_BYTES: u32 = 1 << 20;
-/// After this rest a simulated disk has written what its cache held (ns).
+/// Pause after which a simulated disk has written the content of its cache (ns).
 const DRAIN_NS: u64 = 60_000_000_000;
 
 /// What a single request does.
@@ -49,11 +49,11 @@ impl Timed {
     }
 }
 
-/// A disk that answers single requests, one at a time, past the page cache.
+/// A disk that serves requests one at a time, without the page cache.
 pub trait Probe {
     /// Capacity (bytes).
     fn size_bytes(&self) -> u64;
-    /// Offsets and lengths of requests are multiples of this (bytes).
+    /// Offsets and lengths of requests must be multiples of this (bytes).
     fn unit_bytes(&self) -> u64;
     /// Whether the data may be overwritten.
     fn may_write(&self) -> bool;
@@ -62,7 +62,7 @@ pub trait Probe {
     /// # Errors
     /// The request failed, or the user interrupted the program.
     fn request(&mut self, kind: Kind, offset: u64, length: u32) -> Outcome<Timed>;
-    /// Lets time pass without requests.
+    /// Waits without issuing requests.
     ///
     /// # Errors
     /// The user interrupted the program.
@@ -121,7 +121,7 @@ fn check(done: &[Completion], name: &str, offset: u64, length: u32) -> Outcome<(
     }
 }
 
-/// A simulated disk in virtual time: the whole of the first device of a system.
+/// A simulated disk in virtual time: the whole first device of a system.
 pub struct SimulatedDisk {
     world: SimWorld,
     clock: SimClock,
@@ -131,7 +131,7 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// The disk of a system at rest; the seed sets the position of its platter.
+    /// The idle disk of a system; the seed sets the position of its platter.
     ///
     /// # Errors
     /// Never for a valid system.
@@ -197,7 +197,8 @@ impl Probe for SimulatedDisk {
 pub struct HostDisk {
     target: HostTarget,
     engine: HostEngine,
-    /// For writes that are on the media before they complete; `None` without permission to write.
+    /// Opened for writes that are on the media before they complete; `None` without permission to
+    /// write.
     through: Option<HostEngine>,
     clock: Monotonic,
     interrupt: Interrupt,
@@ -206,10 +207,10 @@ pub struct HostDisk {
 }
 
 impl HostDisk {
-    /// Opens a device or file: for reading only, unless the user allows its data to be overwritten.
+    /// Opens a device or file; read-only, unless the user allows its data to be overwritten.
     ///
     /// # Errors
-    /// A target that cannot be opened for direct I/O, or that is in use and would be written.
+    /// The target cannot be opened for direct I/O, or should be written but is in use.
     pub fn open(path: &Path, consent: &Consent, interrupt: Interrupt) -> Outcome<HostDisk> {
         let may_write = *consent != Consent::default();
         let target = HostTarget::open(path, may_write, Caching::Direct)?;

@@ -1,10 +1,11 @@
-//! The seek curve: the least time between two requests by the distance of their cylinders.
+//! Measures the seek curve: the minimum time between two requests by the distance of their
+//! cylinders.
 //!
-//! A request completes at the angle of its last sector. The least time from the completion of one
-//! request to that of another one at a distance (MTBRC: Worthington, Ganger, Patt and Wilkes 1995)
-//! is reached if the sector arrives just when the head is ready. Each pair of requests gives two
-//! bounds of it: the time that it took, and that time less a revolution. The next pair is chosen
-//! with an angle that halves the distance of the bounds.
+//! A request completes at the angle of its last sector. The minimum time between the completions of
+//! two requests at a distance (MTBRC: Worthington, Ganger, Patt and Wilkes 1995) is reached if the
+//! sector arrives exactly when the head is ready. Each pair of requests gives two bounds on this
+//! minimum: the time that the pair took, and that time minus a revolution. The angle of the next
+//! pair is chosen to halve the distance between the bounds.
 
 use analysis::interval::Interval;
 use analysis::lsq::{self, Line};
@@ -15,30 +16,30 @@ use workload::random::Stream;
 use super::layout::{READ_BYTES, SECTOR_BYTES};
 use super::probe::{Kind, Probe};
 
-/// Pairs of requests for one distance, at most.
+/// Maximum number of pairs of requests for one distance.
 const PAIRS: usize = 40;
-/// Rounds of pairs for one distance; the median counts.
+/// Rounds of pairs for one distance; the median is used.
 const ROUNDS: usize = 3;
-/// Cylinders over which the pairs for one distance are spread.
+/// Number of cylinders over which the pairs for one distance are spread.
 const CYLINDERS: u64 = 1000;
-/// The bounds of a time are brought together to this share of a revolution.
+/// The bounds of a time are narrowed to this share of a revolution.
 const RESOLUTION: f64 = 1.0 / 16_000.0;
-/// Ratio of two neighbouring distances at which seeks are measured.
+/// Ratio of neighbouring distances at which seeks are measured.
 const RATIO: f64 = 1.45;
-/// At least this many distances over the whole stroke, which the far part of the curve needs.
+/// Minimum number of distances over the whole stroke; the far part of the curve needs them.
 const LONG_SEEKS: u64 = 12;
-/// The knee of the curve is searched to this ratio of distances.
+/// The knee of the curve is searched to within this ratio of distances.
 const KNEE_RATIO: f64 = 1.02;
-/// Both parts of the curve are alike where they differ by less than this share.
+/// Both parts of the curve count as equal where they differ by less than this share.
 const ALIKE: f64 = 0.005;
-/// A read within this share of the time of a read from the buffer came from there.
+/// A read comes from the buffer if its time is within this share of a read from the buffer.
 const HIT_TOLERANCE: f64 = 0.1;
 
 /// The cylinders of a disk whose layout is known, and their angles.
 pub struct Cylinders {
     geometry: Geometry,
     revolution_ns: f64,
-    /// First cylinder, first byte, and bytes of a cylinder of each zone.
+    /// For each zone: first cylinder, first byte, and bytes per cylinder.
     zones: Vec<(u64, u64, u64)>,
     count: u64,
     unit_bytes: u64,
@@ -85,7 +86,7 @@ impl Cylinders {
         self.geometry.time_of(at + u64::from(READ_BYTES)) as f64
     }
 
-    /// Time of a byte on the media of the first zone (ns).
+    /// Time in which a byte of the first zone passes under the head (ns).
     fn ns_per_byte(&self) -> f64 {
         self.revolution_ns / self.geometry.tracks_from(0).next().map_or(1.0, |b| b as f64)
     }
@@ -99,7 +100,7 @@ impl Cylinders {
         ns as f64 <= plain_ns * 1.01 + 1000.0
     }
 
-    /// A byte in part of a cylinder (shares) whose read completes nearest to an angle (ns).
+    /// An offset in a part of a cylinder (shares) whose read completes closest to an angle (ns).
     fn at_angle(&self, cylinder: u64, part: [f64; 2], angle: f64, dice: &mut Stream) -> u64 {
         let (first, each) = self.range(cylinder);
         let room = each.saturating_sub(u64::from(READ_BYTES)) as f64;
@@ -107,7 +108,8 @@ impl Cylinders {
         let mut at = first as f64 + room * start;
         let ns_per_byte = self.revolution_ns
             / (self.geometry.tracks_from(first).next()).map_or(1.0, |bytes| bytes as f64);
-        // Skews move the angle when the correction crosses a limit of a track.
+        // The correction may cross a track boundary, and its skew changes the angle, so it is
+        // repeated.
         for _ in 0..3 {
             let here = self.angle(at as u64);
             let mut ahead = (angle - here).rem_euclid(self.revolution_ns);
@@ -128,7 +130,7 @@ impl Cylinders {
     }
 }
 
-/// Measures least times between requests.
+/// Measures minimum times between requests.
 pub struct Arm<'a> {
     /// The disk.
     pub probe: &'a mut dyn Probe,
@@ -136,13 +138,13 @@ pub struct Arm<'a> {
     pub cylinders: &'a Cylinders,
     /// Time of a small read from the buffer (ns).
     pub hit_ns: f64,
-    /// Random choices.
+    /// Generator of random choices.
     pub dice: Stream,
 }
 
 impl Arm<'_> {
-    /// The least time from the completion of a read to that of a request of `length` bytes
-    /// `distance` cylinders outwards (ns), as bounds.
+    /// Bounds on the minimum time from the completion of a read to the completion of a request of
+    /// `length` bytes that lies `distance` cylinders outwards (ns).
     ///
     /// # Errors
     /// A request failed.
@@ -152,7 +154,7 @@ impl Arm<'_> {
             all.push(self.bounds_ns(distance, kind, length)?);
         }
         all.retain(|bounds| bounds.high.is_finite());
-        // A pair that was delayed can spoil a round.
+        // The median is used, because a delayed pair can spoil a round.
         all.sort_by(|a, b| a.value.total_cmp(&b.value));
         all.get(all.len() / 2).copied().ok_or_else(|| {
             Failure::failed(format!(
@@ -166,7 +168,8 @@ impl Arm<'_> {
     fn bounds_ns(&mut self, distance: u64, kind: Kind, length: u32) -> Outcome<Interval> {
         let revolution_ns = self.cylinders.revolution_ns;
         let room = self.cylinders.last() - distance.min(self.cylinders.last());
-        // Within one cylinder, requests go backwards, because the disk reads ahead.
+        // Within one cylinder, the second request lies before the first, because the disk reads
+        // ahead.
         let parts = if distance == 0 { [[0.7, 1.0], [0.0, 0.6]] } else { [[0.0, 1.0]; 2] };
         let (mut low, mut high) = (0.0_f64, f64::INFINITY);
         let mut pairs = Pairs::new(revolution_ns, length, self.cylinders.ns_per_byte());
@@ -176,7 +179,7 @@ impl Arm<'_> {
             } else {
                 revolution_ns * self.dice.unit()
             };
-            // Always elsewhere, because data near former requests may be in the buffer.
+            // Each pair uses other places, because data near earlier requests may be in the buffer.
             let from = distance + self.dice.below(room.min(CYLINDERS) + 1);
             let to = from - distance;
             let any = revolution_ns * self.dice.unit();
@@ -204,13 +207,14 @@ impl Arm<'_> {
         Ok(Interval { value: (low + high) / 2.0, low, high })
     }
 
-    /// Measures seek times over all distances, of which `still_ns` is the least time without a
-    /// seek, and fits the curve.
+    /// Measures seek times over all distances and fits the curve. `still_ns` is the minimum time
+    /// without a seek.
     ///
     /// # Errors
     /// A request failed.
     pub fn curve(&mut self, still_ns: Interval) -> Outcome<Curve> {
-        // A little less than all, so that there are several pairs of cylinders at that distance.
+        // Slightly less than the whole stroke, so that several pairs of cylinders have this
+        // distance.
         let longest = self.cylinders.last() - self.cylinders.last() / 32;
         let mut samples: Vec<Seek> = Vec::new();
         let mut distance = 1;
@@ -221,7 +225,7 @@ impl Arm<'_> {
         }
         samples.push(self.seek(longest, still_ns)?);
         let mut curve = Curve::of(&samples);
-        // The knee lies between two distances; measure there until it is known.
+        // Measures distances around the knee until it is known.
         while let Some(next) = curve.next_distance() {
             samples.push(self.seek(next, still_ns)?);
             samples.sort_by_key(|seek| seek.distance);
@@ -237,17 +241,17 @@ impl Arm<'_> {
     }
 }
 
-/// The times of pairs of requests, and by how much they differ from the angles of the layout. Pairs
-/// whose difference is not that of the others were delayed by something else and do not count.
+/// The times of pairs of requests, and their differences from the angles of the layout. A pair
+/// whose difference is not that of most pairs was delayed, and does not count.
 struct Pairs {
     revolution_ns: f64,
     tolerance_ns: f64,
-    /// Time of each pair, and its difference (ns).
+    /// Time of each pair, and its difference from the layout (ns).
     all: Vec<(f64, f64)>,
 }
 
 impl Pairs {
-    /// No pairs yet. A write that begins at any sector may be off by the time of its data.
+    /// No pairs yet. The difference of a zero-latency write varies by up to the time of its data.
     fn new(revolution_ns: f64, length: u32, ns_per_byte: f64) -> Pairs {
         let tolerance_ns = 0.03 * revolution_ns + f64::from(length) * ns_per_byte;
         Pairs { revolution_ns, tolerance_ns, all: Vec::new() }
@@ -257,13 +261,13 @@ impl Pairs {
         self.all.push((ns, (ns - expected_ns).rem_euclid(self.revolution_ns)));
     }
 
-    /// Distance of two differences on the circle (ns).
+    /// Distance between two differences on the circle (ns).
     fn apart(&self, one: f64, other: f64) -> f64 {
         let ahead = (one - other).rem_euclid(self.revolution_ns);
         ahead.min(self.revolution_ns - ahead)
     }
 
-    /// The difference that most pairs have (ns); 0 without pairs.
+    /// The difference of most pairs (ns); 0 without pairs.
     fn shift_ns(&self) -> f64 {
         let agreeing = |shift: f64| {
             self.all
@@ -275,7 +279,7 @@ impl Pairs {
         shifts.max_by_key(|shift| agreeing(*shift)).unwrap_or(0.0)
     }
 
-    /// The bounds of the least time from the pairs that agree (ns).
+    /// The bounds on the minimum time from the pairs that agree (ns).
     fn bounds(&self) -> (f64, f64) {
         let shift_ns = self.shift_ns();
         let agreeing =
@@ -293,7 +297,7 @@ pub struct Seek {
     pub distance: u64,
     /// Seek time (ns).
     pub ns: f64,
-    /// Half the distance of its bounds (ns).
+    /// Half the distance between the bounds (ns).
     pub half_ns: f64,
 }
 
@@ -343,7 +347,7 @@ impl Curve {
         best.map(|(_, curve)| curve).unwrap_or_else(|| Curve::flat(seeks))
     }
 
-    /// A curve without a distance, for disks of a few cylinders.
+    /// A constant curve, for disks with few cylinders.
     fn flat(seeks: &[Seek]) -> Curve {
         let mean = seeks.iter().map(|seek| seek.ns).sum::<f64>() / seeks.len().max(1) as f64;
         let points = [1.0, 2.0, 3.0].map(|x| lsq::Point { x, y: mean.max(1.0), weight: 1.0 });
@@ -358,9 +362,9 @@ impl Curve {
         if distance <= self.knee[0] { self.near.at(d.sqrt()) } else { self.far.at(d) }
     }
 
-    /// The knee (cylinders): where both parts meet, if they do between the measured distances;
-    /// otherwise between these distances, which are close. The interval holds all distances around
-    /// it at which both parts give nearly the same time.
+    /// The knee (cylinders): the intersection of both parts, if it lies between the measured
+    /// distances around it; otherwise the middle between these distances, which are close. The
+    /// interval contains all distances around it at which both parts give nearly the same time.
     pub fn knee(&self) -> Interval {
         let [low, high] = self.knee.map(|d| d as f64);
         let gap = |d: f64| self.near.at(d.sqrt()) - self.far.at(d);
@@ -382,7 +386,7 @@ impl Curve {
         Interval { value, low: last(1.0 / 1.02).min(low), high: last(1.02).max(high) }
     }
 
-    /// Where to measure next to find the knee; `None` once it is known.
+    /// The next distance to measure in the search for the knee; `None` once the knee is known.
     fn next_distance(&self) -> Option<u64> {
         let [low, high] = self.knee;
         let next = ((low as f64 * high as f64).sqrt()).round() as u64;
@@ -391,7 +395,7 @@ impl Curve {
     }
 }
 
-/// The error of a seek that counts in the fit (ns).
+/// The error of a seek that is used in the fit (ns).
 fn weight_ns(seek: &Seek) -> f64 {
     seek.half_ns.max(seek.ns * 0.001).max(1.0)
 }
