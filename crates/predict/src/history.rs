@@ -195,7 +195,7 @@ impl History {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
             if self.points[trial.point].held_out {
-                // No pause is counted up to the next fitted trial.
+                // The pause before the next fitted trial is not counted.
                 at_ns = u64::MAX;
                 continue;
             }
@@ -452,9 +452,9 @@ pub(crate) mod tests {
 
     #[test]
     fn credit_is_what_exceeded_the_sustained_rate_across_trials() {
-        // 100 bytes/s are sustained, 10 per interval. The first trial ends at a level of 80, which
-        // the pause clears. The second rises to 110; 50 of them are left after the next pause, and
-        // the third adds 80.
+        // 100 bytes/s are sustained, which is 10 per interval. The first trial takes 80 bytes of
+        // credit, which the pause restores. The second takes 110, of which 50 are still missing
+        // after the next pause. The third takes 80 more.
         let history = history_of(&[&[50.0, 50.0], &[100.0, 30.0, 10.0, 10.0], &[90.0, 10.0]]);
         assert!((history.credit_bytes(100.0, |_| true) - 130.0).abs() < 1e-6);
         assert!(history.credit_bytes(100.0, |_| false) == 0.0);

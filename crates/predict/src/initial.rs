@@ -25,12 +25,13 @@ pub struct InitialGuess {
     pub read: Option<Direction>,
     /// Estimates for writes; `None` if no writes were measured.
     pub write: Option<Direction>,
-    /// Lowest 10th percentile of the latency of reads (ns): what a cache hit may take.
+    /// Lowest 10th percentile of the latency of reads (ns), as an estimate of a cache hit.
     pub cache_hit_ns: f64,
-    /// Most common rate at the end of trials that slow down [bytes per second]: of all, and of
-    /// writes only. `f64::MAX` where none slows down.
+    /// Most common final rate of the trials that slow down [bytes per second]: of all trials, and
+    /// of write trials only. `f64::MAX` if no trial slows down.
     pub late_bytes_per_s: [f64; 2],
-    /// Burst credit if these rates are the sustained ones (bytes): of all, and of writes only.
+    /// Burst credit if these rates are the sustained ones (bytes): of all trials, and of write
+    /// trials only.
     pub credit_bytes: [f64; 2],
     /// Sizes of the regions used (bytes).
     pub regions: Vec<f64>,
@@ -134,14 +135,15 @@ fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     Some((first.y - slope * first.x, slope))
 }
 
-/// Trials that slow down; the pairs are of all trials and of writes only.
+/// Trials that slow down; each pair has a value for all trials and a value for write trials only.
 struct Slowdown {
     any: bool,
     late_bytes_per_s: [f64; 2],
     credit_bytes: [f64; 2],
 }
 
-/// The value with most others within 3%: trials that hit a limit end at the same rate.
+/// The value that has the most other values within 3%. Trials that hit a limit end at the same
+/// rate.
 fn mode(rates: &[f64]) -> Option<f64> {
     let near = |rate: f64| rates.iter().filter(|other| (*other / rate - 1.0).abs() < 0.03).count();
     rates.iter().copied().max_by_key(|rate| near(*rate))

@@ -18,7 +18,8 @@ use crate::history::{History, TrialSummary};
 
 /// Requests after which the rate of a stateless device is known to 0.1%.
 const REQUESTS: u64 = 1500;
-/// Least requests per outstanding one, so that ramp-up and drain have little weight.
+/// Minimum number of requests per outstanding request, so that ramp-up and drain have little
+/// weight.
 const REQUESTS_PER_OUTSTANDING: u64 = 50;
 
 /// Whether earlier requests change the speed of later ones.
@@ -40,7 +41,7 @@ pub fn replay(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> 
 }
 
 /// Like [`replay`], but stops and returns `None` as soon as `goes_on` is false for the index and
-/// result of a trial. Stateless systems are not stopped, which take little time.
+/// result of a trial. Stateless systems are not stopped, because their simulation is short.
 ///
 /// # Errors
 /// A workload that does not fit the system.

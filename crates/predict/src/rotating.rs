@@ -1,5 +1,6 @@
-//! Recognises rotating disks, which are not fitted to a stored run: their time depends on the
-//! positions of arm and platter, which no sweep determines. `disk` measures what it takes.
+//! Recognises rotating disks. They are not fitted to a stored run, because their times depend on
+//! the positions of arm and platter, which a sweep does not determine. `disk` measures them
+//! instead.
 //!
 //! A simulated system knows its drives. A host reports a rotation speed for real disks only, but
 //! reports virtual disks as rotating too. For these, the latency of random reads decides.
@@ -15,11 +16,11 @@ use crate::history::{History, MeasuredPoint};
 const ARM_NS: f64 = 2e6;
 /// The largest random request (bytes) whose latency is mostly arm movement and rotation.
 const SMALL_BYTES: u64 = 16 << 10;
-/// Without a word of the host, sequential reads of the same size must be this many times as fast.
-/// Slow volumes of flash take as long for both.
+/// If the host reports nothing, sequential reads must be this many times as fast as random reads of
+/// the same size. On slow flash volumes, both take equally long.
 const SEQUENTIAL_GAIN: f64 = 5.0;
 
-/// Why the target of a run is taken for a rotating disk; none if it is not.
+/// Why the target of a run counts as a rotating disk; `None` if it does not.
 pub fn why_rotating(target: &TargetFacts, history: &History) -> Option<String> {
     let device = target.device.as_ref();
     let reported = device.and_then(|device| device.rotational);
@@ -105,7 +106,7 @@ mod tests {
         };
         assert!(rotates(&simulated(true), &flash) && !rotates(&simulated(false), &disk));
         assert!(rotates(&device(Some(true), Some("ST4000"), Some(7200)), &flash));
-        // A virtual disk is said to rotate whatever lies below it.
+        // Virtual disks are reported as rotating, whatever lies below them.
         let virtual_disk = device(Some(true), None, None);
         assert!(rotates(&virtual_disk, &disk) && !rotates(&virtual_disk, &flash));
         assert!(!rotates(&device(Some(false), None, None), &disk));

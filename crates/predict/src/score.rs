@@ -16,9 +16,9 @@ use crate::initial::{Direction, InitialGuess, Source};
 use crate::replay::{replay, replay_while};
 use crate::structure::{StatefulPart, Structure};
 
-/// Least standard error of a trial (share): a model of few parameters is no more accurate.
+/// Minimum standard error of a trial (share). A model with few parameters is not more accurate.
 const MIN_ERROR: f64 = 0.02;
-/// Largest standard error of a trial (share): a wider scatter has a cause that the model must
+/// Maximum standard error of a trial (share). A larger scatter has a cause that the model must
 /// explain.
 const MAX_ERROR: f64 = 0.05;
 /// Weight of a latency; low, because the rate at depth 1 contains nearly the same information.
@@ -237,8 +237,8 @@ impl Fitting<'_> {
         self.scored(&fit.structure, solution)
     }
 
-    /// The best of several structures. All are evaluated at their start, the best `count` descend
-    /// [`FIRST_STEPS`], and the best of these continues.
+    /// The best of several structures. All are evaluated at their starting values, the best `count`
+    /// descend [`FIRST_STEPS`], and only the best of these continues.
     fn best(&self, structures: &[Structure], count: usize) -> Option<Fit> {
         let better = |a: &Fit, b: &Fit| a.criterion.total_cmp(&b.criterion);
         let objectives = Mutex::new(Vec::new());
@@ -310,9 +310,9 @@ pub fn not_sought(history: &History) -> Option<String> {
     })
 }
 
-/// Adds a cache, buffer or credit to the structure, in each round the one that helps most, until
-/// all are added, and returns the best fit found. A part that does not help alone stays in for the
-/// next round, so that two parts that explain the data only together are found.
+/// Adds a cache, buffer and credit to the structure one by one, in each round the part that helps
+/// most, and returns the best fit. A part that does not help alone stays for the next round, so
+/// that two parts that explain the data only together are found.
 fn add_parts(
     fitting: &Fitting<'_>,
     guess: &InitialGuess,

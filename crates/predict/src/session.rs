@@ -248,7 +248,7 @@ fn refuse_disks(row: &RunRow, history: &History) -> Outcome<()> {
     }
 }
 
-/// The name of the disk below a target: what `--measure` takes.
+/// The name of the disk below a target, as the argument of `--measure`.
 fn name_of_disk(target: &TargetFacts) -> String {
     let device = target.device.as_ref().map(|device| device.name.as_str());
     match device.filter(|name| !name.is_empty()) {

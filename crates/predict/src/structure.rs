@@ -9,7 +9,7 @@ use simulator::{Description, System};
 use crate::history::History;
 use crate::initial::{Direction, InitialGuess};
 
-/// A number of parallel units that no run keeps busy, i.e. no limit.
+/// A number of parallel units that no run can keep busy, so it is no limit.
 const MANY_UNITS: f64 = 64.0;
 
 /// A parameter to be fitted.
@@ -107,7 +107,7 @@ impl Structure {
         }
     }
 
-    /// The system with the parameters' logarithms `at`.
+    /// The system whose parameters have the logarithms `at`.
     ///
     /// # Errors
     /// Values that make no valid system.

@@ -81,7 +81,8 @@ impl TrustDocument {
 }
 
 /// Estimates the error of the predicted throughput `bytes_per_s` of a load from the calibration
-/// points; `None` if there are none. `is_changed` tells that the system was changed since.
+/// points; `None` if there are none. `is_changed` says whether the system was changed after the
+/// calibration.
 pub fn trust(
     points: &[CalibrationPoint],
     load: &Workload,

@@ -314,7 +314,7 @@ fn sensitivity(
 ) -> Option<SensitivityDocument> {
     let [weaker, stronger] = slopes(description, load, key, bytes_per_s)?;
     let is_step = (stronger - weaker).abs() > STEP_DIFFERENCE && stronger * weaker >= 0.0;
-    // A step to one side only is not a slope; the other side shows it.
+    // If the throughput has a step on one side, only the other side shows the slope.
     let sensitivity = if is_step { weaker } else { (weaker + stronger) / 2.0 };
     let source = description.source_of(key).unwrap_or_default();
     let is_unknown = source.starts_with("assumed") || source.contains("unidentified");
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn buffered_writes_include_the_flush() {
         let buffered = [("caching", "buffered")];
-        // Writes to a small region are merged in order and fit into the cache of the drive.
+        // Writes to a small region are sorted by offset and fit into the cache of the drive.
         let load = Workload { region_bytes: 4 << 30, ..random_writes(4096) };
         let answer = predict_for("sata-hdd-7200", &buffered, &load, ("caching", "direct"));
         let mb_per_s = answer.before.bytes_per_s / 1e6;

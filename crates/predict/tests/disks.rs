@@ -1,5 +1,5 @@
-//! Rotating disks whose parameters are drawn at random and hidden from the calibration: every
-//! parameter is found within 5%, and loads that the fit has not seen are predicted within 10%.
+//! Rotating disks with random parameters that are hidden from the calibration. It must find every
+//! parameter within 5%, and predict loads that are not part of the fit within 10%.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,15 +13,15 @@ use simulator::Description;
 use workload::Workload;
 use workload::random::Stream;
 
-/// Largest error of a parameter.
+/// Maximum error of a parameter.
 const PARAMETER_ERROR: f64 = 0.05;
-/// Largest error of the rate of a load.
+/// Maximum error of the rate of a load.
 const LOAD_ERROR: f64 = 0.10;
-/// What host and bus of `sata-hdd-7200` add to the overhead of a request (us): 2.5 for the CPU, 3
-/// for the command and 2 for the status.
+/// Overhead of a request in the host and on the bus of `sata-hdd-7200` (us): 2.5 for the CPU, 3 for
+/// the command and 2 for the status.
 const HOST_US: f64 = 7.5;
 
-/// A disk with drawn parameters.
+/// A disk with random parameters.
 struct Hidden {
     description: Description,
     zones: Vec<[u64; 2]>,
@@ -78,7 +78,8 @@ impl Hidden {
         let value = self.description.value_of(key).unwrap().0;
         match key {
             "drive.firmware_read" | "drive.firmware_write" => value + HOST_US,
-            // Without a write cache, only its sum with the firmware of writes is seen.
+            // Without a write cache, only the sum of this value and the firmware time of writes is
+            // visible.
             "drive.write_settle" if !self.has_write_cache() => {
                 let more_us =
                     self.truth("drive.firmware_write") - self.truth("drive.firmware_read");
@@ -104,7 +105,7 @@ impl Hidden {
         disk::calibrate(&mut self.probe(may_write), "calibrated", &mut |_| {}).unwrap()
     }
 
-    /// What is wrong with a calibration by more than the allowed errors.
+    /// The errors of a calibration that exceed the limits.
     fn faults(&self, found: &Calibrated) -> Vec<String> {
         let mut faults = Vec::new();
         let value_of = |key: &str| found.parameters.iter().find(|p| p.key == key).map(|p| p.value);
@@ -114,11 +115,11 @@ impl Hidden {
                 "drive.firmware_read" => {
                     parameter.value + value_of("host.direct_read.fixed").unwrap_or(0.0)
                 }
-                // Part of the overhead, of which the host has a share.
+                // This value is part of the overhead, which is compared as a whole.
                 "host.direct_read.fixed" => continue,
                 _ => parameter.value,
             };
-            // What is named as not determined lies within its interval, if it has one.
+            // A value that is not determined must lie within its interval, if it has one.
             if found.not_determined.iter().any(|text| text.starts_with(&parameter.key)) {
                 let is_within = (parameter.low..=parameter.high).contains(&truth);
                 if parameter.key == "drive.seek.knee" && !is_within {
@@ -156,7 +157,7 @@ impl Hidden {
     }
 }
 
-/// What is wrong with the calibrations of some disks.
+/// The errors of the calibrations of some disks.
 fn faults_of(
     seeds: impl Iterator<Item = u64>,
     calibrate: impl Fn(&Hidden) -> Calibrated,
@@ -187,11 +188,11 @@ fn hidden_disks_are_found_within_5_percent_and_their_loads_within_10() {
 #[ignore = "a campaign of some minutes"]
 fn all_but_one_of_many_hidden_disks_are_found_within_5_percent() {
     let faults = faults_of(13..=200, |hidden| hidden.calibrated(true));
-    // The write cache of one of these disks is 8% off.
+    // For one of these disks, the size of the write cache is 8% off.
     assert!(faults.len() <= 1, "{faults:#?}");
 }
 
-/// A disk that is only read is calibrated without what its writes would show.
+/// If a disk may not be written, the values that only writes show are not determined.
 #[test]
 fn a_disk_that_may_not_be_written_is_only_read() {
     let hidden = Hidden::drawn(1);
@@ -204,8 +205,8 @@ fn a_disk_that_may_not_be_written_is_only_read() {
     assert!(hidden.faults(&found).is_empty(), "{:?}", hidden.faults(&found));
 }
 
-/// Times on a host are later by interrupts and scheduling, some of them much. The layout is found
-/// and loads are predicted as well then. Overheads and seeks are not separated within 5%.
+/// On a host, interrupts and scheduling delay completions, sometimes by a lot. The layout and the
+/// predicted loads must still be right. Overheads and seeks are not found within 5% then.
 #[test]
 fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     let faults = faults_of(1..=6, |hidden| {
@@ -219,7 +220,7 @@ fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// What does not rotate is refused, and not fitted.
+/// A device that does not rotate is refused.
 #[test]
 fn a_device_that_does_not_rotate_is_refused() {
     let system = Description::named("sata-ssd").unwrap().system().unwrap();
@@ -269,7 +270,7 @@ impl Probe for ReadOnly {
     }
 }
 
-/// Each completion is seen late: by 4 us on average, and one in two hundred by 1 ms more.
+/// Delays each completion by 4 us on average, and one in two hundred by 1 ms more.
 struct Noisy {
     disk: SimulatedDisk,
     dice: Stream,

@@ -116,7 +116,8 @@ fn capacity_of(system: &System) -> u64 {
 /// The component with the highest utilisation above 100%, if any.
 fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     let caching = simulated::caching_of(system);
-    // By part, not by name: two parts may have the same name, and one part may have several.
+    // Loads are added by part, not by name: two parts may have the same name, and one part may have
+    // several names.
     let mut parts: BTreeMap<Part, Load> = BTreeMap::new();
     for stream in &need.streams {
         let shape = Shape {
@@ -137,12 +138,12 @@ fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     (utilisation > 1.0).then_some(Excluded { part: name, utilisation })
 }
 
-/// What all streams of a need cause on one part.
+/// The load that all streams of a need cause on one part.
 #[derive(Default)]
 struct Load {
-    /// Sum of the shares of its time.
+    /// Sum over the streams of the share of the part's time that each needs.
     utilisation: f64,
-    /// The largest share of a stream, and what the part is called for that stream.
+    /// The largest of these shares, and the name of the part for that stream.
     largest: f64,
     name: String,
 }

@@ -285,7 +285,7 @@ mod tests {
             systems.sort();
             systems
         };
-        // The three kinds of one drive each are cheaper than any with two.
+        // One drive of each of the three kinds is cheaper than any configuration with two drives.
         let fast = systems("reads 4k 300k/s");
         assert_eq!(fast, ["nvme-ftl", "nvme-gen4", "nvme-slc"]);
         let slow = systems("reads 4k 100/s");
