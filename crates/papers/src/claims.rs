@@ -338,7 +338,8 @@ mod tests {
 
     #[test]
     fn on_another_machine_the_effect_must_exist() {
-        // R065: ten times; C133: a gain of 30%; C073: a loss of 50%; R153: at most 20%.
+        // The papers say: ten times (R065), a gain of 30% (C133), a loss of 50% (C073), at most 20%
+        // (R153).
         for (id, value, holds) in [
             ("R065", 3.2, true),
             ("R065", 3.1, false),

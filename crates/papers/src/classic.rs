@@ -1,9 +1,9 @@
 //! The papers' own tools, translated into commands of halfpower, and their output formats.
 //!
-//! Pure translations without side effects. `flags` parses the command line of SQLIO and `params`
-//! the file of its -F; `sqlio` translates both into flags of `run`. `trace` makes the line that the
-//! papers' SQLIO wrote for each test, from any trial; `text` makes SQLIO's output. `cmdgen` writes
-//! the command lines of a set of tests. The command `classic` of the program uses them.
+//! Pure translations without side effects. `flags` parses the command line of SQLIO, and `params`
+//! the file of its -F; `sqlio` translates both into flags of `run`. From any trial, `trace` builds
+//! the line that the papers' SQLIO wrote for each test, and `text` builds SQLIO's output. `cmdgen`
+//! writes the command lines of a set of tests. The command `classic` of the program uses them.
 
 pub mod flags;
 pub mod params;

@@ -1,4 +1,4 @@
-//! The scores in README.md and docs/predict.md are those of today's simulator.
+//! Checks that README.md and docs/predict.md show the scores of the current simulator.
 //!
 //! `cargo xtask papers` writes them there.
 
@@ -23,7 +23,7 @@ fn the_scores_in_the_pages_are_current() {
 #[test]
 fn the_papers_are_met_as_far_as_is_promised() {
     let papers = both_papers();
-    // Honest counts: contradicting claims count once, and no claim passes by another's number.
+    // Contradicting claims count once, and no claim passes by the number of another one.
     for (paper, least) in papers.iter().zip([85.0, 87.0]) {
         let claims = paper.claims.as_ref().expect("claims were asked for");
         let measured = claims.measured();

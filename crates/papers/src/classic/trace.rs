@@ -76,7 +76,7 @@ pub struct TraceLine {
 
 impl TraceLine {
     /// The line of a trial on files of this total size. Only an I/O engine that waits for each
-    /// request counts as synchronous; a caller who knows better sets [`TraceLine::outstanding`].
+    /// request counts as synchronous; the caller can correct [`TraceLine::outstanding`].
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
         let waits = key.is_issued_by(EngineKind::Sync) || key.is_issued_by(EngineKind::Mmap);
         TraceLine {

@@ -1,7 +1,7 @@
 //! The tables and scattered numbers of the second paper as tables of values: rates, random
 //! requests, prices, CPU costs, and the plateaus stated in its text and captions.
 //!
-//! The values of its figures are lost; `chung2000_figures` simulates what they show.
+//! The values of its figures are lost; `chung2000_figures` simulates the figures.
 
 use crate::reproduce::figure::{Cell, Chart, Column, Explanation, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
@@ -183,7 +183,7 @@ pub fn by_processor() -> Probe {
     Probe::of(FIREBALL).with("host.direct_read.each", "237.5us/KiB").with("bus.read", "66.6MB/s")
 }
 
-/// Table 7. The clocks per byte are what its rows are simulated with.
+/// Table 7. Its rows are simulated with the clocks per byte of the table.
 fn transfer_modes() -> Figure {
     let rows = published::rows(published::CHUNG_7);
     let row = |row: &Row| {

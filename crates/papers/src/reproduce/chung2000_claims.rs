@@ -1,6 +1,6 @@
 //! The claims of the second paper's text: each with the function that computes it in the simulator.
 //!
-//! Why a claim fails is said in `claims.csv`.
+//! `claims.csv` states why a claim fails.
 
 use crate::claims;
 use crate::reproduce::chung2000::{
@@ -53,7 +53,7 @@ fn optimal_depth(lab: &Lab, probe: &Probe) -> Answer {
     first_size(&DEPTHS, |depth| Ok(lab.mib(&probe.clone().deep(depth as u32))? >= 0.9 * most))
 }
 
-/// By how many percent a number exceeds another.
+/// The percentage by which a number exceeds another.
 fn percent_more(more: f64, than: f64) -> f64 {
     (more / than - 1.0) * 100.0
 }
@@ -215,7 +215,7 @@ pub const SCSI_STRIPES: &[Check] = &[
     ("C147", |lab| ratio(lab, &atlas().striped(2).deep(3), &atlas().deep(3))),
     ("C151", |lab| peak(lab, atlas().striped(3))),
     ("C152", |lab| peak(lab, atlas().striped(4))),
-    // Both gains are taken over two drives, because otherwise they exceed the 50 MB/s in the text.
+    // Both gains are relative to two drives, because otherwise they exceed the 50 MB/s in the text.
     ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(2).wce())),
     ("C156", |lab| lab.mib(&bus_test(ATLAS, 64.0))),
     ("C157", |lab| adds(lab, atlas().striped(3), atlas().striped(2))),

@@ -1,7 +1,7 @@
 //! The figures of the second paper, simulated as their captions and the text describe them.
 //!
-//! Their published values are lost, so there is nothing to compare with: each chart shows what the
-//! simulator says. The numbers that the text reads off a figure are claims.
+//! Their published values are lost, so there is nothing to compare with, and each chart has only
+//! simulated values. Numbers that the text quotes from a figure are claims.
 
 use crate::reproduce::chung2000::{
     ATLAS, CIFS, E5000_NT4, E5000_W2K, FIREBALL, apart, by_sizes, hardware_stripe, twinstor,
@@ -76,7 +76,7 @@ fn by_depth(title: &str, metric: Metric, series: Series) -> Chart {
     }
 }
 
-/// Random requests of a disk past the file system's cache and through it.
+/// Random requests to a disk, without and with the file-system cache.
 fn random(system: &'static str) -> Series {
     let disk = Probe::of(system);
     vec![
@@ -91,7 +91,7 @@ fn figure(key: &str, title: &str, charts: Vec<Chart>) -> Figure {
     Figure { key: key.to_owned(), title: format!("{title} (simulated)"), charts, given: None }
 }
 
-/// Figures 2 to 38. Figure 1 is the drawing of which Table 6 has the numbers.
+/// Figures 2 to 38. Figure 1 is a drawing; its numbers are in Table 6.
 pub fn figures() -> Vec<Figure> {
     let mut all = vec![surface(), extension()];
     all.extend(old_hardware());

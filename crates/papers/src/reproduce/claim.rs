@@ -1,9 +1,9 @@
 //! The numbers in a paper's text, computed by the simulator, and the score.
 //!
-//! Each claim is judged by [`claims::judge`] as on the paper's own machine. The same computation is
-//! also made from the values of the paper's own figures and tables, where they have what it needs.
-//! If these contradict the claim, nothing can meet both, and the claim is listed instead of scored.
-//! Claims that contradict each other form a group and count as one.
+//! Each claim is judged by [`claims::judge`] as on the paper's own machine. If the paper's own
+//! figures and tables have the values that a claim needs, the same computation is made from them.
+//! If its result contradicts the claim, nothing can meet both, and the claim is listed instead of
+//! scored. Claims that contradict each other form a group and count as one.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct Scored {
     pub answer: Answer,
     /// Whether the simulated value matches the published one.
     pub pass: bool,
-    /// The claim that stands for the group, if another one does; this one is then not counted.
+    /// The claim that is counted for the group, if it is another one.
     pub counted_as: Option<String>,
     /// Why the claim does not pass; `None` if it passes.
     pub reason: Option<String>,
@@ -65,9 +65,9 @@ pub struct Claims {
     pub not_simulated: Vec<Claim>,
     /// Checked claims that the paper's own numbers contradict.
     pub contradicted: Vec<Contradicted>,
-    /// Claims that contradict an input of the simulator; what they are about is not computed.
+    /// Claims that contradict an input of the simulator; they are not computed.
     pub contradict_inputs: Vec<Claim>,
-    /// Claims that were checked; of a group of equivalent claims, all.
+    /// All claims that were checked, including every claim of a group.
     pub scored: Vec<Scored>,
 }
 
@@ -183,8 +183,8 @@ fn judged(claim: Claim, answer: Answer) -> Scored {
     Scored { claim, answer, pass, counted_as: None, reason }
 }
 
-/// The claims of a group contradict each other, so that one counts for all: one that passes, or the
-/// one that comes nearest.
+/// The claims of a group contradict each other, so only one of them is counted: one that passes,
+/// else the one with the smallest error.
 fn choose_of_groups(scored: &mut [Scored]) {
     let mut best: BTreeMap<String, (f64, String)> = BTreeMap::new();
     for one in scored.iter().filter(|one| !one.claim.group.is_empty()) {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_group_of_contradicting_claims_counts_once() {
-        // C188 says 35 ms/MB, C191 says 270 of the same thing.
+        // For the same quantity, C188 says 35 ms/MB and C191 says 270.
         let mut both = vec![scored("C191", 36.0), scored("C188", 36.0)];
         choose_of_groups(&mut both);
         assert_eq!(both[0].counted_as.as_deref(), Some("C188"));

@@ -144,7 +144,7 @@ pub struct ClaimsDocument {
     pub measured_passed: u64,
     /// Claims that a simulation of storage cannot check.
     pub out: u64,
-    /// The checked claims; of a group of equivalent claims, all.
+    /// All checked claims, including every claim of a group.
     pub checked: Vec<ClaimDocument>,
     /// Checked claims that the paper's own numbers contradict; they are not counted.
     pub contradicted: Vec<ContradictedDocument>,

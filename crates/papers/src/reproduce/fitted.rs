@@ -1,5 +1,5 @@
-//! The fitted parameters of the systems of a paper's figures: values whose source says to what they
-//! were fitted.
+//! The fitted parameters of the systems that a paper's figures use. The source of such a value says
+//! what it was fitted to.
 //!
 //! A value that several systems share under the same source is one parameter.
 
@@ -31,9 +31,9 @@ impl Parameter {
         cited(&self.source)
     }
 
-    /// The value of the parameter if nothing were known: no time and no size; for a rate the
-    /// advertised one; for data that a drive keeps or merges, as much as it reads ahead or gets at
-    /// once.
+    /// The value of the parameter if nothing were known about it: 0 for times and sizes, the
+    /// advertised rate for rates. Data that a drive retains are as large as its read-ahead, and
+    /// writes are merged up to the size of the largest request.
     pub fn neutral(&self) -> f64 {
         let of = |key: &str| {
             let description = Description::named(self.systems.first()?).ok()?;

@@ -4,11 +4,10 @@
 //! The other figures determine a parameter if a step of the parameter moves at least two of their
 //! values by 1% or more. A value that the left-out figure repeats (Figure 5 repeats Figures 2 to 4)
 //! is left out too. The search for each determined parameter starts at the value of the system
-//! file and takes ever smaller steps, to the least mean error of the values that it moves. A
-//! parameter that nothing else determines gets a neutral value: no time, no size, the advertised
-//! rate.
-//! Choices without a number, such as which requests keep the bus, are not undone, nor are the zones
-//! of Figure 14, which are a table.
+//! file. It takes smaller and smaller steps towards the least mean error of the values that the
+//! parameter moves. A parameter that nothing else determines gets a neutral value: no time, no
+//! size, the advertised rate. Choices that are not numbers, such as which requests keep the bus,
+//! stay as they are, and so do the zones of Figure 14, which are a table.
 
 use lab::simulated::on_all_cores;
 
@@ -242,7 +241,8 @@ impl Parameter {
         self.systems.iter().any(|system| system == probe.system())
     }
 
-    /// A step that must show: a size is often a threshold between two sizes of requests.
+    /// A step that is large enough to have an effect: a size is often a threshold between two
+    /// request sizes.
     fn wide_step(&self) -> f64 {
         if self.unit.ends_with('B') { 0.25 } else { 1.3 }
     }

@@ -372,15 +372,15 @@ pub struct Lab {
     source: Source,
 }
 
-/// Where a lab takes points from that it does not know.
+/// Where a lab gets results that it does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Source {
-    /// It simulates them.
+    /// It simulates the probe.
     #[default]
     Simulation,
-    /// It has none.
+    /// It has no other results.
     None,
-    /// It makes them up, to see which points are asked for.
+    /// It returns placeholders, to find out which probes a computation needs.
     StandIns,
 }
 
@@ -439,7 +439,7 @@ impl Lab {
 /// Names of the systems that a computation measures, sorted. Nothing is simulated.
 pub fn systems_of(compute: fn(&Lab) -> Result<f64, String>) -> Vec<&'static str> {
     let lab = Lab { source: Source::StandIns, ..Lab::default() };
-    // The results are made up, so the value has no meaning.
+    // The results are placeholders, so the value has no meaning.
     let _ = compute(&lab);
     let points = lab.known.into_inner().unwrap_or_else(PoisonError::into_inner);
     let systems: BTreeSet<&'static str> = points.keys().map(Probe::system).collect();

@@ -1,6 +1,6 @@
 //! The claims of the first paper's text: each with the function that computes it in the simulator.
 //!
-//! Sections of the paper are lists of checks; `CHECKS` has all of them.
+//! Each group of sections has a list of checks; `CHECKS` has all lists.
 
 use crate::reproduce::claim::{
     Answer, Check, Checks, best, cost, first_size, gain, loss, media_limit, plateau, ratio, reaches,
@@ -112,7 +112,7 @@ fn one_disk(lab: &Lab, disk: &Probe) -> Answer {
 }
 
 /// The largest loss of throughput (percent) of a file that is not aligned to the chunks of four
-/// disks (percent), over the sizes of Figure 13, three requests deep.
+/// disks, over the sizes of Figure 13, at depth 3.
 fn loss_by_misalignment(lab: &Lab, set: impl Fn(Probe) -> Probe) -> Answer {
     let mut most = f64::NEG_INFINITY;
     for kib in SIZES {
