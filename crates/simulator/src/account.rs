@@ -1,11 +1,12 @@
 //! Utilisation of every resource, the bottleneck, and consistency checks for a run.
 //!
-//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck, unless most of that
-//! time runs at the pace of another part: a bus that moves data at the rate of a slower link is
-//! occupied, but a faster bus would change nothing. Then that other part is the bottleneck, though
-//! it may be busy for less of the time. So is a reserve (write buffer, burst credit) that is
-//! exhausted most of the time. If neither exists, a stage that serialises requests may be. If
-//! nothing qualifies, the run is limited by latency, and more requests in flight may help.
+//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck, unless it runs at
+//! the pace of another part most of that time: a bus that moves data at the rate of a slower link
+//! is occupied, but a faster bus would change nothing. Then the other part is the bottleneck, even
+//! if it is busy for less of the time. A reserve (write buffer, burst credit) that is exhausted
+//! most of the time is a bottleneck too. If there is neither, a stage that serialises requests may
+//! be the bottleneck. If nothing qualifies, the run is limited by latency, and more requests in
+//! flight may help.
 
 use crate::flash::FlashTimes;
 use crate::ftl::FlashWrites;
@@ -40,8 +41,8 @@ pub struct Resource {
     /// Part of the busy time that runs at the pace of another resource (ns), by its name. The rest
     /// is its own work.
     pub paced_ns: Vec<(String, u64)>,
-    /// Part of the busy time for which no request waits, now or later: the media write what the
-    /// buffer holds while it has room for more (ns).
+    /// Part of the busy time for which no request waits, now or later (ns): the media write the
+    /// content of the buffer while the buffer has free space.
     pub background_ns: u64,
 }
 
@@ -98,8 +99,8 @@ pub struct WriteCost {
     pub write_amplification: f64,
     /// Share of the busy time of the dies that garbage collection and erases took, 0 to 1.
     pub collection_share: f64,
-    /// The rate of the host's writes, as in this run, at which the dies would do nothing else
-    /// (bytes per second).
+    /// The rate of such writes by the host at which the dies would be busy all the time (bytes per
+    /// second).
     pub most_bytes_per_s: f64,
 }
 
@@ -418,11 +419,12 @@ impl Account {
         }
     }
 
-    /// The resource that sets the pace of a resource: the one at whose pace it runs for longer than
-    /// it works itself, and so on; otherwise the resource itself.
+    /// The resource that sets the pace of a resource, directly or through others: a resource is
+    /// paced by another one if it runs at its pace for longer than at its own. Otherwise the
+    /// resource itself.
     fn pacemaker<'a>(&'a self, full: &'a Resource) -> &'a Resource {
         let mut found = full;
-        // A path through all resources ends; a circle does not.
+        // The number of steps is limited, because resources may pace each other in a circle.
         for _ in 0..self.resources.len() {
             let paced_ns: u64 = found.paced_ns.iter().map(|(_, ns)| ns).sum();
             let own_ns = found.busy_ns.saturating_sub(paced_ns);
@@ -437,8 +439,8 @@ impl Account {
         found
     }
 
-    /// What the writes cost the flash; none without a translation layer or without writes that
-    /// reached the flash.
+    /// The cost of writes to flash; none without a translation layer or without writes that reached
+    /// the flash.
     pub fn write_cost(&self) -> Option<WriteCost> {
         let writes = self.flash_writes?;
         let dies = self.resources.iter().find(|resource| resource.name == FLASH_UNITS)?;

@@ -2,15 +2,15 @@
 //!
 //! Two kinds of bounds are used (asymptotic bounds of operational analysis). A part that is always
 //! busy serves at most its capacity divided by the demand of a request. A fixed number of requests
-//! in flight completes no faster than their minimum latency allows. Every demand is the least that
-//! a request can cost at any offset, so a bound never lies below the true maximum. For a run of
-//! known length, work that may still be pending at the end (buffered writes, unused burst credit)
-//! is subtracted.
+//! in flight completes no faster than their minimum latency allows. Every demand is the minimum
+//! cost of a request at any offset, so a bound is never below the true maximum. For a run of known
+//! length, work that may still be pending at the end (buffered writes, unused burst credit) is
+//! subtracted.
 //!
 //! The bounds share two models with the event simulation: `volume`, which splits requests, and
-//! `geometry`, which gives the size and speed of tracks. An error in those affects both and is not
-//! detected by comparing them; they have tests of their own. All else is computed here from the
-//! parameters of the system.
+//! `geometry`, which gives the size and speed of tracks. An error in these models affects both, so
+//! comparing bounds and simulation does not find it; they have separate tests. Everything else is
+//! computed here from the parameters of the system.
 
 mod flash;
 
@@ -37,13 +37,14 @@ pub struct Shape {
     pub depth: u32,
     /// Buffered or direct.
     pub caching: Caching,
-    /// Total bytes. `None`: an endless run, in which buffers and credit do not matter. Through the
-    /// file-system cache, it may ask for bytes that are in memory, so only the host bounds it.
+    /// Total bytes. `None`: an endless run, in which buffers and credit do not matter. An endless
+    /// run through the file-system cache may request bytes that are in memory, so only the host
+    /// bounds it.
     pub bytes: Option<u64>,
 }
 
-/// What a bound limits. Names in a system file may be equal, and the bound of one part may have
-/// another name for another load; the part is the same.
+/// The part that a bound limits. Names do not identify a part: two parts of a system file may have
+/// the same name, and the bound of a part may have different names for different loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The CPUs of the hosts, for the requests.
@@ -56,7 +57,7 @@ pub enum Part {
     ClientCpu,
     /// The network to a file server.
     Network,
-    /// The turns of writes in a file server.
+    /// The limit of a file server to one write at a time.
     WriteTurn,
     /// A link between host and buses, by its number.
     Link(usize),
@@ -97,7 +98,7 @@ pub enum Part {
 pub struct Bound {
     /// What the bound limits.
     pub part: Part,
-    /// What sets the bound, as text: a resource, or such as "requests outstanding".
+    /// The name of the limit, such as a resource or "requests outstanding".
     pub name: String,
     /// Throughput (bytes per second).
     pub bytes_per_s: f64,
@@ -183,7 +184,7 @@ impl<'a> Load<'a> {
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
         };
-        // Read-ahead and flusher have several requests outstanding, each as large as it gets.
+        // Read-ahead and flusher have several requests of maximum size outstanding.
         let unit = linux.map_or(unit, |linux| {
             let most = system.host.max_transfer.bytes().max(linux.read_ahead_max.bytes());
             most.max(request).next_multiple_of(cache.page.bytes())
@@ -239,8 +240,8 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Whether requests may be served by memory alone: files end, so an endless load comes back to
-    /// bytes that the file-system cache still holds.
+    /// Whether requests may be served from memory alone. Files end, so an endless load returns to
+    /// bytes that are still in the file-system cache.
     fn may_hit(&self) -> bool {
         let through = self.shape.op == Op::Write && self.shape.caching.is_write_through();
         self.cached && self.shape.bytes.is_none() && !through
@@ -328,8 +329,8 @@ impl<'a> Load<'a> {
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
-            // Merged requests may be split again. At worst each piece goes alone, which costs
-            // nothing.
+            // Merged requests may be split again. A piece costs nothing if it is sent as a separate
+            // request.
             let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
             let demand = self.min_demand(|pieces| {
                 (controller.fixed.ns()

@@ -1,7 +1,7 @@
 //! The measured points that a calibrated system was compared with.
 //!
-//! The system file keeps them, so that an answer from the model can be reported with its error
-//! near that question. The simulation itself does not use them.
+//! The system file contains them, so that a prediction can be reported with the model's error near
+//! that load. The simulation itself does not use them.
 
 use serde::{Deserialize, Serialize};
 

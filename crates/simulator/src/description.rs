@@ -280,7 +280,7 @@ fn change(place: &mut Value, text: &str) -> Result<(), String> {
         }
         Value::Table(_) | Value::Array(_) => return Err("the key is a group of values".to_owned()),
         Value::String(old) => text.clone_into(old),
-        // A share may have been written as 0, and a size as bytes: an integer may become either.
+        // The existing number may stand for a share or a size, so both are accepted.
         Value::Integer(_) => {
             let number =
                 || text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float));

@@ -63,14 +63,14 @@ struct Stream {
     used_ns: u64,
 }
 
-/// Cached writes are merged into one of at most this size (bytes), or of what one operation may
-/// write if that is more, or of half a smaller buffer. A large buffer would otherwise be written in
-/// one operation, beside which commands wait.
+/// Maximum size of a merged cached write (bytes). If one operation may write more than this, that
+/// size is the limit instead; but never more than half of the buffer. A larger merged write would
+/// keep commands waiting for too long.
 const MERGED_BYTES_MAX: u64 = 1 << 20;
-/// Revolutions for which the media may go on without moving the arm while a command waits. Without
-/// a limit, a sequential stream would keep the arm for ever. Drives therefore let a command age
-/// (Jacobson and Wilkes 1991; Worthington, Ganger and Patt 1994); how long is not published, so
-/// this is assumed: some times what one random request takes.
+/// Maximum number of revolutions for which the media continue without moving the arm while a
+/// command waits. Without a limit, a sequential stream would keep the arm forever. Drives therefore
+/// age commands (Jacobson and Wilkes 1991; Worthington, Ganger and Patt 1994). The time is not
+/// published; the assumed value is a few times the duration of a random request.
 const WAIT_REVOLUTIONS: u64 = 4;
 
 /// Media time by activity (ns).
@@ -82,7 +82,7 @@ pub(crate) struct MediaTimes {
     pub rotate_ns: u64,
     /// Time for transferring requested data.
     pub transfer_ns: u64,
-    /// Part of all these for cached writes while the buffer has room, so that nobody waits.
+    /// Part of these times for cached writes while the buffer has room, so that no request waits.
     pub background_ns: u64,
 }
 
@@ -108,9 +108,10 @@ pub(crate) struct Disk {
     gap_debt_ns: u64,
     was_idle: bool,
     busy: bool,
-    /// The current operation is a cached write, and the buffer has room.
+    /// Whether the current operation is a cached write, and the buffer has room.
     is_background: bool,
-    /// The current operation was chosen before a cached write because it had waited too long.
+    /// Whether the current operation was chosen before a cached write because it had waited too
+    /// long.
     has_yielded: bool,
     upwards: bool,
 }
@@ -438,7 +439,7 @@ impl Disk {
         end
     }
 
-    /// Whether a command has waited so long that the media may not stay where they are.
+    /// Whether a command has waited so long that the media must move to it.
     fn is_late(&self, now_ns: u64) -> bool {
         let limit_ns = match self.model.schedule {
             Schedule::Fcfs => 0,
@@ -449,7 +450,7 @@ impl Disk {
         })
     }
 
-    /// Whether a queued read begins within a range, which must not be read ahead without it.
+    /// Whether a queued read begins within a range; read-ahead must then not pass it.
     fn is_wanted(&self, from: u64, end: u64) -> bool {
         let mut waiting = self.queue.iter().chain(&self.committed);
         waiting.any(|request| request.op == Op::Read && (from..end).contains(&request.from))
@@ -490,7 +491,7 @@ impl Disk {
                 self.queue.remove(index)
             }
         };
-        // Cached writes yield every other time, so that a full buffer empties beside any load.
+        // Cached writes yield only every other time, so that a full buffer empties under any load.
         let is_cached = next.command.is_none();
         let yields = late && if is_cached { !self.has_yielded } else { self.is_here(&next) };
         self.has_yielded = yields && is_cached;

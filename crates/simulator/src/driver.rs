@@ -1,9 +1,9 @@
 //! Drives a simulated system without an engine or a clock: the caller submits each request with
 //! its arrival time and advances the time itself.
 //!
-//! This serves a simulation that follows a real clock. The virtual time moves only to events and
+//! This is for simulations that follow a real clock. Virtual time moves only to events and
 //! arrivals. A request may therefore arrive at any time after the last event, even if the caller
-//! has already advanced further and found nothing.
+//! has already advanced beyond that time without finding an event.
 
 use ioengine::{Caching, Op, Request};
 

@@ -2,8 +2,8 @@
 //! limits on throughput and requests per second, and burst credit.
 //!
 //! All parts are FIFO servers, so the end of a request is known when it arrives, and a request is
-//! one event. The exception is a device with a translation layer (`ftl`), which takes the place of
-//! units, drain and channel: there, a write may wait for room in the buffer.
+//! one event. A device with a translation layer (`ftl`) is different: the layer replaces units,
+//! drain and channel, and a write may wait for space in the buffer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -46,11 +46,11 @@ pub(crate) struct FlashTimes {
     pub channel_ns: [u64; 2],
     /// Time for which the limit on requests per second held requests back.
     pub paced_ns: u64,
-    /// Time for which the write buffer was full.
+    /// Time for which the write buffer was full (ns).
     pub full_ns: u64,
-    /// Burst credit in requests exhausted.
+    /// Time for which the burst credit in requests was exhausted.
     pub requests_spent_ns: u64,
-    /// Burst credit in bytes exhausted.
+    /// Time for which the burst credit in bytes was exhausted.
     pub spent_ns: u64,
     /// Counters of the translation layer, if there is one.
     pub translation: Option<FtlReading>,
@@ -160,8 +160,8 @@ impl Flash {
         self.model.coalesce.ns()
     }
 
-    /// When a command that arrives now completes (ns); none for a write that waits for room in the
-    /// buffer of a device with a translation layer. `step` then tells when.
+    /// When a command that arrives now completes (ns); none for a write that waits for space in the
+    /// buffer of a device with a translation layer. `step` returns its completion later.
     #[inline]
     pub fn admit(&mut self, now_ns: u64, command: u32, op: Op, place: (u64, u64)) -> Option<u64> {
         if self.ftl.is_some() {
@@ -170,7 +170,7 @@ impl Flash {
         Some(self.serve(now_ns, op, place.0, place.1))
     }
 
-    /// When a request that arrives now passes the limits on requests (ns).
+    /// When a request that arrives now has passed the limits on requests (ns).
     fn pace(&mut self, now_ns: u64, length: u64) -> u64 {
         let count = self.model.counts_as(length);
         let mut start_ns = now_ns;
@@ -384,12 +384,12 @@ mod tests {
 
     #[test]
     fn bursts_of_cloud_volumes_last_as_long_as_their_documentation_says() {
-        // gp2 of 100 GiB: 5.4 million credits at 3,000 requests per second, of which 300 are
-        // earned, last for 2,000 s. The arrivals are one slower, since the limit is kept to the
-        // nanosecond.
+        // gp2 of 100 GiB has 5.4 million credits. At 3,000 requests per second, of which 300 are
+        // earned back, they last for 2,000 s. The test uses one request per second less, because
+        // the limit is exact to the nanosecond.
         let gp2_s = burst_s("ebs-gp2-100g", 2999);
         assert!((gp2_s / 2000.0 - 1.0).abs() < 1e-3, "{gp2_s}");
-        // Azure: 30 minutes at the highest burst rate.
+        // Azure documents 30 minutes at the highest burst rate.
         let p10_s = burst_s("azure-p10", 3499);
         assert!((p10_s / 1800.0 - 1.0).abs() < 1e-3, "{p10_s}");
     }

@@ -289,10 +289,7 @@ impl System {
         let controllers = [("adapter", &self.adapter), ("array", &self.array)];
         for (name, controller) in controllers {
             if let Some(controller) = controller.as_ref().filter(|c| c.read_ahead.0 > 0.0) {
-                check_cache_unit(
-                    controller.read_ahead,
-                    &format!("{name}.read_ahead, where there is any,"),
-                )?;
+                check_cache_unit(controller.read_ahead, &format!("{name}.read_ahead, if not 0,"))?;
             }
         }
         if let Some(network) = &self.network {
@@ -324,10 +321,7 @@ impl System {
         check_cache_unit(host.cache.read_ahead, "host.cache.read_ahead")?;
         check_cache_unit(host.cache.write_behind, "host.cache.write_behind")?;
         if host.cache.write_frame.0 > 0.0 {
-            check_cache_unit(
-                host.cache.write_frame,
-                "host.cache.write_frame, where there is one,",
-            )?;
+            check_cache_unit(host.cache.write_frame, "host.cache.write_frame, if not 0,")?;
         }
         if let Some(linux) = &host.cache.linux {
             self.check_linux(linux)?;
@@ -357,11 +351,11 @@ impl System {
             return Err("host.max_transfer is host.cache.page or more".into());
         }
         if self.network.is_some() {
-            return Err("host.cache.linux does not go with [network]".into());
+            return Err("host.cache.linux cannot be combined with [network]".into());
         }
         if matches!(&self.drive, DriveModel::Flash(flash) if flash.translation.is_some()) {
-            return Err("host.cache.linux does not go with [drive.translation], which has no \
-                 flush of its buffer"
+            return Err("host.cache.linux cannot be combined with [drive.translation], which \
+                 has no flush of its buffer"
                 .into());
         }
         Ok(())
@@ -445,7 +439,7 @@ fn check_factor(value: Number, what: &str) -> Result<(), String> {
 fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     let revolution_ns = 60e9 / disk.rotation.0;
     if !(REVOLUTION_NS_MIN..=TIME_NS_MAX).contains(&revolution_ns) {
-        return Err("drive.rotation is such that a revolution takes from 1 us to an hour".into());
+        return Err("drive.rotation: a revolution must take from 1 us to an hour".into());
     }
     if disk.spindle_spread.0 >= 0.5 {
         return Err("drive.spindle_spread is a share, from 0 to below 0.5".into());
@@ -498,16 +492,16 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     if let Some(translation) = &flash.translation {
         check_translation(flash, translation)?;
     } else if flash.buffer.0 > 0.0 && flash.drain.0 <= 0.0 {
-        return Err("drive.drain, where drive.buffer is, must be above 0".into());
+        return Err("drive.drain must be above 0 if drive.buffer is".into());
     }
     let each_ns = 1e9 / flash.requests_per_s.0;
     if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
-        return Err("drive.requests_per_s is 0 (no limit), or one in an hour or more".into());
+        return Err("drive.requests_per_s is 0 (no limit), or at least one per hour".into());
     }
     let each_ns = 1e9 / flash.sustained_requests_per_s.0;
     if flash.sustained_requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
         let key = "drive.sustained_requests_per_s";
-        return Err(format!("{key} is 0 (no limit), or one in an hour or more"));
+        return Err(format!("{key} is 0 (no limit), or at least one per hour"));
     }
     check_factor(flash.write_amplification, "drive.write_amplification")?;
     Ok(flash.capacity.bytes())
@@ -557,7 +551,7 @@ fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(),
     }
     let die_bytes = flash.capacity.0 * (1.0 + model.over_provisioning.0) / flash.units.0.round();
     if die_bytes / model.block.0 < BLOCKS_MIN {
-        return Err(format!("{} is such that a die has {BLOCKS_MIN} or more", key("block")));
+        return Err(format!("{}: a die must have {BLOCKS_MIN} or more blocks", key("block")));
     }
     if model.slc_cache.0 > flash.capacity.0 {
         return Err(format!("{} is at most drive.capacity", key("slc_cache")));

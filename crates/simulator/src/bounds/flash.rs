@@ -94,7 +94,7 @@ fn units_ns(flash: &FlashModel, piece: &Piece) -> u64 {
         (Some(own), Op::Read) if own.state == DriveState::Empty => 0,
         (_, Op::Read) => units * flash.unit_read.0 as u64,
         (Some(own), Op::Write) => {
-            // Programs are shared by many writes, and go to the cache or to the blocks.
+            // Many writes share a program, and programs go to the cache or to the blocks.
             let block = flash.unit_write.0 / own.program.0;
             let cache = own.slc_program.0 / flash.unit_size.0;
             let least = if own.slc_cache.0 > 0.0 { block.min(cache) } else { block };
