@@ -1,15 +1,16 @@
 //! A flash device with a translation layer: the map and its garbage collection (`translation`) on
 //! dies and channels (`nand`).
 //!
-//! Writes complete when they are in the write buffer; without room they wait. Programs go to the
-//! dies in turn. What garbage collection owes after a victim is paid in equal parts by the writes
-//! until the next one, so the dies see an even mix, as from firmware that cleans blocks of all dies
-//! together. Erases are paid in the same way.
+//! Writes complete when they are in the write buffer; if it has no space, they wait. Programs are
+//! distributed over the dies in turn. The operations of garbage collection for a victim are spread
+//! evenly over the writes until the next victim. The dies therefore see an even mix, as with
+//! firmware that collects blocks of all dies together. Erases are spread in the same way.
 //!
-//! Maps of large devices are sampled: one unit of each group of neighbours is mapped, by a hash.
-//! The load on the sampled units is the load on all of them, only thinner, so valid shares and
-//! write amplification are those of the whole device; each sampled move stands for as many as the
-//! group is large. Such a map has fewer and smaller blocks, and the same over-provisioning.
+//! Maps of large devices are sampled: of each group of neighbouring units, a hash chooses one that
+//! is mapped. The mapped units get the same load as all units, only fewer requests. Valid shares
+//! and write amplification are therefore those of the whole device, and each move of a mapped unit
+//! counts once for each unit of its group. Such a map has fewer and smaller blocks, and the same
+//! over-provisioning.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,18 +20,18 @@ use crate::nand::{Calendar, Nand, Op, Phase};
 use crate::random::Stream;
 use crate::translation::{Map, MapCounts, MapSize, Policy, RESERVED_BLOCKS};
 
-/// Slots of the maps of all devices of a system: about 130 MB.
+/// Maximum number of slots in the maps of all devices of a system: about 130 MB.
 const SLOTS_ALL: u64 = 1 << 24;
-/// Slots of the map of one device: enough for blocks of 512 slots, whose write amplification is
-/// that of large blocks within 1%.
+/// Maximum number of slots in the map of one device. It is enough for blocks of 512 slots, whose
+/// write amplification differs from that of large blocks by less than 1%.
 const SLOTS_MAX: u64 = 1 << 19;
-/// Slots of the map of one device of many.
+/// Number of slots in the map of a device, if the system has many.
 const SLOTS_MIN: u64 = 1 << 13;
-/// Random overwrites of the whole device until garbage collection is steady.
+/// Number of random overwrites of the whole device that make garbage collection steady.
 const OVERWRITES: u64 = 4;
 /// Seed of the overwrites.
 const SEED: u64 = 0x5EED;
-/// Maps kept for further devices and trials.
+/// Number of maps that are kept for further devices and trials.
 const KEPT_MAPS: usize = 4;
 
 /// A write that waits for room in the buffer.
@@ -42,12 +43,12 @@ struct Waiting {
     length: u64,
 }
 
-/// Bytes that a device programmed, and for what.
+/// Bytes that a device programmed, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlashWrites {
     /// Bytes that the host wrote.
     pub host_bytes: f64,
-    /// Bytes programmed for the host, with those of the SLC cache.
+    /// Bytes programmed for the host, including those of the SLC cache.
     pub written_bytes: f64,
     /// Bytes moved from the SLC cache.
     pub folded_bytes: f64,
@@ -78,16 +79,16 @@ impl FlashWrites {
     }
 }
 
-/// Where the units of a device are in its map.
+/// The units of a device that are mapped.
 #[derive(Clone, Copy, Debug)]
 struct Sampling {
-    /// Units of the device, and those that are mapped.
+    /// Number of units of the device, and of mapped units.
     units: u64,
     mapped: u64,
 }
 
 impl Sampling {
-    /// Units of the device for each mapped one.
+    /// Number of units of the device per mapped unit.
     fn scale(self) -> f64 {
         self.units as f64 / self.mapped as f64
     }
@@ -104,7 +105,7 @@ impl Sampling {
         if self.units == self.mapped { group } else { (group * self.units).div_ceil(self.mapped) }
     }
 
-    /// The unit of a group that is mapped. Loads of any stride meet it as often as the others.
+    /// The mapped unit of a group. Loads of any stride access it as often as the other units.
     #[inline]
     fn chosen(self, group: u64) -> u64 {
         let first = self.first(group);
@@ -115,17 +116,17 @@ impl Sampling {
     }
 }
 
-/// What is due of the operations that garbage collection owes.
+/// Operations of garbage collection that are spread over later writes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Debt {
     owed: f64,
-    /// Share paid with each unit that is written.
+    /// Amount that becomes due with each unit that is written.
     pace: f64,
     due: f64,
 }
 
 impl Debt {
-    /// Owes more, to be paid with the next `units` units.
+    /// Adds operations, which become due during the next `units` units.
     fn add(&mut self, more: f64, units: f64) {
         self.owed += more;
         self.pace = self.owed / units;
@@ -154,7 +155,7 @@ pub(crate) struct Ftl {
     unit_bytes: u64,
     page_units: u64,
     program_units: u64,
-    /// Erases of single dies for each block of the map.
+    /// Number of erases of single dies per block of the map.
     erases_per_block: f64,
     times: OpTimes,
     slc_full: SlcFull,
@@ -163,14 +164,15 @@ pub(crate) struct Ftl {
     buffer_bytes: u64,
     buffered: u64,
     waiting: VecDeque<Waiting>,
-    /// Units that wait for the rest of a program: for the blocks, for the SLC cache, from it.
+    /// Units that wait until a program is full: for the blocks, for the SLC cache, from the SLC
+    /// cache.
     open_units: [u64; 2],
     open_folded: f64,
-    /// Mapped units of the SLC cache to move out.
+    /// Number of mapped units that must be moved out of the SLC cache.
     fold_due: f64,
     moves: Debt,
     erases: Debt,
-    /// Page reads for each unit that is moved, and reads due.
+    /// Number of page reads per moved unit, and page reads that are due.
     reads_per_move: f64,
     reads_due: f64,
     next_program: u32,
@@ -192,10 +194,10 @@ struct OpTimes {
     program: u64,
     slc_program: u64,
     erase: u64,
-    /// Of a program's data on a channel.
+    /// Time of a program's data on a channel.
     transfer: u64,
     slc_transfer: u64,
-    /// Of a unit on a channel.
+    /// Time of a unit on a channel.
     unit_transfer: f64,
 }
 
@@ -256,8 +258,8 @@ impl Ftl {
         ftl
     }
 
-    /// Reads what the host asks for; returns when it has passed the link, which takes it
-    /// `link_ns` (ns).
+    /// Reads data for the host. The transfer over the link takes `link_ns`; returns when it is
+    /// complete (ns).
     pub fn read(&mut self, start_ns: u64, from: u64, length: u64, link_ns: u64) -> u64 {
         self.advance(start_ns);
         self.last_request_ns = start_ns;
@@ -285,14 +287,15 @@ impl Ftl {
         let unit = unit.min(self.sampling.units - 1);
         let group = self.sampling.group(unit);
         let slot = u64::from(self.map.slot_of(group as u32)?);
-        // Neighbours are taken to be where the mapped unit of their group is.
+        // All units of a group are assumed to be near the mapped unit of the group.
         let place = self.sampling.first(slot) + (unit - self.sampling.first(group));
         let die = (place / self.program_units % u64::from(self.nand.dies())) as u32;
         Some((die, place / self.page_units))
     }
 
-    /// Writes; returns when the data have passed the link, which takes them `link_ns`, or none if
-    /// the write waits for room in the buffer: then `step` returns it.
+    /// Writes data of the host. The transfer over the link takes `link_ns`; returns when it is
+    /// complete (ns), or none if the write waits for space in the buffer. `step` then returns the
+    /// write.
     pub fn write(
         &mut self,
         start_ns: u64,
@@ -313,13 +316,13 @@ impl Ftl {
         None
     }
 
-    /// When `step` must be called for the writes that wait (ns).
+    /// When `step` must be called for the waiting writes (ns).
     pub fn next_ns(&self) -> Option<u64> {
         self.nand.next_ns().filter(|_| !self.waiting.is_empty())
     }
 
-    /// Accepts writes that waited, as far as there is room. Adds the command of each, its length
-    /// and when its data have passed the link, given how long that takes (ns).
+    /// Accepts waiting writes as long as there is space. Adds the command and length of each, and
+    /// when its data have passed the link (ns), given the duration of this transfer.
     pub fn step(
         &mut self,
         now_ns: u64,
@@ -343,7 +346,7 @@ impl Ftl {
         }
     }
 
-    /// Runs everything up to `now_ns`, and empties the SLC cache while nothing else is to do.
+    /// Runs everything up to `now_ns`, and empties the SLC cache while there is nothing else to do.
     fn advance(&mut self, now_ns: u64) {
         self.nand.advance(now_ns);
         self.buffered -= self.nand.take_freed();
@@ -354,14 +357,14 @@ impl Ftl {
             if at_ns >= now_ns {
                 return;
             }
-            // One program for each die; then there may be requests.
+            // Moves only one program per die at a time, because requests may arrive.
             let programs = u64::from(self.nand.dies()) * self.program_units;
             self.fold(at_ns, programs as f64);
             self.nand.advance(now_ns);
         }
     }
 
-    /// Takes a write into the buffer and queues what is full of it.
+    /// Accepts a write into the buffer, and queues programs for all full pages.
     fn accept(&mut self, at_ns: u64, from: u64, length: u64) {
         let first = from / self.unit_bytes;
         let units = (from + length).div_ceil(self.unit_bytes) - first;
@@ -370,7 +373,7 @@ impl Ftl {
         let Sampling { units: all, .. } = self.sampling;
         let (begin, end) = (first.min(all - 1), (first + units).min(all));
         if self.map.size().cache_slots == 0 {
-            // The common case: all chosen units of the range at once.
+            // The common case: all mapped units of the range at once.
             for group in self.sampling.group(begin)..=self.sampling.group(end - 1) {
                 if (begin..end).contains(&self.sampling.chosen(group)) {
                     Arc::make_mut(&mut self.map).write(group as u32);
@@ -392,7 +395,7 @@ impl Ftl {
             self.fold(at_ns, 1.0);
         }
         let has_room = self.map.cached() < cache_slots;
-        // With a cache that folds when it is full, each write goes through it.
+        // If the cache folds when it is full, every write goes through it.
         let to_cache = has_room || self.slc_full == SlcFull::Fold;
         let group = self.sampling.group(unit);
         if self.sampling.chosen(group) == unit {
@@ -450,7 +453,7 @@ impl Ftl {
         }
     }
 
-    /// Learns what garbage collection did in the map.
+    /// Charges the operations of garbage collection in the map since the last call.
     fn settle(&mut self) {
         let counts = self.map.counts();
         if counts.erased > self.seen.erased {
@@ -460,7 +463,7 @@ impl Ftl {
         }
     }
 
-    /// Owes what the map did: moves and erases.
+    /// Spreads the moves and erases of the map over the next writes.
     fn owe(&mut self, done: MapCounts) {
         if done.erased == 0 {
             return;
@@ -468,7 +471,7 @@ impl Ftl {
         let slots = done.erased as f64 * f64::from(self.map.size().slots_per_block);
         let valid = done.moved as f64 / slots;
         let scale = self.sampling.scale();
-        // The writes until this many slots are used again.
+        // Number of unit writes that use up the slots that were gained.
         let gained = (slots - done.moved as f64).max(1.0) * scale;
         self.moves.add(done.moved as f64 * scale, gained);
         self.erases.add(done.erased as f64 * self.erases_per_block, gained);
@@ -479,7 +482,7 @@ impl Ftl {
         }
     }
 
-    /// Pays the share of garbage collection that writes of `units` units to the blocks bear.
+    /// Performs the operations of garbage collection that are due with a write of `units` units.
     fn pay(&mut self, ready_ns: u64, units: f64) {
         self.moves.pay(units);
         self.erases.pay(units);
@@ -522,7 +525,7 @@ impl Ftl {
         self.next_move = (self.next_move + 1) % self.nand.dies();
     }
 
-    /// Busy time of the dies with everything but reads of the host, up to `now_ns` (ns).
+    /// Busy time of the dies for everything except reads of the host, up to `now_ns` (ns).
     fn writing_ns(&self, now_ns: u64) -> u64 {
         self.nand.busy_until(now_ns)[1..].iter().sum()
     }
@@ -594,9 +597,9 @@ fn policy_of(translation: &TranslationModel) -> Policy {
     }
 }
 
-/// A map in its initial state, and what garbage collection did last.
+/// A map in its initial state, and the operations of its last garbage collection.
 type Prepared = (Arc<Map>, MapCounts);
-/// What determines a prepared map.
+/// The parameters of a prepared map.
 type Recipe = (MapSize, Policy, DriveState);
 
 /// A map in its initial state. The last few are kept, because all devices and trials of a system
@@ -630,7 +633,7 @@ fn prepare(size: MapSize, policy: Policy, state: DriveState) -> (Map, MapCounts)
         map.write((random.next_u64() % u64::from(size.units)) as u32);
     };
     (0..OVERWRITES * u64::from(size.units)).for_each(|_| overwrite(&mut map));
-    // To the next victim, so that what it costs is known.
+    // Continues to the next victim, so that the cost of garbage collection is known.
     while last.erased == 0 {
         let before = map.counts();
         overwrite(&mut map);

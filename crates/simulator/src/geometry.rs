@@ -1,4 +1,4 @@
-//! Where a byte lies on a zoned disk, and when it passes under the head.
+//! The position of a byte on a zoned disk, and when it passes under the head.
 //!
 //! T(x) is the time to stream from byte 0 to byte x without missing a revolution, including track
 //! and cylinder skew. The angle of x is T(x) modulo the revolution time. All media timing follows

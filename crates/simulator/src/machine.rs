@@ -2,9 +2,9 @@
 //!
 //! One loop takes the next event and passes it to the part concerned. FIFO servers compute a
 //! request's completion time on arrival, so a request to one disk takes about six events. `wire`
-//! moves commands and data between adapter and device, `pages` is what a host keeps in memory,
-//! `filecache` the path through a cache, `pagecache` that through the cache of Linux, and `remote`
-//! the path over a network.
+//! moves commands and data between adapter and device. `pages` holds the pages in a host's memory,
+//! `filecache` models the path through a cache, `pagecache` the path through the page cache of
+//! Linux, and `remote` the path over a network.
 
 mod slab;
 mod pages;
@@ -48,7 +48,7 @@ pub(crate) enum Event {
     MediaRetry(u32),
     /// A flash device has finished a command, or a delayed command may leave the host.
     Answered(u32),
-    /// Writes that wait for room in a flash device's buffer may have it now.
+    /// Writes that wait for space in a flash device's buffer may get it now.
     FlashStep(u32),
     /// The completion coalescing time of a device has passed.
     CoalesceTimeout(u32),
@@ -73,17 +73,17 @@ pub(crate) enum Event {
 /// An event of the page cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PageEvent {
-    /// The data of a request have been copied, up to where it had got.
+    /// A part of a request's data has been copied.
     Copied(u32),
     /// A transfer of the page cache goes to the devices.
     Send(u32),
     /// The flusher of a host looks for dirty pages that have expired.
     Look(u32),
-    /// The journal of a host is committed.
+    /// The journal of a host is committed periodically.
     Commit(u32),
-    /// The devices of the file that a job makes safe may have emptied their caches.
+    /// The devices of a file may have emptied their caches, which a job waits for.
     Flush(u32),
-    /// The same, for a commit of the journal of a host.
+    /// The devices may have emptied their caches, which a journal commit of a host waits for.
     CommitFlush(u32),
 }
 
@@ -105,11 +105,11 @@ pub(crate) enum Origin {
     Rebuild,
     /// The page cache of Linux reads pages.
     PageRead,
-    /// Its flusher writes pages.
+    /// The flusher of the page cache writes pages.
     PageWrite,
-    /// It writes pages of a job that makes them safe.
+    /// The page cache writes pages of a job, to make them durable.
     JobWrite(u32),
-    /// It commits its journal.
+    /// The page cache writes to its journal.
     Journal,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Command {
     pub at: u64,
     pub length: u64,
     pub op: Op,
-    /// Whether the device answers without disconnecting.
+    /// Whether the device answers without disconnecting from the bus.
     pub inline: bool,
     /// Whether the media kept the command waiting, or the host delayed it.
     pub waited: bool,
@@ -225,7 +225,7 @@ pub(crate) struct File {
     pub volume: Volume,
     pub host: u32,
     pub cache: Option<FileCache>,
-    /// What the page cache of Linux knows of the file, in place of `cache`.
+    /// State of the file in the page cache of Linux, instead of `cache`.
     linux: Option<Box<pagecache::CachedFile>>,
     /// Whether writes reach the media before they complete.
     pub through: bool,
@@ -292,9 +292,9 @@ pub(crate) struct Machine {
     pub buses: Vec<Bus>,
     pub devices: Vec<Device>,
     pub files: Vec<File>,
-    /// The pages that the file-system cache of each host holds.
+    /// The pages in the file-system cache of each host.
     pages: Vec<pages::Pages>,
-    /// The page cache of each host with the rules of Linux.
+    /// The page cache of each host, if it follows the rules of Linux.
     page_caches: Vec<pagecache::PageCache>,
     pub issuers: Vec<Issuer>,
     pub count: Count,
@@ -308,7 +308,7 @@ pub(crate) struct Machine {
     pub commands: Slab<Command>,
     scratch: Pieces,
     served: Vec<crate::disk::MediaRequest>,
-    /// Writes that a flash device accepted after they had waited, and when they complete (ns).
+    /// Writes that a flash device accepted after a wait, with their completion times (ns).
     accepted: Vec<(u32, u64)>,
     /// Engines with completed requests that their worker has not yet collected.
     pub woken: std::collections::VecDeque<u32>,
@@ -539,8 +539,8 @@ impl Machine {
         self.scratch = pieces;
     }
 
-    /// CPU time to assemble a volume, on the host or on the controller's processor. Returns when
-    /// the pieces may be sent (ns).
+    /// Charges the CPU time for assembling a volume, on the host or on the controller's processor.
+    /// Returns when the pieces may be sent (ns).
     fn volume_work(&mut self, io: u32, pieces: u64, parity: u64) -> u64 {
         let now_ns = self.now_ns();
         let setup = &self.system.setup;

@@ -63,20 +63,20 @@ pub(crate) struct Device {
     pub(super) busy: bool,
     pub(super) working_on: u32,
     pub(super) busy_since_ns: u64,
-    /// The controller's own work and its wait for the media since it got the command (ns). The rest
-    /// is time for the bus.
+    /// Time of the controller's own work and of its wait for the media, since it got the command
+    /// (ns). The rest is time for the bus.
     pub(super) work_ns: ControllerTimes,
     /// Busy time of the controller (ns).
     pub controller_ns: ControllerTimes,
     pub(super) jobs: VecDeque<Job>,
-    /// Does not answer commands before this time (ns).
+    /// The device does not answer commands before this time (ns).
     pub(super) unresponsive_until_ns: u64,
-    /// Time that starting the arm will take once no command is left (ns).
+    /// Time to start the arm, once no command is left (ns).
     pub(super) start_ns: u64,
-    /// Decodes no command before this time, because it starts the arm (ns).
+    /// The device decodes no command before this time, because it starts the arm (ns).
     pub(super) starting_until_ns: u64,
     pub(super) waiting_for_room: VecDeque<u32>,
-    /// Finished commands that the host has not been told about, and since when (ns).
+    /// Finished commands that were not yet reported to the host, and since when (ns).
     pub(super) held: Vec<u32>,
     pub(super) held_since_ns: u64,
 }

@@ -1,52 +1,53 @@
-//! Making written pages safe under Linux: fsync, O_DSYNC, commits of a journal, and flushes of the
-//! caches of devices.
+//! Makes written pages durable under Linux: fsync, O_DSYNC, journal commits, and flushes of the
+//! devices' caches.
 //!
-//! A job writes the dirty pages of its file or range and waits for them. If the metadata that it
-//! must keep have changed, it waits for a commit of the journal, else it flushes the devices. A
-//! commit writes the log, flushes, writes the commit record and flushes again; jobs that come
-//! meanwhile share the next one. These are the rules of ext4 in ordered mode (`ext4_sync_file` in
-//! `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in `fs/jbd2/commit.c`, and
-//! `Documentation/filesystems/ext4/journal.rst`). The journal lies in the middle of each volume.
+//! A job writes the dirty pages of its file or range and waits for them. If metadata that it needs
+//! have changed, it then waits for a commit of the journal; otherwise it flushes the devices. A
+//! commit writes the log, flushes, writes the commit record and flushes again. Jobs that arrive
+//! during a commit share the next one. These are the rules of ext4 in ordered mode
+//! (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in `fs/jbd2/commit.c`,
+//! and `Documentation/filesystems/ext4/journal.rst`). The journal is in the middle of each volume.
 
 use ioengine::Op;
 
 use super::{Event, Io, Machine, Mechanism, Origin, PageEvent, Slab};
 use crate::system::Allocated;
 
-/// Size of the journal (bytes): what mke2fs gives a file system of 16 GiB and more at least.
+/// Size of the journal (bytes): the minimum that mke2fs chooses for a file system of 16 GiB or
+/// more.
 const JOURNAL_BYTES: u64 = 256 << 20;
-/// How often to look whether a disk has emptied its cache (ns).
+/// Interval at which a disk is checked for an empty cache (ns).
 const LOOK_NS: u64 = 100_000;
 
 /// Whether the metadata of a file have changed since the last commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Metadata {
-    /// The times of the file.
+    /// Whether the times of the file have changed.
     times: bool,
-    /// What is needed to find its data: size and blocks.
+    /// Whether metadata that are needed to find the data have changed: size and blocks.
     needed: bool,
-    /// The tick in which the times changed last.
+    /// The tick in which the times last changed.
     tick: Option<u64>,
 }
 
-/// Whom a job serves.
+/// Who waits for a job.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
-    /// A write that completes once its data are safe.
+    /// A write that completes once its data are durable.
     Request(u32),
-    /// A call of fsync or fdatasync for the whole file.
+    /// A call of fsync or fdatasync, for the whole file.
     File,
 }
 
-/// A range or file to be made safe.
+/// A range or file that is made durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     file: u32,
     waiter: Waiter,
-    /// Requests with its data that are on the way.
+    /// Number of requests with its data that have not completed.
     left: u32,
     data_only: bool,
-    /// The devices have been told to empty their caches.
+    /// Whether the devices have been told to empty their caches.
     flushing: bool,
 }
 
@@ -63,18 +64,18 @@ enum Commit {
 #[derive(Default)]
 pub(crate) struct Durable {
     jobs: Slab<Job>,
-    /// The step of the commit in progress, and the file in whose volume its journal lies.
+    /// The step of the commit in progress, and the file whose volume contains the journal.
     commit: Option<(Commit, u32)>,
-    /// Jobs that the commit in progress serves; those that the next one will.
+    /// Jobs that wait for the commit in progress, and jobs that wait for the next one.
     batch: Vec<u32>,
     next: Vec<u32>,
-    /// The devices have been told to empty their caches for the commit.
+    /// Whether the devices have been told to empty their caches for the commit.
     flushing: bool,
-    /// Position in the journal (bytes).
+    /// Next position in the journal (bytes).
     written: u64,
-    /// A periodic commit is scheduled.
+    /// Whether a periodic commit is scheduled.
     scheduled: bool,
-    /// The call for a whole file that is in progress: its job.
+    /// The job of the call for a whole file, if one is in progress.
     whole: Option<u32>,
 }
 
@@ -84,7 +85,8 @@ impl Machine {
         &mut self.page_caches[host as usize].durable
     }
 
-    /// A write has changed the times of a file, at most once in a tick, and its size if it grows.
+    /// Records that a write has changed the times of a file (at most once per tick), and its size
+    /// if it grows.
     pub(super) fn metadata_changed(&mut self, file: u32) {
         let grows = self.system.setup.allocation == Allocated::Extend;
         let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
@@ -104,8 +106,8 @@ impl Machine {
         }
     }
 
-    /// Writes everything dirty of a file to the devices, advancing the time until that is done:
-    /// with the rules of Linux fsync, or fdatasync; otherwise the lazy writer only.
+    /// Writes all dirty data of a file to the devices and advances the time until this is done.
+    /// With the rules of Linux this is an fsync or fdatasync; otherwise only the lazy writer runs.
     pub fn flush(&mut self, file: u32, data_only: bool) {
         if self.files[file as usize].linux.is_none() {
             self.begin_flush(file);
@@ -124,7 +126,7 @@ impl Machine {
         while self.durable(file).whole.is_some() && self.advance(u64::MAX) {}
     }
 
-    /// Makes the pages of a write safe before it completes.
+    /// Makes the pages of a write durable before it completes.
     pub(super) fn write_through(&mut self, io: u32, pages: (u64, u64)) {
         let file = self.ios[io].file;
         let job =
@@ -133,12 +135,12 @@ impl Machine {
         let left = self.write_range(file, pages, job);
         self.durable(file).jobs[job].left = left;
         if left == 0 {
-            // Another write has taken the pages along.
+            // Another write has already taken the pages.
             self.keep_metadata(job, file);
         }
     }
 
-    /// Some data of a file have been written: jobs that waited for them go on.
+    /// Some data of a file have been written: continues the jobs that waited for them.
     pub(super) fn data_stored(&mut self, file: u32, origin: Origin) {
         if let Origin::JobWrite(job) = origin {
             let entry = &mut self.durable(file).jobs[job];
@@ -152,7 +154,7 @@ impl Machine {
         let clean = |machine: &mut Machine| {
             machine.page_cache(file).is_some_and(|(_, cached)| cached.dirty.is_clean())
         };
-        // `left` tells that the job has left this stage.
+        // A value of `left` other than 0 shows that the job has passed this stage.
         if entry.file == file && entry.left == 0 && clean(self) {
             self.durable(file).jobs[job].left = 1;
             self.keep_metadata(job, file);
@@ -178,7 +180,7 @@ impl Machine {
         linux.is_some_and(|linux| linux.commit_interval.0 > 0.0)
     }
 
-    /// The interval since the first change is over.
+    /// The commit interval since the first change is over.
     pub(super) fn periodic_commit(&mut self, host: u32) {
         self.page_caches[host as usize].durable.scheduled = false;
         let changed = |file: &super::File| {
@@ -190,7 +192,7 @@ impl Machine {
         }
     }
 
-    /// Starts a commit for all jobs that wait for one, unless one is in progress.
+    /// Starts a commit for all waiting jobs, unless one is in progress.
     fn begin_commit(&mut self, file: u32) {
         let host = self.files[file as usize].host;
         let durable = self.durable(file);
@@ -233,7 +235,7 @@ impl Machine {
         self.flush_commit(self.files[file as usize].host);
     }
 
-    /// Goes on with a commit once the devices have emptied their caches.
+    /// Continues a commit once the devices have emptied their caches.
     pub(super) fn flush_commit(&mut self, host: u32) {
         let Some((step, file)) = self.page_caches[host as usize].durable.commit else { return };
         let durable = &mut self.page_caches[host as usize].durable;
@@ -258,7 +260,7 @@ impl Machine {
         }
     }
 
-    /// A job's number in events, which names its host too.
+    /// The number of a job in events; it also contains the job's host.
     fn numbered(&self, job: u32, file: u32) -> u32 {
         let hosts = self.page_caches.len() as u32;
         job * hosts + self.files[file as usize].host
@@ -275,8 +277,8 @@ impl Machine {
         }
     }
 
-    /// Whether the devices of a file have emptied their caches, which they may have been told
-    /// before; if not, `again` is scheduled for when they may have.
+    /// Whether the devices of a file have emptied their caches; `told` says whether they were told
+    /// to before. If not, schedules `again` for the time when they may have done so.
     fn is_safe(&mut self, file: u32, told: bool, again: Event) -> bool {
         if !self.system.setup.write_cache {
             return true;
@@ -285,7 +287,7 @@ impl Machine {
         let first = self.files[file as usize].volume.home();
         let all = first..first + self.system.setup.volume_disks();
         let drained = |device: u32| match &self.devices[device as usize].mechanism {
-            // What comes after the flush does not delay it.
+            // Data that are written after the flush do not delay it.
             Mechanism::Flash(_) if told => now_ns,
             Mechanism::Flash(flash) => flash.drained_ns(now_ns),
             Mechanism::Disk(disk) if disk.holds_writes() => now_ns + LOOK_NS,
