@@ -2,11 +2,11 @@
 //! lazy writer, and the pages that a partial write must read first.
 //!
 //! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. Its
-//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2); it
-//! sweeps over the file in order of offset and starts again at its end.
-//! What was read or written stays in the host's `pages`; a read that finds all its pages there
-//! costs its copy only. A controller has one request outstanding per device and keeps what it reads
-//! ahead. Writers block while too much is dirty. Closing a file flushes the file system's cache.
+//! lazy writer merges adjacent dirty data and has one request outstanding (paper 1, section 2). It
+//! sweeps over the file in order of offset and starts again at the end. Data that were read or
+//! written stay in the host's `pages`; a read that finds all its pages there costs only the copy. A
+//! controller has one request outstanding per device and keeps what it reads ahead. Writers block
+//! while too much is dirty. Closing a file flushes the file system's cache.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -42,7 +42,7 @@ pub(crate) struct FileCache {
     /// Largest write of the lazy writer (bytes), and requests outstanding for reads and for writes.
     write_behind_bytes: u64,
     pub parallel_requests: u32,
-    /// The most fetches in progress at once so far.
+    /// Maximum number of fetches in progress at the same time, so far.
     pub most_fetches: u32,
     dirty_limit: u64,
     frame: u64,
@@ -51,8 +51,8 @@ pub(crate) struct FileCache {
     read_ahead_bug: (u64, u64),
     reads: bool,
     writes: bool,
-    /// The last units fetched for sequential readers: of a file system those that its readers wait
-    /// for, of a controller all that it keeps.
+    /// The last units fetched for sequential readers. A file system keeps the units that its
+    /// readers wait for, a controller keeps all.
     max_units: usize,
     units: HashMap<u64, Unit>,
     order: VecDeque<u64>,
@@ -68,18 +68,18 @@ pub(crate) struct FileCache {
     dirty: VecDeque<(u64, u64)>,
     /// Dirty bytes of a file system.
     dirty_set: Ranges,
-    /// Where the lazy writer of a file system goes on (offset in the file).
+    /// Where the sweep of a file system's lazy writer continues (offset in the file).
     sweep_at: u64,
     dirty_bytes: u64,
     /// Requests of the lazy writer in progress, including the pause after each.
     writing: u32,
     awake: bool,
-    /// The lazy writer is scheduled to start.
+    /// Whether the lazy writer is scheduled to start.
     scheduled: bool,
     flushing: bool,
     /// 1 while a writer waits for dirty data to be written.
     pub writer_blocked: Gauge,
-    /// The last request was not sequential.
+    /// Whether the last request was not sequential.
     random: bool,
 }
 
@@ -160,7 +160,8 @@ impl FileCache {
         if op == Op::Read { self.reads } else { self.writes }
     }
 
-    /// Units that may be fetched at once. Each asynchronous request that waits fetches its own.
+    /// Number of units that may be fetched at once. Each waiting asynchronous request fetches its
+    /// own.
     fn fetches(&self, overlapped: bool) -> u32 {
         let waiting = if overlapped { self.queue.len() as u32 } else { 0 };
         self.parallel_requests.max(waiting)
@@ -196,8 +197,8 @@ impl FileCache {
         }
     }
 
-    /// The extent that the writer takes next: first byte, length, and whether it is the only one.
-    /// A controller takes the oldest one; a file system goes up through the file.
+    /// The extent that the writer takes next: first byte, length, and whether it is the only one. A
+    /// controller takes the oldest extent; a file system takes the extents in order of offset.
     fn next_dirty(&self) -> Option<(u64, u64, bool)> {
         if self.layer == Layer::Controller {
             let (from, length) = self.dirty.front().copied()?;
@@ -207,7 +208,7 @@ impl FileCache {
         Some((from, to - from, self.dirty_set.count() == 1))
     }
 
-    /// The writer has taken the start of an extent.
+    /// Removes the start of an extent, which the writer has taken.
     fn take_dirty(&mut self, from: u64, length: u64) {
         if self.layer == Layer::FileSystem {
             self.dirty_set.remove(from, from + length);
@@ -268,7 +269,8 @@ impl Machine {
         let is_hit = stage == 0 && self.is_resident(file, offset, end);
         let hits_bug = bug_from > 0 && length >= bug_from && !is_hit;
         if hits_bug && stage == 0 {
-            // The delay of the bug comes first; those of requests outstanding together overlap.
+            // The delay of the read-ahead bug comes first; the delays of concurrent requests
+            // overlap.
             self.ios[io].stage = 3;
             self.events.schedule((begun_ns + bug_ns).max(now_ns), Event::CacheResume(file));
         }
@@ -280,7 +282,7 @@ impl Machine {
         let sequential = offset == cache.read_end || stage > 0;
         cache.random = stage == 2 || !sequential;
         if !sequential && cache.layer == Layer::Controller {
-            // Read-ahead does not help it, so it passes the cache and does not wait for it.
+            // Read-ahead does not help a random read, so the read bypasses the cache.
             cache.read_end = end;
             cache.queue.pop_front();
             self.dispatch(io);
@@ -294,7 +296,8 @@ impl Machine {
             return;
         }
         let (first, last) = (offset / cache.unit, (end - 1) / cache.unit);
-        // All units of a request must be cached before it is copied, besides those read ahead.
+        // Before a request is copied, all of its units must be cached, in addition to those read
+        // ahead.
         let together = last - first + 2 + u64::from(cache.fetches(overlapped));
         cache.max_units = cache.max_units.max(together as usize);
         let random = cache.random;
@@ -311,7 +314,7 @@ impl Machine {
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
         cache.queue.pop_front();
-        // A file system asks for the next unit before it copies, a controller afterwards.
+        // A file system requests the next unit before it copies, a controller afterwards.
         let copies_first = cache.layer == Layer::Controller;
         if copies_first {
             self.copy(io, Event::Completed(io));
@@ -475,7 +478,7 @@ impl Machine {
         self.events.schedule(end_ns, next);
     }
 
-    /// Fetches the pages of a range that are not in memory, and what lies between them, at once.
+    /// Fetches, as one range, the pages of a range that are not in memory and those between them.
     fn fetch_missing(&mut self, file: u32, from: u64, to: u64) {
         let Some((_, pages)) = self.file_system(file) else { return };
         let (first, last) = pages.missing(file, from, to).unwrap_or((from, to));

@@ -1,38 +1,39 @@
-//! The pages that Linux holds in memory: two lists, and what it remembers of pages that left.
+//! The pages that Linux holds in memory: two lists, and a memory of evicted pages.
 //!
-//! A page enters the inactive list. Used a second time, it moves to the active one; read again soon
-//! after it left, it enters the active list at once. Reclaim takes clean pages from the old end of
-//! the inactive list, and moves pages from the active list to the inactive one while that is the
-//! shorter, or while pages come back. The rules are those of `mm/swap.c` (`folio_mark_accessed`),
-//! `mm/workingset.c` (`workingset_refault`) and `mm/vmscan.c` (`shrink_lruvec`,
-//! `shrink_active_list`, `inactive_is_low`) as of Linux 6.18, without swap, memory mappings and the
-//! lists of several generations. An entry is a folio: one page, or more that were read together.
+//! A page enters the inactive list. When it is used a second time, it moves to the active list. If
+//! it is read again soon after its eviction, it enters the active list at once. Reclaim takes clean
+//! pages from the old end of the inactive list. It moves pages from the active list to the inactive
+//! list while the inactive list is too short, or when evicted pages have returned. The rules are
+//! those of `mm/swap.c` (`folio_mark_accessed`), `mm/workingset.c` (`workingset_refault`) and
+//! `mm/vmscan.c` (`shrink_lruvec`, `shrink_active_list`, `inactive_is_low`) as of Linux 6.18,
+//! without swap, memory mappings and the lists of several generations. An entry is a folio: one
+//! page, or several pages that were read together.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::readahead::Neighbours;
 
-/// No entry.
+/// The number of no entry.
 const NONE: u32 = u32::MAX;
-/// Pages that one reclaim frees (`SWAP_CLUSTER_MAX`).
+/// Number of pages that one reclaim frees (`SWAP_CLUSTER_MAX`).
 const RECLAIM_PAGES: u64 = 32;
-/// The first reclaim looks at this share of each list, as a power of two (`DEF_PRIORITY`).
+/// The first reclaim scans this share of each list, as a power of two (`DEF_PRIORITY`).
 const FIRST_PRIORITY: u32 = 12;
-/// Pages that left are remembered while they are among this many times the capacity.
+/// Evicted pages are remembered for this many times the capacity of further evictions.
 const REMEMBERED: u64 = 2;
 
-/// State of a folio.
+/// A folio and its state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folio {
     pub file: u32,
     /// First page, and number of pages.
     pub first: u64,
     pub pages: u64,
-    /// Being read from the device.
+    /// Whether the folio is being read from the device.
     pub fetching: bool,
     /// Whether a reader that reaches the folio starts the next read-ahead.
     pub marked: bool,
-    /// Dirty pages, or pages being written.
+    /// Number of pages that are dirty or being written.
     pub unwritten: u32,
     referenced: bool,
     active: bool,
@@ -40,7 +41,7 @@ pub(crate) struct Folio {
     older: u32,
 }
 
-/// One of the two lists: its ends, and its pages.
+/// One of the two lists: its ends and its number of pages.
 #[derive(Clone, Copy, Debug)]
 struct List {
     newest: u32,
@@ -58,13 +59,13 @@ pub(crate) struct Folios {
     free: Vec<u32>,
     /// Folio by file and first page.
     index: BTreeMap<(u32, u64), u32>,
-    /// The inactive list, the active list.
+    /// The inactive list and the active list.
     lists: [List; 2],
-    /// Pages that left or were activated so far.
+    /// Number of pages that were evicted or activated so far.
     age: u64,
-    /// When pages left, by file and page.
+    /// The age at which pages were evicted, by file and page.
     gone: HashMap<(u32, u64), u64>,
-    /// Whether pages that were read again soon have entered the active list since the last reclaim.
+    /// Whether evicted pages have returned to the active list since the last reclaim.
     came_back: bool,
 }
 
@@ -107,11 +108,11 @@ impl Folios {
         first.into_iter().chain(rest).collect()
     }
 
-    /// Adds a folio that is not in memory yet; returns its number. Others leave if there is no
-    /// room.
+    /// Adds a folio that is not in memory yet, and returns its number. If there is no space, other
+    /// folios are evicted.
     pub fn add(&mut self, file: u32, first: u64, pages: u64) -> u32 {
         let returns = self.gone.remove(&(file, first)).is_some_and(|left| {
-            // Read again before as many pages left as the active list holds.
+            // The page returned before as many pages were evicted as the active list holds.
             self.age - left <= self.lists[1].pages
         });
         if returns {
@@ -146,7 +147,7 @@ impl Folios {
         number
     }
 
-    /// A folio is used (`folio_mark_accessed`).
+    /// Marks a folio as used (`folio_mark_accessed`).
     pub fn mark_used(&mut self, number: u32) {
         let folio = &mut self.folios[number as usize];
         if !folio.referenced {
@@ -161,7 +162,7 @@ impl Folios {
         }
     }
 
-    /// Pages in memory.
+    /// Number of pages in memory.
     pub fn pages(&self) -> u64 {
         self.lists[0].pages + self.lists[1].pages
     }
@@ -169,7 +170,8 @@ impl Folios {
     /// Frees some pages; returns whether any was freed.
     fn reclaim(&mut self) -> bool {
         let [inactive, active] = self.lists.map(|list| list.pages);
-        // `inactive_is_low`: the active list may be larger by the root of ten times its GiB.
+        // `inactive_is_low`: the active list may be larger than the inactive list by this ratio,
+        // the root of ten times the GiB in both.
         let gib = (inactive + active) >> 18;
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         let deactivates = std::mem::take(&mut self.came_back) || inactive * ratio < active;
@@ -202,8 +204,8 @@ impl Folios {
         }
     }
 
-    /// Looks at the oldest folios of the inactive list, frees the clean ones and activates the
-    /// others; returns the number of pages freed.
+    /// Scans the oldest folios of the inactive list. Frees clean folios and activates dirty ones.
+    /// Returns the number of pages freed.
     fn shrink(&mut self, pages: u64) -> u64 {
         let (mut looked, mut freed) = (0, 0);
         while looked < pages && self.lists[0].oldest != NONE {
@@ -304,7 +306,7 @@ mod tests {
     use super::*;
     use crate::random::Stream;
 
-    /// The share of uses that find their page, of `draw`n pages of file 0.
+    /// The share of uses that find their page in memory; `draw` chooses the pages of file 0.
     fn hits(folios: &mut Folios, uses: u32, mut draw: impl FnMut() -> u64) -> f64 {
         let mut found = 0;
         for _ in 0..uses {

@@ -1,10 +1,10 @@
 //! The page cache of Linux: reads, read-ahead, buffered writes and the flusher.
 //!
-//! It takes the place of `filecache` where a system file has `[host.cache.linux]`. Requests of a
-//! file are served at the same time; each waits for its own pages only. A read goes through its
-//! pages in batches, as `filemap_read` does (`mm/filemap.c`): pages that are missing are read
-//! (`readahead`), a marked folio starts the next read-ahead, what is there is copied. Writes become
-//! dirty folios, which the flusher writes (`writeback`); `durable` makes them safe.
+//! It replaces `filecache` if a system file has `[host.cache.linux]`. Requests of a file are served
+//! at the same time, and each waits only for its own pages. As `filemap_read` (`mm/filemap.c`), a
+//! read processes its pages in batches: missing pages are read (`readahead`), a marked folio starts
+//! the next read-ahead, and pages in memory are copied. Writes produce dirty folios, which the
+//! flusher writes (`writeback`); `durable` makes them durable.
 
 use std::collections::VecDeque;
 
@@ -16,19 +16,19 @@ use super::writeback::{DirtyPages, Limits};
 use super::{Event, Io, Machine, Origin, PageEvent, durable};
 use crate::system::{Allocated, CacheModel, LinuxCacheModel, System};
 
-/// Folios that are copied at once (`PAGEVEC_SIZE`).
+/// Number of folios that are copied at once (`PAGEVEC_SIZE`).
 const BATCH_FOLIOS: usize = 31;
 
 /// The page cache of a host.
 pub(crate) struct PageCache {
     folios: Folios,
     limits: Limits,
-    /// Pages that are dirty, and that are being written.
+    /// Number of pages that are dirty, and that are being written.
     dirty: u64,
     writing: u64,
-    /// Requests of the flusher in progress.
+    /// Number of the flusher's requests in progress.
     flushes: u64,
-    /// The file that the flusher looks at first.
+    /// The file at which the flusher continues.
     turn: usize,
     /// Requests that wait until fewer pages are dirty.
     held_back: VecDeque<u32>,
@@ -57,7 +57,7 @@ impl PageCache {
     }
 }
 
-/// What the page cache knows of an open file.
+/// State of an open file in the page cache.
 pub(crate) struct CachedFile {
     ahead: ReadAhead,
     pub dirty: DirtyPages,
@@ -67,7 +67,7 @@ pub(crate) struct CachedFile {
 }
 
 impl CachedFile {
-    /// A newly opened file; `None` on a system without the rules of Linux.
+    /// State of a newly opened file; `None` on a system without the rules of Linux.
     pub fn new(system: &System) -> Option<Box<CachedFile>> {
         let linux = system.host.cache.linux.as_ref()?;
         let page = system.host.cache.page.bytes();
@@ -87,14 +87,14 @@ impl Machine {
         self.system.host.cache.page.bytes()
     }
 
-    /// The page cache of a file's host, and what it knows of the file.
+    /// The page cache of a file's host, and the state of the file in it.
     pub(super) fn page_cache(&mut self, file: u32) -> Option<(&mut PageCache, &mut CachedFile)> {
         let entry = &mut self.files[file as usize];
         let cached = entry.linux.as_mut()?;
         Some((&mut self.page_caches[entry.host as usize], cached))
     }
 
-    /// Takes a hint about a file.
+    /// Applies a hint about a file.
     pub fn advise(&mut self, file: u32, hint: Hint) {
         if let Some((_, cached)) = self.page_cache(file) {
             cached.ahead.advise(hint);
@@ -113,7 +113,7 @@ impl Machine {
         }
     }
 
-    /// A program's request begins, or goes on after a wait.
+    /// Begins a program's request, or continues it after a wait.
     pub(super) fn page_request(&mut self, io: u32) {
         match self.ios[io].op {
             Op::Read => self.read_pages(io),
@@ -134,7 +134,7 @@ impl Machine {
             self.read_window(file, window);
         }
         let Some((cache, cached)) = self.page_cache(file) else { return };
-        // A page that was read may have left again where memory is scarcer than a window.
+        // If memory is smaller than a read-ahead window, the page may already be evicted again.
         let Some(first) = cache.folios.find(file, page) else {
             cached.waiting.push(io);
             return;
@@ -168,7 +168,7 @@ impl Machine {
             window.into_iter().for_each(|window| self.read_window(file, window));
             return;
         };
-        // The end of the last batch or read was in this folio already: not used again.
+        // If the last batch or read ended in this folio, it is not marked as used a second time.
         let before = if progress == 0 { cached.ahead.previous_end() } else { at };
         for (index, (number, _)) in batch.iter().enumerate() {
             let known = before.checked_sub(1).map(|byte| byte / page_bytes);
@@ -210,13 +210,13 @@ impl Machine {
         self.completed(io);
     }
 
-    /// Reads the pages of a window that are not in memory; each gap is a request.
+    /// Reads the pages of a window that are not in memory, with one request for each gap.
     fn read_window(&mut self, file: u32, window: Window) {
         let page_bytes = self.page_bytes();
         let pages = self.files[file as usize].volume.bytes().div_ceil(page_bytes);
         let end = (window.start + window.size).min(pages);
         let Some((cache, _)) = self.page_cache(file) else { return };
-        // Where pages are in memory already, what follows comes as single pages.
+        // If some pages are already in memory, the rest is read as single pages.
         let held = OfFile { folios: &cache.folios, file };
         let mut window = window;
         let (mut at, mut gaps) = (window.start, Vec::new());
@@ -267,7 +267,7 @@ impl Machine {
         self.events.schedule(end_ns, Event::Page(PageEvent::Send(io)));
     }
 
-    /// A read of pages has ended: those who wait go on.
+    /// Pages have been read: continues the requests that waited for them.
     pub(super) fn pages_read(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, .. } = self.ios[io];
@@ -282,8 +282,8 @@ impl Machine {
         }
     }
 
-    /// Begins a write: reads the pages that it covers only in part, waits while too much is dirty,
-    /// and copies.
+    /// Begins a write: reads pages that the write covers only in part, waits while too much is
+    /// dirty, and copies.
     fn write_pages(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, .. } = self.ios[io];
@@ -315,7 +315,7 @@ impl Machine {
         self.copy_pages(io, length);
     }
 
-    /// The data of a write are in memory: its pages are dirty.
+    /// The data of a write have been copied: marks its pages as dirty.
     fn pages_written_to(&mut self, io: u32) {
         let (page_bytes, now_ns) = (self.page_bytes(), self.now_ns());
         let Io { file, offset, length, .. } = self.ios[io];
@@ -355,8 +355,8 @@ impl Machine {
         self.run_flusher(file);
     }
 
-    /// Writes dirty pages of a host while more than the background limit is dirty, and those that
-    /// are urgent in any case.
+    /// Writes dirty pages of a host while more than the background limit is dirty, and urgent pages
+    /// in any case.
     pub(super) fn run_flusher(&mut self, file: u32) {
         let host = self.files[file as usize].host;
         let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
@@ -388,8 +388,7 @@ impl Machine {
         }
     }
 
-    /// Takes the dirty pages of a range and writes them for a job; returns how many requests those
-    /// are.
+    /// Writes the dirty pages of a range for a job; returns the number of requests.
     pub(super) fn write_range(&mut self, file: u32, (from, to): (u64, u64), job: u32) -> u32 {
         let most = (self.system.host.max_transfer.bytes() / self.page_bytes()).max(1);
         let mut requests = 0;
@@ -405,7 +404,7 @@ impl Machine {
         }
     }
 
-    /// Pages have been written: writers that were held back go on, in order.
+    /// Pages have been written: continues the writers that were held back, in order.
     pub(super) fn pages_stored(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, origin, .. } = self.ios[io];
@@ -437,7 +436,8 @@ impl Machine {
         self.data_stored(file, origin);
     }
 
-    /// The flusher looks at all files of a host, and again after its period while any is dirty.
+    /// Checks all files of a host for expired dirty pages; repeats the check periodically while any
+    /// page is dirty.
     fn look_for_expired(&mut self, host: u32) {
         let Some(linux) = self.system.host.cache.linux.as_ref() else { return };
         let (wakeup_ns, expire_ns, now_ns) = (linux.wakeup.ns(), linux.expire.ns(), self.now_ns());
@@ -459,7 +459,8 @@ impl Machine {
     }
 }
 
-/// Counts the pages of a range as dirty or being written once more (1) or less (-1).
+/// Changes the number of dirty or written pages of each folio in a range by `by` (1 or -1) per
+/// page.
 fn change_unwritten(folios: &mut Folios, file: u32, from: u64, to: u64, by: i64) {
     for number in folios.within(file, from, to) {
         let folio = folios.get_mut(number);

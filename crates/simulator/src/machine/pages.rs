@@ -1,15 +1,15 @@
 //! The pages of all files that a host holds in memory, in order of their last use (LRU).
 //!
-//! An entry is a range of adjacent pages of one file that were brought in or written together, in
-//! one aligned chunk of 64 KiB at most. A use moves the whole entry to the recent end. So there are
-//! never more entries than pages fit, and a sequential pass makes one entry per chunk. Dirty
-//! entries stay beyond the capacity, because a page leaves memory only once it is written.
+//! An entry is a range of adjacent pages of one file that were read or written together, in one
+//! aligned chunk of at most 64 KiB. A use moves the whole entry to the recent end. There are never
+//! more entries than pages that fit, and a sequential pass makes one entry per chunk. Dirty entries
+//! stay even beyond the capacity, because a page can be evicted only after it is written.
 
 use std::collections::BTreeMap;
 
 /// Largest entry (bytes).
 const CHUNK_BYTES: u64 = 64 << 10;
-/// No entry.
+/// The number of no entry.
 const NONE: u32 = u32::MAX;
 
 /// A range of resident pages.
@@ -19,7 +19,7 @@ struct Entry {
     from: u64,
     to: u64,
     dirty: bool,
-    /// In the list; a dirty entry that reached its old end is not.
+    /// Whether the entry is in the list; a dirty entry that has reached the old end is not.
     listed: bool,
     newer: u32,
     older: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// No pages, with room for `capacity` bytes.
+    /// An empty set of pages, with space for `capacity` bytes.
     pub fn new(page: u64, capacity: u64) -> Pages {
         Pages {
             page,
@@ -59,8 +59,8 @@ impl Pages {
         (from / self.page * self.page, to.next_multiple_of(self.page))
     }
 
-    /// The part of a range, from its first to its last page that is not resident; `None` if all
-    /// are.
+    /// The part of a range from its first to its last page that is not resident; `None` if all
+    /// pages are resident.
     pub fn missing(&self, file: u32, from: u64, to: u64) -> Option<(u64, u64)> {
         let (from, to) = self.around(from, to);
         let (mut at, mut first, mut last) = (from, None, from);
@@ -101,8 +101,8 @@ impl Pages {
         }
     }
 
-    /// Holds the pages around a range from now on; `dirty` if they must be written before they may
-    /// leave. Other pages leave instead, those first whose last use is longest ago.
+    /// Makes the pages around a range resident. With `dirty`, they must be written before they can
+    /// be evicted. Other pages are evicted instead, least recently used first.
     pub fn hold(&mut self, file: u32, from: u64, to: u64, dirty: bool) {
         let (from, to) = self.around(from, to);
         if self.missing(file, from, to).is_some() {
@@ -137,7 +137,7 @@ impl Pages {
         }
     }
 
-    /// Adds a range, to the newest entry if it goes on in the same chunk.
+    /// Adds a range. Extends the newest entry if the range continues it in the same chunk.
     fn add(&mut self, file: u32, from: u64, to: u64) {
         self.resident += to - from;
         if let Some(entry) = self.entries.get_mut(self.newest as usize)
@@ -163,7 +163,7 @@ impl Pages {
         self.list(number);
     }
 
-    /// The dirty bytes of a range are on the device. What `still_dirty` says stays dirty.
+    /// The dirty bytes of a range are now on the device, except those in `still_dirty`.
     pub fn written(
         &mut self,
         file: u32,
@@ -182,7 +182,7 @@ impl Pages {
         self.evict();
     }
 
-    /// Removes the oldest pages until the rest fits.
+    /// Evicts the oldest pages until the rest fits.
     fn evict(&mut self) {
         while self.resident > self.capacity && self.oldest != self.newest {
             let number = self.oldest;
@@ -240,7 +240,7 @@ impl Ranges {
         before.into_iter().chain(self.0.range(from..to)).map(|(start, end)| (*start, *end))
     }
 
-    /// The first part of the set at or behind `at`.
+    /// The first part of the set at or after `at`.
     pub fn first_from(&self, at: u64) -> Option<(u64, u64)> {
         self.overlapping(at, u64::MAX).next().map(|(start, end)| (start.max(at), end))
     }
@@ -255,7 +255,8 @@ impl Ranges {
         self.0.len()
     }
 
-    /// The first range at or after an offset, cut to start there, or else the first of all.
+    /// The first range at or after an offset, cut to start there; if there is none, the first range
+    /// of the set.
     pub fn next(&self, at: u64) -> Option<(u64, u64)> {
         let here = self.overlapping(at, u64::MAX).next().map(|(from, to)| (from.max(at), to));
         here.or_else(|| self.0.first_key_value().map(|(from, to)| (*from, *to)))
@@ -374,7 +375,7 @@ mod tests {
         // Page numbers, oldest first.
         let mut model: Vec<u64> = Vec::new();
         for _ in 0..20_000 {
-            // Pages that are never adjacent are entries of their own.
+            // Pages that are never adjacent each have a separate entry.
             let page = 2 * below(100.0);
             let hit = model.contains(&page);
             assert_eq!(pages.missing(0, page * PAGE, (page + 1) * PAGE).is_none(), hit);

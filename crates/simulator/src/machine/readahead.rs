@@ -1,9 +1,11 @@
-//! Which pages Linux reads when a reader misses, or reaches a mark that an earlier read-ahead left.
+//! The pages that Linux reads when a reader misses a page, or reaches the mark of an earlier
+//! read-ahead.
 //!
 //! The rules are those of `mm/readahead.c` as of Linux 6.18: `page_cache_sync_ra`,
-//! `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`, `page_cache_ra_order`; described
-//! in the comment "On-demand readahead" of that file. Everything here counts in pages. What is in
-//! memory, the caller tells; what is read, and which folio carries the mark, comes back.
+//! `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`, `page_cache_ra_order`; the
+//! comment "On-demand readahead" of that file describes them. All numbers are in pages. The caller
+//! supplies which pages are in memory. The result is the pages to read, and the folio that gets the
+//! mark.
 
 use ioengine::Hint;
 
@@ -12,14 +14,14 @@ const SEQUENTIAL_FACTOR: u64 = 2;
 /// Each further window uses folios that are four times larger (`page_cache_async_ra`).
 const ORDER_STEP: u32 = 2;
 
-/// The read-ahead of an open file (`struct file_ra_state`), in pages.
+/// Read-ahead state of an open file (`struct file_ra_state`), in pages.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadAhead {
-    /// Largest window; 0: no read-ahead.
+    /// Maximum window; 0: no read-ahead.
     window_max: u64,
-    /// Largest request to the device (`bdi->io_pages`).
+    /// Maximum request to the device (`bdi->io_pages`).
     request_max: u64,
-    /// Largest folio, as a power of two.
+    /// Maximum folio size, as a power of two.
     order_max: u32,
     hint: Hint,
     start: u64,
@@ -35,17 +37,17 @@ pub(crate) struct ReadAhead {
 pub(crate) struct Window {
     pub start: u64,
     pub size: u64,
-    /// Page whose folio carries the mark; `None` without a mark.
+    /// The page whose folio gets the mark; `None` without a mark.
     pub mark: Option<u64>,
-    /// Largest folio, as a power of two.
+    /// Maximum folio size, as a power of two.
     pub order: u32,
 }
 
-/// What memory holds around a page.
+/// Which pages around a page are in memory.
 pub(crate) trait Neighbours {
-    /// Number of pages right before a page that are in memory, at most `most`.
+    /// Number of consecutive pages before a page that are in memory, at most `most`.
     fn held_before(&self, page: u64, most: u64) -> u64;
-    /// The first page from this one on that is not in memory; `None` if all of `most` are.
+    /// The first page at or after this one that is not in memory; `None` if `most` pages are.
     fn next_missing(&self, page: u64, most: u64) -> Option<u64>;
 }
 
@@ -65,15 +67,15 @@ impl ReadAhead {
         }
     }
 
-    /// Takes a hint of posix_fadvise(2); those that are not about the order of reads change
-    /// nothing.
+    /// Applies a hint of posix_fadvise(2). Hints that are not about the order of reads have no
+    /// effect.
     pub fn advise(&mut self, hint: Hint) {
         if matches!(hint, Hint::Normal | Hint::Sequential | Hint::Random) {
             self.hint = hint;
         }
     }
 
-    /// A read has ended at this byte.
+    /// Records that a read has ended at this byte.
     pub fn read_until(&mut self, end: u64) {
         self.previous_end = end;
     }
@@ -88,14 +90,14 @@ impl ReadAhead {
         self.window_max * factor
     }
 
-    /// The largest window for a request: a large request may be as large as the device takes
-    /// (`ractl_max_pages`).
+    /// The maximum window for a request. A request above the maximum may be as large as the device
+    /// accepts (`ractl_max_pages`).
     fn most_for(&self, wanted: u64) -> u64 {
         let most = self.most();
         if wanted > most && self.request_max > most { wanted.min(self.request_max) } else { most }
     }
 
-    /// A reader needs `wanted` pages from `page` on, and `page` is not in memory
+    /// The window for a reader that needs `wanted` pages from `page` on, if `page` is not in memory
     /// (`page_cache_sync_ra`).
     pub fn missed(
         &mut self,
@@ -117,7 +119,7 @@ impl ReadAhead {
         } else {
             let before = held.held_before(page, most);
             if before <= wanted {
-                // A random read; the state of the read-ahead stays.
+                // A random read does not change the state of the read-ahead.
                 return Window { start: page, size: wanted, mark: None, order: 0 };
             }
             let history = if before == page { before * 2 } else { before };
@@ -129,9 +131,9 @@ impl ReadAhead {
         self.window()
     }
 
-    /// A reader that needs `wanted` pages from `page` on has reached a folio of `folio_pages` pages
-    /// from `page` on, which carries the mark (`page_cache_async_ra`). `None` if nothing is to be
-    /// read.
+    /// The next window for a reader that needs `wanted` pages from `page` on and has reached the
+    /// marked folio of `folio_pages` pages at `page` (`page_cache_async_ra`). `None` if nothing
+    /// must be read.
     pub fn reached_mark(
         &mut self,
         page: u64,
@@ -193,9 +195,9 @@ fn next_size(size: u64, most: u64) -> u64 {
     }
 }
 
-/// The folio at `page` of a window: how many pages it has, and whether it carries the mark
-/// (`page_cache_ra_order`, `ra_alloc_folio`). A folio lies at a multiple of its own size and does
-/// not go beyond `last`.
+/// The folio at `page` of a window: its number of pages, and whether it gets the mark
+/// (`page_cache_ra_order`, `ra_alloc_folio`). A folio starts at a multiple of its own size and does
+/// not extend beyond `last`.
 pub(crate) fn folio_at(window: &Window, page: u64, last: u64) -> (u64, bool) {
     let mut order = window.order.min(page.trailing_zeros());
     while order > 0 && page + (1 << order) - 1 > last {
@@ -211,7 +213,7 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// Pages in memory, as a list.
+    /// A list of the pages in memory.
     impl Neighbours for Vec<u64> {
         fn held_before(&self, page: u64, most: u64) -> u64 {
             (1..=most.min(page)).take_while(|step| self.contains(&(page - step))).count() as u64
@@ -222,8 +224,8 @@ mod tests {
         }
     }
 
-    /// Start, size and mark of each window that a reader of `count` requests of `wanted` pages gets
-    /// from `first` on.
+    /// Start, size and mark of each window for a reader that issues `count` requests of `wanted`
+    /// pages, starting at `first`.
     fn windows(state: &mut ReadAhead, first: u64, wanted: u64, count: u64) -> Vec<[u64; 3]> {
         let (mut held, mut marks, mut all) = (Vec::new(), Vec::new(), Vec::new());
         for request in 0..count {
@@ -255,8 +257,9 @@ mod tests {
 
     #[test]
     fn windows_of_a_sequential_reader_grow_fourfold_then_twofold_up_to_the_maximum() {
-        // 128 KiB of read-ahead: 1 page is at most 32/32, so 4 pages come first, the mark behind
-        // the page asked for. 4 is not below 32/16, so the next are 8, 16, 32, 32.
+        // Read-ahead of 128 KiB, or 32 pages. A request of 1 page is at most 32/32, so the first
+        // window has 4 pages, with the mark after the requested page. 4 is not below 32/16, so the
+        // next windows have 8, 16, 32 and 32 pages.
         let all = windows(&mut state(32), 0, 1, 60);
         assert_eq!(all[..4], [[0, 4, 1], [4, 8, 4], [12, 16, 12], [28, 32, 28]]);
         assert_eq!(all[4], [60, 32, 60]);
@@ -264,23 +267,26 @@ mod tests {
 
     #[test]
     fn large_windows_begin_fourfold() {
-        // 1 MiB: 256 pages; 4 is below 256/16, so 16 follow; 16 is not, so 32, 64, 128, 256.
+        // 1 MiB is 256 pages. 4 is below 256/16, so the next window has 16; 16 is not, so 32, 64,
+        // 128, 256.
         let sizes: Vec<u64> = windows(&mut state(256), 0, 1, 400).iter().map(|w| w[1]).collect();
         assert_eq!(sizes[..6], [4, 16, 32, 64, 128, 256]);
     }
 
     #[test]
     fn a_first_request_of_half_the_maximum_gets_all_of_it() {
-        // 16 pages of 32: above a quarter, so the whole maximum, with the mark behind the request.
+        // 16 of 32 pages is above a quarter: the window has the maximum, with the mark after the
+        // request.
         assert_eq!(windows(&mut state(32), 0, 16, 1), [[0, 32, 16]]);
-        // 8 pages of 32: up to a quarter, so twice as many.
+        // 8 of 32 pages is at most a quarter: the window is twice the request.
         assert_eq!(windows(&mut state(32), 0, 8, 1), [[0, 16, 8]]);
     }
 
     #[test]
     fn a_request_above_the_maximum_is_read_whole_as_far_as_the_device_takes_it() {
-        // 256 pages asked, 4 pages of read-ahead, devices that take 256: one window, whose mark
-        // lies in its middle, because nothing beyond the request was read.
+        // A request of 256 pages, read-ahead of 4 pages, and a device that accepts 256 pages: the
+        // window is the request, with the mark in its middle, because nothing beyond the request is
+        // read.
         assert_eq!(windows(&mut state(4), 0, 256, 1), [[0, 256, 128], [256, 256, 256]]);
         let mut small = ReadAhead::new(4, 4, 0);
         assert_eq!(windows(&mut small, 0, 8, 1)[0], [0, 4, 2]);
@@ -291,7 +297,7 @@ mod tests {
         let mut state = state(32);
         let all = windows(&mut state, 1000, 2, 1);
         assert_eq!((all, state.size), (vec![[1000, 2, u64::MAX]], 0));
-        // The next in order follows it: a stream begins, with twice the 2 pages.
+        // The next request in order begins a stream, with a window of twice its 2 pages.
         assert_eq!(windows(&mut state, 1002, 2, 1), [[1002, 4, 1004]]);
     }
 
@@ -301,7 +307,7 @@ mod tests {
         let held: Vec<u64> = (90..100).collect();
         let window = state.missed(100, 2, PAGE, &held);
         assert_eq!((window.start, window.size, window.mark), (100, 12, Some(111)));
-        // From the beginning of the file they count twice.
+        // Pages from the beginning of the file count twice.
         let held: Vec<u64> = (0..10).collect();
         assert_eq!(state.missed(10, 2, PAGE, &held).size, 22);
     }

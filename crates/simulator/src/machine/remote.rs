@@ -68,7 +68,7 @@ impl Machine {
             CLIENT => {
                 let payload = if op == Op::Write { model.rate.ns_for(length) } else { 0 };
                 let (_, sent_ns) = remote.wire[0].serve(now_ns, payload);
-                // All trips but the last half of the last one happen before the server starts.
+                // All trips except the last half trip happen before the server starts.
                 let travel_ns = (model.latency.0 * (trips * 2.0 - 1.0)) as u64;
                 self.ios[io].stage = THERE;
                 self.events.schedule(sent_ns + travel_ns, Event::Remote(io));

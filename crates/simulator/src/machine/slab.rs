@@ -9,7 +9,7 @@ pub(crate) struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Without items.
+    /// An empty list.
     pub fn new() -> Slab<T> {
         Slab { items: Vec::new(), free: Vec::new() }
     }
@@ -29,7 +29,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The number may be given to another item.
+    /// Frees the number of an item for another item.
     #[inline]
     pub fn release(&mut self, number: u32) {
         self.free.push(number);

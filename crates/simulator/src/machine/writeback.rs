@@ -1,38 +1,39 @@
-//! The dirty pages of a file, and the limits of a host: when they are written, and when writers
-//! wait.
+//! The dirty pages of a file and the limits of a host. They determine when pages are written and
+//! when writers wait.
 //!
 //! The rules are those of `mm/page-writeback.c` (`balance_dirty_pages`, `domain_dirty_limits`) and
 //! `fs/fs-writeback.c` (`wb_writeback`) as of Linux 6.18, and of
-//! `Documentation/admin-guide/sysctl/vm.rst`: the flusher starts when more than the background
-//! limit is dirty, or a file has been dirty for the expiry time; writers are free up to half way
-//! between both limits, and then proceed at the rate of the device, with the dirty pages half way
-//! from there to the limit. The kernel makes each writer pause for a computed time; here it waits
-//! until enough is written, which gives the same rate.
+//! `Documentation/admin-guide/sysctl/vm.rst`. The flusher starts when more than the background
+//! limit is dirty, or when a file has been dirty for the expiry time. Writers do not wait up to the
+//! middle between both limits. Beyond it, they proceed at the rate of the device, and the dirty
+//! pages settle in the middle between that point and the limit. The kernel makes each writer pause
+//! for a computed time; in this model it waits until enough is written, which gives the same rate.
 
 use super::pages::Ranges;
 
 /// The limits of a host (pages).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The flusher runs while more is dirty.
+    /// The flusher runs while more pages are dirty.
     pub background: u64,
-    /// No more may be dirty or on the way to the device.
+    /// Maximum number of pages that are dirty or being written.
     pub limit: u64,
 }
 
 impl Limits {
-    /// Up to here, writers do not wait (`dirty_freerun_ceiling`).
+    /// Writers do not wait up to this number (`dirty_freerun_ceiling`).
     pub fn free_run(self) -> u64 {
         u64::midpoint(self.background.min(self.limit), self.limit)
     }
 
-    /// Where writers proceed at the rate of the device (the set point of `pos_ratio_polynom`).
+    /// At this number, writers proceed at the rate of the device (set point of
+    /// `pos_ratio_polynom`).
     pub fn set_point(self) -> u64 {
         u64::midpoint(self.free_run(), self.limit)
     }
 
-    /// Whether a writer of `more` pages waits while `unwritten` are dirty or on the way. One that
-    /// finds nothing unwritten never does.
+    /// Whether a writer of `more` pages waits while `unwritten` pages are dirty or being written.
+    /// If there are none, it never waits.
     pub fn holds_back(self, unwritten: u64, more: u64) -> bool {
         unwritten > 0 && unwritten + more > self.set_point()
     }
@@ -44,26 +45,27 @@ pub(crate) struct DirtyPages {
     ranges: Ranges,
     dirty: u64,
     writing: u64,
-    /// Where the flusher goes on (`writeback_index`).
+    /// Where the flusher continues (`writeback_index`).
     next: u64,
-    /// Since when the file has dirty pages (ns).
+    /// Time since which the file has had dirty pages (ns).
     since_ns: Option<u64>,
-    /// Pages are written whatever the limits say: they have expired, or somebody waits for them.
+    /// Whether pages are written regardless of the limits: they have expired, or a job waits for
+    /// them.
     pub urgent: bool,
 }
 
 impl DirtyPages {
-    /// Pages that are dirty and not on the way to the device.
+    /// Number of pages that are dirty and not being written.
     pub fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// Whether nothing is dirty or on the way to the device.
+    /// Whether no page is dirty or being written.
     pub fn is_clean(&self) -> bool {
         self.dirty == 0 && self.writing == 0
     }
 
-    /// Pages become dirty; `gap` is called with each range that was not.
+    /// Marks pages as dirty; calls `gap` with each range that was not dirty.
     pub fn mark(&mut self, from: u64, to: u64, now_ns: u64, mut gap: impl FnMut(u64, u64)) {
         let dirty = &mut self.dirty;
         self.ranges.insert(from, to, |from, to| {
@@ -73,8 +75,8 @@ impl DirtyPages {
         self.since_ns.get_or_insert(now_ns);
     }
 
-    /// Takes the next dirty pages, at most `most`, to write them: from where the last ones ended,
-    /// and then from the beginning.
+    /// Takes the next dirty pages for writing, at most `most`. Continues after the last pages
+    /// taken, and wraps around at the end.
     pub fn take(&mut self, most: u64) -> Option<(u64, u64)> {
         let (from, to) = self.ranges.first_from(self.next).or(self.ranges.first_from(0))?;
         let to = to.min(from + most);
@@ -83,7 +85,7 @@ impl DirtyPages {
         Some((from, to))
     }
 
-    /// Takes the dirty pages of a range, to write them.
+    /// Takes dirty pages of a range for writing.
     pub fn take_within(&mut self, from: u64, to: u64, most: u64) -> Option<(u64, u64)> {
         let (start, end) = self.ranges.first_from(from).filter(|(start, _)| *start < to)?;
         let end = end.min(to).min(start + most);
@@ -100,13 +102,13 @@ impl DirtyPages {
         }
     }
 
-    /// Pages have been written.
+    /// Records that pages have been written.
     pub fn written(&mut self, pages: u64) {
         self.writing -= pages;
     }
 
-    /// A periodic look of the flusher: what has been dirty for `expire_ns` is written now. Returns
-    /// whether the flusher must look again.
+    /// Periodic check of the flusher: pages that have been dirty for `expire_ns` become urgent.
+    /// Returns whether another check is needed.
     pub fn look(&mut self, now_ns: u64, expire_ns: u64) -> bool {
         let Some(since_ns) = self.since_ns else { return false };
         self.urgent |= now_ns - since_ns >= expire_ns;
@@ -135,7 +137,8 @@ mod tests {
         }
         assert_eq!((new, pages.dirty()), (16, 16));
         assert_eq!(pages.take(8), Some((10, 18)));
-        // Dirty again while it is on the way: written again, after the rest.
+        // A page that becomes dirty again while it is being written is written again, after the
+        // others.
         pages.mark(10, 11, 9, |_, _| {});
         assert_eq!(pages.take(100), Some((18, 25)));
         assert_eq!((pages.take(100), pages.take(100)), (Some((100, 101)), Some((10, 11))));
