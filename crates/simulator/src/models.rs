@@ -98,8 +98,8 @@ pub struct CacheModel {
     pub random_view: Time,
     /// CPU time of the file system each time it extends a file.
     pub extend: Time,
-    /// The rules of Linux, which replace those above except for `page`, `size` and `dirty_limit`;
-    /// the limit holds for all files of a host together.
+    /// The rules of Linux, which replace all values above except `page`, `size` and `dirty_limit`.
+    /// With them, the limit applies to all files of a host together.
     pub linux: Option<LinuxCacheModel>,
 }
 
@@ -109,7 +109,8 @@ pub struct CacheModel {
 pub struct LinuxCacheModel {
     /// Largest read-ahead (`read_ahead_kb` of the device; 0: none).
     pub read_ahead_max: Size,
-    /// Largest unit of pages that the file system keeps together (a page: no large folios).
+    /// Maximum size of a folio, the unit of pages that the file system keeps together (one page: no
+    /// large folios).
     pub folio_max: Size,
     /// Dirty bytes of a host beyond which the flusher writes (`vm.dirty_background_ratio`).
     pub dirty_background: Size,
@@ -124,7 +125,7 @@ pub struct LinuxCacheModel {
     pub commit_interval: Time,
     /// Bytes of the log that a commit writes before its record.
     pub journal_write: Size,
-    /// A file's times change at most once in this time.
+    /// The times of a file change at most once per interval of this length.
     pub timestamp_tick: Time,
 }
 
@@ -258,8 +259,8 @@ pub struct DiskModel {
     /// Whether a cached write keeps the bus from its command to its status.
     #[serde(deserialize_with = "switch_text")]
     pub writes_inline: bool,
-    /// Time the controller takes to start the arm after a pause, for read-ahead that resumes. It
-    /// does so once no command is left, and decodes none meanwhile.
+    /// Time the controller takes to start the arm after a pause, when read-ahead resumes. It starts
+    /// the arm once no command is left, and decodes no command meanwhile.
     pub start_read: Time,
     /// Time to start a cached write.
     pub start_write: Time,
@@ -380,13 +381,13 @@ pub struct FlashModel {
     /// reported together once no command is outstanding on the device, or once the first has waited
     /// this long (0: no coalescing).
     pub coalesce: Time,
-    /// A translation layer with garbage collection. Without it, writes cost `unit_write` or are
-    /// limited by `drain`, always alike.
+    /// A translation layer with garbage collection. Without it, all writes cost `unit_write` or are
+    /// limited by `drain`, whatever was written before.
     pub translation: Option<TranslationModel>,
 }
 
-/// The flash behind a translation layer: each of the drive's units is a die, `unit_size` the data
-/// that it reads at once in `unit_read`, and `unit_write` the time of a program.
+/// The flash behind a translation layer. Each of the drive's units is a die. `unit_size` is the
+/// data that a die reads at once in `unit_read`, and `unit_write` is the time of a program.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranslationModel {
@@ -425,9 +426,9 @@ pub struct TranslationModel {
 choice!(
     /// What a drive holds before a run.
     DriveState {
-        /// Nothing. Reads of what was never written need no flash.
+        /// Nothing. Reads of unwritten data need no flash.
         Empty,
-        /// All of its capacity, written once from the first byte to the last.
+        /// The whole capacity was written once, from the first byte to the last.
         Filled,
         /// As `Filled`, and then overwritten at random until garbage collection is steady.
         Steady,
@@ -436,11 +437,11 @@ choice!(
 choice!(
     /// How garbage collection chooses the block to erase.
     Cleaning {
-        /// The one with the least valid data.
+        /// The block with the least valid data.
         Greedy,
-        /// The one written first.
+        /// The block that was written first.
         Fifo,
-        /// The one with the least valid data of some drawn at random.
+        /// The block with the least valid data among some that are drawn at random.
         Choices,
     }
 );
@@ -449,13 +450,14 @@ choice!(
     SlcFull {
         /// To the other blocks.
         Direct,
-        /// To the cache, after as much was moved out of it.
+        /// To the cache, after the same amount was moved out of it.
         Fold,
     }
 );
 
 impl FlashModel {
-    /// As how many requests one of this length counts against the limits on requests.
+    /// The number of requests that a request of this length counts as, against the limits on
+    /// requests.
     pub(crate) fn counts_as(&self, length: u64) -> u64 {
         match self.counted_size.bytes() {
             0 => 1,

@@ -1,15 +1,15 @@
 //! Dies and channels of a flash device: when each physical operation runs.
 //!
-//! A die does one operation at a time. Reads of the host pass queued programs and erases, and wait
-//! for the operation in progress: to its end, or to its next page if it consists of page reads, or
-//! for the time of a suspension if the device can suspend. After [`PASSED_MAX`] reads, they wait
-//! for an operation, so that writes go on. A channel moves the data of its dies, one transfer at a
-//! time.
+//! A die does one operation at a time. Reads of the host pass queued programs and erases, but wait
+//! for the operation in progress: until its end, or until its next page if it consists of page
+//! reads, or for the time of a suspension if the device can suspend. After [`PASSED_MAX`] reads
+//! have passed, reads wait for one operation, so that writes make progress. A channel moves the
+//! data of its dies, one transfer at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Reads that may delay an operation of a die. Devices do not publish how they share their dies.
+/// Maximum number of reads that may delay an operation of a die. Devices do not publish this.
 const PASSED_MAX: u32 = 16;
 
 /// What a die is busy with.
@@ -35,19 +35,20 @@ pub(crate) const PHASE_NAMES: [&str; 5] =
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub phase: Phase,
-    /// Does not start before this time (ns).
+    /// The operation does not start before this time (ns).
     pub ready_ns: u64,
-    /// Time of its data on the channel (ns), before the steps if it is a program.
+    /// Time of the operation's data on the channel (ns); for a program, the transfer precedes the
+    /// steps.
     pub transfer_ns: u64,
-    /// Time of a step, between which reads may pass (ns).
+    /// Duration of a step (ns); reads may pass between two steps.
     pub step_ns: u64,
     pub steps: u64,
-    /// Bytes of the write buffer that are free at its end.
+    /// Bytes of the write buffer that become free when the operation ends.
     pub frees: u64,
 }
 
-/// Transfers of a channel. A transfer takes the first gap between earlier bookings that is long
-/// enough, because data that are ready do not wait for data that are not.
+/// Transfers of a channel. A transfer takes the first sufficient gap between earlier bookings, so
+/// that data that are ready do not wait for data that are not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
     /// Booked intervals (ns), in order.
@@ -56,7 +57,7 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// Books `length_ns` at `ready_ns` or later. Intervals that end by `now_ns` are forgotten.
+    /// Books `length_ns` at `ready_ns` or later. Forgets intervals that ended before `now_ns`.
     /// Returns start and end (ns).
     pub fn book(&mut self, now_ns: u64, ready_ns: u64, length_ns: u64) -> (u64, u64) {
         if length_ns == 0 {
@@ -97,14 +98,14 @@ struct Die {
     step_ns: u64,
     has_steps: bool,
     op_end_ns: u64,
-    /// Bytes of the write buffer that are free when the operation has ended.
+    /// Bytes of the write buffer that become free when the operation ends.
     frees: u64,
     /// Reads in progress without a gap: their start and end (ns).
     reads_from_ns: u64,
     reads_end_ns: u64,
     /// Whether those reads interrupt the operation.
     interrupts: bool,
-    /// Reads that delayed the operation in progress or the next one.
+    /// Number of reads that delayed the operation in progress or the next one.
     passed: u32,
     queue: VecDeque<Op>,
     /// Whether an event of this die is scheduled.
@@ -117,8 +118,9 @@ impl Die {
         self.op_end_ns.max(self.reads_end_ns)
     }
 
-    /// How long a read that arrives during the operation waits for it to stop, and how much longer
-    /// the operation takes besides the read (ns). None if the read waits for its end.
+    /// The time that a read waits until the operation in progress stops, and the time that the
+    /// interruption costs the operation in addition to the read (ns). None if the read must wait
+    /// for the end.
     fn stops(&self, now_ns: u64, suspend_ns: u64) -> Option<(u64, u64)> {
         let left_ns = self.op_end_ns - now_ns;
         let done_ns = now_ns.checked_sub(self.steps_from_ns);
@@ -144,7 +146,7 @@ pub(crate) struct Nand {
     suspend_ns: u64,
     /// Busy time by phase, including what is booked for later (ns).
     busy_ns: [u64; 5],
-    /// Bytes of the write buffer that have become free and were not yet collected.
+    /// Bytes of the write buffer that have become free since the last call of `take_freed`.
     freed: u64,
     /// Time of the last event (ns).
     last_ns: u64,
@@ -231,7 +233,7 @@ impl Nand {
         let entry = &mut self.dies[die as usize];
         self.freed += std::mem::replace(&mut entry.frees, op.frees);
         entry.has_steps = op.steps > 1;
-        // Data that are read move while the next page is read.
+        // The data of a read page are moved while the next page is read.
         entry.steps_from_ns = if entry.has_steps { at_ns } else { moved_ns };
         entry.step_ns = op.step_ns;
         entry.op_end_ns = entry.steps_from_ns + op.steps * op.step_ns;
@@ -254,7 +256,7 @@ impl Nand {
                 && let Some(op) = entry.queue.pop_front()
             {
                 self.start(die, op, now_ns, at_ns);
-                // No read may interrupt it, or the queue would never move.
+                // No read may interrupt this operation, or the queue would never advance.
                 self.dies[die as usize].passed = PASSED_MAX;
             }
         }
@@ -347,7 +349,8 @@ mod tests {
         assert_eq!(read(&mut nand, 0, 120), 610 + 100 + 5, "reads are served in order");
         nand.advance(10_000);
         assert_eq!(nand.take_freed(), 3 * 4096);
-        // The second program starts after both reads, and its data after those of the second.
+        // The second program starts after both reads; its data are moved after the data of the
+        // second read.
         assert_eq!(nand.busy_until(10_000), [150, 1835, 0, 0, 0]);
         assert_eq!(nand.idle_since_ns(), Some(710 + 5 + 2 * 610));
     }
@@ -378,7 +381,7 @@ mod tests {
         for suspend_ns in [0, 5] {
             let mut nand = Nand::new(1, 1, READ_NS, suspend_ns);
             (0..5).for_each(|_| nand.enqueue(0, program(0)));
-            // Reads alone keep the die busy.
+            // Reads alone can keep the die busy.
             for number in 0..800 {
                 read(&mut nand, 0, number * 50);
             }

@@ -22,7 +22,7 @@ type Units = &'static [(&'static str, f64)];
 
 /// Longest time (ns): one hour.
 pub(crate) const TIME_NS_MAX: f64 = 3.6e12;
-/// Largest size (bytes); larger ones fit neither a file nor the arithmetic.
+/// Maximum size (bytes); larger sizes fit neither a file nor the arithmetic.
 pub(crate) const BYTES_MAX: f64 = 9e18;
 /// Highest rate (bytes per second).
 const RATE_MAX: f64 = 1e18;
@@ -36,12 +36,12 @@ fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, St
         return Err("a value needs a source".to_owned());
     }
     if !written.value.is_finite() || written.value < 0.0 {
-        return Err(format!("{} is no value", written.value));
+        return Err(format!("{} is not a valid number", written.value));
     }
     let names = || units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = units.iter().find(|(name, _)| *name == written.unit);
     let (_, scale) =
-        found.ok_or_else(|| format!("unit '{}' is none of: {}", written.unit, names()))?;
+        found.ok_or_else(|| format!("unit '{}' must be one of: {}", written.unit, names()))?;
     let [least, most] = range;
     let (value, unit) = (written.value, &written.unit);
     match value * scale {
@@ -49,7 +49,7 @@ fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, St
             Err(format!("{value} {unit} is too large; at most {} {unit}", most / scale))
         }
         canonical if canonical > 0.0 && canonical < least => {
-            Err(format!("{value} {unit} is too little; 0, or at least {} {unit}", least / scale))
+            Err(format!("{value} {unit} is too small; use 0, or at least {} {unit}", least / scale))
         }
         canonical => Ok(canonical),
     }

@@ -1,8 +1,8 @@
 //! The simple model of the papers: what a single request costs if nothing overlaps.
 //!
 //! Section 5.2 of the first paper adds up the fixed overhead, the seek and the rotation, the
-//! transfer from the media and the transfer over the bus. Drives overlap some of these and save
-//! others, so the difference to a simulation shows what caches and pipelines are worth.
+//! transfer from the media and the transfer over the bus. Drives overlap some of these steps and
+//! avoid others, so the difference from a simulation shows what caches and pipelines gain.
 
 use ioengine::Op;
 
@@ -61,8 +61,8 @@ impl SimpleModel {
     }
 }
 
-/// The mean seek between two random places in this many cylinders (ns). Distances d of n have the
-/// density 2 (1 - d/n) / n.
+/// The mean seek time between two random positions within this many cylinders (ns). Distances d of
+/// n have the density 2 (1 - d/n) / n.
 fn mean_seek_ns(geometry: &Geometry, cylinders: u64) -> f64 {
     let step = |number: u32| {
         let share = (f64::from(number) + 0.5) / f64::from(STEPS);

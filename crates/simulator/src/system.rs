@@ -57,7 +57,7 @@ pub struct System {
     pub name: String,
     /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers with which the system is compared; informative only.
+    /// Claims and figures of the papers with which the system is compared; for information only.
     pub claims: Vec<String>,
     /// The configuration: choices such as the number of disks.
     pub setup: Setup,
@@ -109,7 +109,7 @@ pub struct Setup {
     pub mirror_reads: MirrorReads,
     /// Whether the file's blocks are already allocated.
     pub allocation: Allocated,
-    /// Whether requests are buffered or direct if the target does not say.
+    /// Whether requests are buffered or direct by default.
     pub caching: CachingChoice,
     /// Whether buffered requests are issued asynchronously. Such a request costs the CPU time of a
     /// direct one besides its copy, because it does not take the file system's short path.

@@ -196,7 +196,7 @@ impl Target for SimTarget {
         };
         let links = system.links.iter().rev().map(|link| rate(&link.name, link.advertised.0));
         let bus = rate(&system.bus.name, system.bus.advertised.0);
-        // Several devices together are not limited by the medium of one.
+        // The media of one device do not limit several devices together.
         let media = match &system.drive {
             DriveModel::Disk(disk) if system.setup.disks == 1 => disk.advertised.0,
             _ => 0.0,
@@ -229,7 +229,8 @@ impl Engine for SimEngine {
     }
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
-        // Nobody looks at the data of a simulated request, so memory is not allocated in advance.
+        // The data of a simulated request are normally not used, so memory is not allocated in
+        // advance.
         self.memory.resize(self.slots as usize * self.slot_bytes, 0);
         let from = slot as usize * self.slot_bytes;
         &mut self.memory[from..from + self.slot_bytes]
@@ -246,8 +247,8 @@ impl Engine for SimEngine {
         EngineSetup { features, buffer_bytes, huge_bytes: 0 }
     }
 
-    /// Submits the batch and returns what has completed. It ignores `at_least` and never advances
-    /// the time; the loop that steps all workers does.
+    /// Submits the batch and returns the completed requests. It ignores `at_least` and never
+    /// advances the time; the loop that steps all workers does.
     #[inline]
     fn submit_and_wait(
         &mut self,

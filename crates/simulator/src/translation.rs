@@ -1,11 +1,11 @@
 //! The mapping layer of a flash device: which physical slot holds each logical unit, and garbage
-//! collection. It knows no time; `nand` gives each physical operation its time.
+//! collection. It does not model time; `nand` adds the time of each physical operation.
 //!
-//! A block is erased as a whole and then filled slot by slot, at one place at a time (the
-//! frontier), by writes of the host and by units that garbage collection moves. A write leaves the
-//! old slot of its unit invalid. When few blocks are free, a victim is chosen, its valid units are
-//! moved to the frontier, and it is erased. Blocks do not wear out. A ring of further slots in
-//! front of the blocks is the SLC cache, if there is one.
+//! A block is erased as a whole and then filled slot by slot. Only one block is filled at a time
+//! (the frontier), by writes of the host and by units that garbage collection moves. A write
+//! invalidates the old slot of its unit. When few blocks are free, a victim is chosen, its valid
+//! units are moved to the frontier, and it is erased. Blocks do not wear out. The SLC cache, if
+//! there is one, is a ring of further slots in front of the blocks.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,12 @@ use crate::random::Stream;
 
 /// No slot, or no unit.
 const NONE: u32 = u32::MAX;
-/// Blocks that garbage collection keeps free: one to move units to, one for the next frontier.
+/// Number of blocks that garbage collection keeps free: one for moved units, one for the next
+/// frontier.
 const FREE_BLOCKS: usize = 2;
-/// Blocks that hold no data in the steady state. The slots of the others, by units, are the alpha
-/// of the closed forms: a block is a victim when all others have been written.
+/// Number of blocks that hold no data in the steady state. The slots of all other blocks, divided
+/// by the units, are the alpha of the closed forms: in a FIFO, a block becomes the victim after all
+/// others have been written.
 pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32;
 
 /// How garbage collection chooses a victim.
@@ -74,9 +76,9 @@ impl MapCounts {
 /// The blocks from which a victim is chosen: all that are full.
 #[derive(Clone, Debug)]
 enum Full {
-    /// By number of valid units, each list with the oldest block first.
+    /// Lists by number of valid units; in each list, the oldest block is first.
     Greedy(Buckets),
-    /// The oldest block first.
+    /// Ordered by age, the oldest block first.
     Fifo(VecDeque<u32>),
     /// In any order.
     Choices { blocks: Vec<u32>, draws: u32, random: Stream },
@@ -89,7 +91,7 @@ struct Buckets {
     ends: Vec<[u32; 2]>,
     /// Neighbours of each block in its list.
     near: Vec<[u32; 2]>,
-    /// No list before this one has blocks.
+    /// All lists before this one are empty.
     least: usize,
 }
 
@@ -146,7 +148,7 @@ pub struct Map {
     unit_in: Vec<u32>,
     /// Valid units of each block.
     valid: Vec<u32>,
-    /// Whether a victim may be chosen among the blocks that include this one.
+    /// Whether each block is full, so that it can be chosen as a victim.
     is_full: Vec<bool>,
     free: Vec<u32>,
     full: Full,
@@ -163,8 +165,8 @@ impl Map {
     /// A map without data. The seed sets the draws of [`Policy::Choices`].
     ///
     /// # Panics
-    /// When the blocks cannot hold the units, the reserve and at least one spare slot, or when
-    /// there are more than 2^31 slots.
+    /// When the blocks do not have space for the units, the reserve and at least one spare slot, or
+    /// when there are more than 2^31 slots.
     pub fn new(size: MapSize, policy: Policy, seed: u64) -> Map {
         let MapSize { units, blocks, slots_per_block, cache_slots } = size;
         let slots = u64::from(blocks) * u64::from(slots_per_block);
@@ -204,8 +206,8 @@ impl Map {
         self.counts
     }
 
-    /// The slot that holds a unit; none if the unit was never written or was trimmed. Slots from
-    /// `blocks * slots_per_block` on are those of the SLC cache.
+    /// The slot that holds a unit; none if the unit was never written or was trimmed. Slots at or
+    /// above `blocks * slots_per_block` belong to the SLC cache.
     #[inline]
     pub fn slot_of(&self, unit: u32) -> Option<u32> {
         Some(self.slot_of[unit as usize]).filter(|slot| *slot != NONE)
@@ -229,7 +231,7 @@ impl Map {
         self.collect();
     }
 
-    /// Forgets a unit.
+    /// Removes the data of a unit.
     pub fn trim(&mut self, unit: u32) {
         self.invalidate(unit);
     }
@@ -246,8 +248,8 @@ impl Map {
         true
     }
 
-    /// Frees the oldest slot in use of the SLC cache. If its unit is valid, it moves to the blocks.
-    /// Returns whether it was; none if the cache is empty.
+    /// Frees the oldest slot in use of the SLC cache. A valid unit in it moves to the blocks.
+    /// Returns whether the unit was valid; none if the cache is empty.
     pub fn fold(&mut self) -> Option<bool> {
         if self.cache_used == 0 {
             return None;
@@ -271,7 +273,7 @@ impl Map {
         self.slot_of[unit as usize] = slot;
     }
 
-    /// The slot of a unit no longer holds it.
+    /// Marks the slot of a unit as invalid.
     fn invalidate(&mut self, unit: u32) {
         let slot = std::mem::replace(&mut self.slot_of[unit as usize], NONE);
         if slot == NONE {
@@ -305,7 +307,7 @@ impl Map {
         self.put(unit, slot);
     }
 
-    /// The frontier is full and becomes one of the blocks that can be victims.
+    /// The frontier is full: adds it to the blocks that can become victims.
     fn close(&mut self) {
         let block = self.frontier;
         self.is_full[block as usize] = true;
@@ -316,7 +318,7 @@ impl Map {
         }
     }
 
-    /// Collects garbage until enough blocks are free.
+    /// Runs garbage collection until enough blocks are free.
     fn collect(&mut self) {
         while self.free.len() < FREE_BLOCKS {
             let block = self.victim().expect("blocks that are neither free nor open are full");
@@ -351,8 +353,8 @@ impl Map {
         }
     }
 
-    /// Everything that is wrong with the map: a unit that two slots hold or whose slot does not
-    /// hold it, a wrong count, a block that is in no list. Empty unless there is a bug.
+    /// All inconsistencies of the map: a unit in two slots, a slot without its unit, a wrong count,
+    /// a block in no list. There are none unless there is a bug.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let per_block = self.size.slots_per_block;

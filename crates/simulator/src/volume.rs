@@ -1,9 +1,9 @@
 //! Volumes: how a request of a file is split into requests to devices.
 //!
 //! A request is split at chunk boundaries and at the largest transfer. RAID 5 uses left-rotating
-//! parity. A partial-row write reads old data and old parity first; a full-row write only writes.
-//! A read of a failed device reads all others. A write to it updates only the parity, for which
-//! the others are read, or also goes to the spare that is being rebuilt.
+//! parity. A partial-row write reads old data and old parity first; a full-row write only writes. A
+//! read of a failed device reads all other devices. A write to a failed device reads the others and
+//! updates only the parity, unless a spare is being rebuilt, which then gets the data too.
 
 use ioengine::Op;
 
@@ -56,7 +56,7 @@ pub(crate) struct Volume {
     each: u64,
     most: u64,
     failed: Option<u32>,
-    /// Writes to the failed device go to a spare in its place.
+    /// Whether writes to the failed device go to a spare.
     spare: bool,
     mirror: MirrorReads,
     turn: u64,
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(counts(&split(&mut pair, Op::Write, 0, 8192)), [0, 2]);
         assert_eq!(split(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "not yet read from it");
         let mut five = volume("raid5", 5, &spare);
-        // Data, then parity, on device 0: the others are read and both are written.
+        // Device 0 has first the data, then the parity: the others are read, both are written.
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 4 * 65536)), [0, 5]);

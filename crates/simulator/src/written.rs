@@ -1,7 +1,7 @@
 //! Writes a description back as the text of a system file.
 //!
-//! Each value stands on one line with unit and source; groups have headings, as in the built-in
-//! files. Parsing the text gives the same description.
+//! Each value is on one line with unit and source; groups have headings, as in the built-in files.
+//! Parsing the text gives the same description.
 
 use std::fmt::Write;
 
