@@ -1,5 +1,5 @@
-//! No run exceeds any of the closed-form bounds, for any system and load. If a single part
-//! limits, the run reaches the bound of that part.
+//! No run exceeds any of the closed-form bounds, for any system and load. If a single part is the
+//! limit, the run reaches the bound of that part.
 
 use ioengine::{Caching, Op};
 use proptest::prelude::*;
@@ -123,7 +123,7 @@ fn pairs(changes: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn system() -> impl Strategy<Value = System> {
     let counts = (1..7_u32, 1..4_u32, 1..3_u32);
-    // With some probability, the system keeps its own value.
+    // With some probability, a system keeps its original value.
     let choices = any::<[prop::sample::Index; CHANGES.len()]>();
     let keeps = [prop::bool::weighted(0.25), prop::bool::weighted(0.5)];
     let rest = (0..6_u32, prop::sample::select(OTHERS.to_vec()), keeps);
@@ -236,7 +236,7 @@ fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
 fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
     let mib64 = 64 << 20;
     let stripe = [("volume", "stripe"), ("disks", "4")];
-    // Requests that follow each other are on the same drive, whose firmware must not bind.
+    // Consecutive requests go to the same drive, so its firmware must not be the limit.
     let buses = [("buses", "4"), ("drive.firmware_queued_read", "0")];
     let cases = [
         ("media", named(DISKS, &[]), load(100, 65536, 4, mib64)),
@@ -273,7 +273,7 @@ fn the_bound_of_a_bus_is_that_of_its_own_rate() {
     assert_eq!(slow, fast, "the bus has the rate of a link");
     assert!(rate_of(&[("bus.read", "320")], Op::Read, bus) > 1.2 * slow);
 
-    // The bus waits for PCI, whatever its own rate, so PCI sets this bound.
+    // The bus waits for PCI, whatever its own rate is, so PCI sets this bound.
     let paced = "Ultra160 SCSI at the pace of PCI";
     let usual = rate_of(&[], Op::Read, paced);
     assert!(usual < rate_of(&[], Op::Read, "PCI") && usual < slow, "{usual}");
@@ -294,7 +294,7 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
 
 #[test]
 fn a_controller_that_reads_ahead_in_less_than_rows_is_within_its_bound() {
-    // Read-ahead covers four chunks at a time; a request has twelve.
+    // Read-ahead covers four chunks at a time, and a request has twelve.
     let parts = Parts { flash: true, ..Parts::default() };
     let array = [("raid_in", "array"), ("volume", "stripe"), ("disks", "6"), ("chunk", "16k")];
     let system = changed(base_with(parts), &array);

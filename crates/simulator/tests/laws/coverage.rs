@@ -1,4 +1,5 @@
-//! Coverage of the confidence interval of a rate: how often it contains the long-run rate.
+//! Coverage of the confidence interval of a rate: how often the interval contains the long-run
+//! rate.
 
 use analysis::bootstrap::median_interval;
 use analysis::interval::{CONFIDENCE, Interval};
@@ -100,7 +101,7 @@ fn intervals_of_sequential_reads_hold_the_rate_of_the_zone() {
     Case::sequential("w2k-atlas10k", 65_536, 8, 500).assert_coverage();
 }
 
-/// Slow, because the simulated scheduler examines the whole queue.
+/// This test is slow, because the simulated scheduler examines the whole queue.
 #[test]
 #[ignore = "a campaign of a minute"]
 fn intervals_of_very_deep_queues_hold_the_rate_in_the_long_run() {

@@ -48,10 +48,10 @@ fn a_write_without_a_cache_takes_a_revolution_and_its_own_time() {
 
 #[test]
 fn a_read_from_the_buffer_takes_a_fixed_time_and_one_for_each_byte() {
-    // The platters turn so fast that the buffer is always ahead.
+    // The platters turn so fast that the buffer always has the data in advance.
     let always = [("drive.rotation", "7200000"), ("drive.start_read", "0")];
     let system = named(DISKS, &[&always[..], &[("links.0.read", "0")]].concat());
-    // The same number of requests for each size, so that the first seek cancels out.
+    // Each size gets the same number of requests, so that the first seek cancels out.
     let often = |kib: u32| load(100, kib * 1024, 1, 4000 * u64::from(kib) * 1024);
     let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
     let (small, large) = (time(4).ns_per_request(), time(64).ns_per_request());
@@ -85,12 +85,12 @@ fn a_disk_that_commits_ahead_gains_nothing_from_a_second_random_request() {
         ran.bytes_per_s()
     };
     let (one, two, eight) = (rate(1), rate(2), rate(8));
-    // Only the host's share of a request is saved, 0.5 of 13 ms.
+    // Depth 2 saves only the host's share of a request, 0.5 of 13 ms.
     assert!(two / one < 1.08, "one {one}, two {two}");
     assert!(eight / one > 1.15, "one {one}, eight {eight}");
 }
 
-/// Flash in which only the units take time. Host and bus take none.
+/// A flash device in which only the units take time. Host and bus take none.
 fn bare_units(units: &str, unit_us: &str) -> System {
     bare(units, unit_us, ["0", "0"])
 }
@@ -154,7 +154,7 @@ fn coalesced_completions_wait_for_the_last_of_them() {
 fn a_completion_is_held_no_longer_than_the_coalescing_time() {
     let system = bare("1", "1000", ["0", "50"]);
     let ran = run(&system, &load(100, 4096, 2, 2 * 4096), Caching::Direct);
-    // The first completion is reported 50 us after it, the last one at once.
+    // The first completion is reported 50 us late, the last one immediately.
     is_near(ran.account.mean_residence_ns, (1_050_000.0 + 2_000_000.0) / 2.0, 0.001, "two reads");
 }
 
@@ -279,7 +279,7 @@ fn partial_page_writes_read_each_page_once() {
         assert_eq!(bytes, reads * 4096, "{kib} KiB");
         reads
     };
-    // Two requests meet in every other page, or three of four pages have a boundary inside.
+    // Either two requests meet in every other page, or three of four pages contain a boundary.
     for (kib, reads) in [(2, 1280), (4, 0), (6, 1280), (3, 1920), (5, 1920), (1, 640)] {
         assert_eq!(page_reads(&[], kib), reads, "{kib} KiB");
     }
@@ -311,7 +311,7 @@ fn a_rebuild_costs_a_controller_with_a_cache_what_it_costs_one_without() {
         let fixed = [("raid_in", "array"), ("array.fixed", "50000"), ("write_cache", cache)];
         rebuild_writes(&[&fixed[..], &[("disks", "4")]].concat())
     };
-    // Ten reads per second leave half of the controller's time.
+    // Ten reads per second leave half of the controller's time unused.
     assert!(with("on") <= 10.0, "{}", with("on"));
     is_near(with("on"), with("off"), 0.01, "with a write cache");
 }

@@ -1,4 +1,4 @@
-//! Systems with a translation layer: what garbage collection and the SLC cache cost in time.
+//! Systems with a translation layer: the time that garbage collection and the SLC cache cost.
 
 use ioengine::{Caching, Op};
 use simulator::{Account, Driver, Resource, System};
@@ -45,7 +45,7 @@ fn amplification(ran: &RunResult) -> f64 {
     ran.account.write_cost().expect("it has written").write_amplification
 }
 
-/// Busy time of the dies in a phase, as a share of all of it.
+/// Busy time of the dies in a phase, as a share of their total busy time.
 fn phase(account: &Account, name: &str) -> f64 {
     let dies = dies(account);
     let found = dies.phases_ns.iter().find(|(phase, _)| *phase == name);
@@ -68,7 +68,7 @@ fn random_writes_run_at_the_rate_that_their_amplification_leaves() {
         let system = small(&changes);
         let ran = run(&system, &random_writes(4 << 30), Caching::Direct);
         let spare: f64 = spare.parse().unwrap();
-        // Greedy cleaning of blocks of 512 slots is within 1% of first in, first out.
+        // Greedy garbage collection with blocks of 512 slots is within 1% of first in, first out.
         let wanted = fifo(1.0 + spare);
         let found = amplification(&ran);
         let what = format!("{changes:?}: {found} where {wanted} was expected");
@@ -96,7 +96,7 @@ fn a_device_that_was_never_written_writes_as_fast_as_its_dies_program() {
     let system = small(&[("drive.translation.state", "empty")]);
     let ran = run(&system, &random_writes(256 * MIB), Caching::Direct);
     let rate = 8.0 * 98304.0 * 1e9 / (561e3 + 98304.0 / 1.2);
-    // The last writes are still in the buffer.
+    // The last writes are still in the buffer when the run ends.
     let difference = relative_difference(ran.bytes_per_s(), rate * 256.0 / 252.0);
     assert!(difference < 0.01, "{} where {rate} was expected", ran.bytes_per_s());
     assert_eq!(amplification(&ran), 1.0);
@@ -116,7 +116,7 @@ fn sequential_writes_cost_nothing_more_once_they_have_passed_the_whole_device() 
 
 #[test]
 fn reads_wait_for_writes_less_if_the_device_can_suspend() {
-    // Half of the requests are writes, which the buffer takes at once.
+    // Half of the requests are writes, which the buffer accepts immediately.
     let mean_ns = |changes: &[(&str, &str)], read_percent: u8| {
         let mixed = draws(load(read_percent, 4096, 4, 128 * MIB), 1 << 30);
         run(&small(changes), &mixed, Caching::Direct).account.mean_residence_ns
@@ -133,8 +133,9 @@ fn reads_wait_for_writes_less_if_the_device_can_suspend() {
 
 #[test]
 fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
-    // Samsung 970 PRO of 512 GB: parameters of NVMeVirt (ssd_config.h, SAMSUNG_970PRO), which were
-    // fitted to that drive. Where NVMeVirt has none, writes once over an empty drive need none.
+    // Samsung 970 PRO of 512 GB, with the parameters of NVMeVirt (ssd_config.h, SAMSUNG_970PRO),
+    // which were fitted to that drive. Parameters that NVMeVirt lacks have no effect on a single
+    // pass of writes to an empty drive.
     let parameters = [
         ("drive.capacity", "512GB"),
         ("drive.units", "16"),
@@ -154,7 +155,7 @@ fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
         ("drive.translation.state", "filled"),
     ];
     let system = named("nvme-ftl", &parameters);
-    // Data sheet: 3,500 MB/s read, 2,300 MB/s written, sequentially.
+    // Data sheet: 3,500 MB/s for sequential reads, 2,300 MB/s for sequential writes.
     for (read_percent, published) in [(100, 3500e6), (0, 2300e6)] {
         let ran = run(&system, &load(read_percent, 131_072, 32, 2 << 30), Caching::Direct);
         let rate = ran.bytes_per_s();
@@ -162,7 +163,7 @@ fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
     }
 }
 
-/// A device with an SLC cache of 128 MiB and nothing to collect.
+/// A device with an SLC cache of 128 MiB and no garbage collection.
 fn cached(changes: &[(&str, &str)]) -> System {
     let own = [
         ("drive.translation.state", "empty"),
@@ -190,11 +191,11 @@ fn writes_slow_down_when_the_slc_cache_is_full() {
     let wanted_ns = 96.0 * MIB as f64 * 1e9 / slc;
     assert!(relative_difference(first_ns, wanted_ns) < 0.02, "{first_ns} not {wanted_ns}");
     assert_eq!(amplification(&first), 1.0, "nothing was folded yet");
-    // Beyond the cache, writes go to the blocks.
+    // When the cache is full, writes go to the blocks.
     let (all_ns, _) = rate(&system, 600 * MIB);
     let wanted_ns = (128.0 / slc + 468.0 / direct) * MIB as f64 * 1e9;
     assert!(relative_difference(all_ns, wanted_ns) < 0.03, "{all_ns} not {wanted_ns}");
-    // Or through the cache, which must be emptied meanwhile.
+    // Alternatively, writes go through the cache, which must be emptied at the same time.
     let (folds_ns, folds) = rate(&cached(&[("drive.translation.slc_full", "fold")]), 600 * MIB);
     let fold_ns = (50e3 + transfer_ns + 500e3 + transfer_ns) / (8.0 * 32768.0);
     let wanted_ns = (596.0 / slc * 1e9 + 468.0 * fold_ns) * MIB as f64;
@@ -205,7 +206,7 @@ fn writes_slow_down_when_the_slc_cache_is_full() {
 
 #[test]
 fn the_slc_cache_is_emptied_while_the_device_is_idle() {
-    // Bursts of 64 MiB fit in the cache again and again only if it is emptied between them.
+    // Repeated bursts of 64 MiB fit into the cache only if it is emptied between them.
     let burst_ns = |pause_ns: u64| {
         let mut driver = Driver::new(&cached(&[]), Caching::Direct, 1);
         let (mut now_ns, mut last, mut done) = (0, 0, Vec::new());

@@ -110,7 +110,7 @@ fn the_busiest_of_several_links_represents_them() {
     let system = named("cloud-gp-volume", &[("hosts", "2"), ("disks", "2"), ("buses", "2")]);
     let world = SimWorld::new(&system, 1);
     let files = world.files(Caching::Direct);
-    // Small requests keep a link busy for longer although they move fewer bytes.
+    // Small requests keep a link busy for longer, although they move fewer bytes.
     for (file, request, bytes) in [(0, 1 << 20, 4 * MIB), (1, 512, 2 * MIB), (0, 4096, MIB)] {
         let mark = world.mark();
         let load = Workload { engine_kind: EngineKind::IoUring, ..load(100, request, 1, bytes) };
@@ -165,7 +165,7 @@ fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     groups
 }
 
-/// The share of the rate that a resource costs if it is 5% slower, per percent.
+/// The percentage by which the rate falls per percent that a resource is slower, measured at 5%.
 fn cost_of_slowness(description: &Description, keys: &[String], load: &Workload) -> f64 {
     const SLOWER: f64 = 1.05;
     let mut slow = description.clone();
@@ -206,7 +206,7 @@ fn the_bottleneck_is_the_resource_whose_speed_changes_the_rate_most() {
         for (key, value) in [("disks", count.as_str()), ("volume", volume)] {
             description.set(key, value).unwrap_or_else(|error| panic!("{error}"));
         }
-        // Disks that turn at the same rate, so that a small change does not shift their phases.
+        // All disks turn at the same speed, so that a small change does not shift their phases.
         let _ = description.set("drive.spindle_spread", "0");
         let system = description.system().unwrap_or_else(|error| panic!("{error}"));
         for (read_percent, kib, depth) in loads {

@@ -1,5 +1,5 @@
 //! The file-system cache against closed forms: hit ratios of random reads (LRU under independent
-//! draws, Che's approximation), what stays in memory, and the rates that follow.
+//! draws, Che's approximation), the pages that stay in memory, and the resulting rates.
 
 use ioengine::{Caching, Op};
 use simulator::bounds::{self, Shape};
@@ -36,8 +36,8 @@ fn reads(distribution: Distribution, file: u64, requests: u64) -> Workload {
     }
 }
 
-/// Reads of the devices in the second half of a run: those of the whole run, less those of a run
-/// of half its length, which begins the same.
+/// Device reads in the second half of a run: those of the whole run, minus those of a run of half
+/// its length with the same beginning.
 fn late(system: &System, whole: &Workload) -> [f64; 2] {
     let bytes = whole.limit_bytes.expect("the load has a limit");
     let half = Workload { limit_bytes: Some(bytes / 2), ..whole.clone() };
@@ -58,8 +58,9 @@ fn uniform_random_reads_hit_as_much_of_the_file_as_fits() {
     }
 }
 
-/// The hit ratio of an LRU cache of `held` blocks under independent draws (Che's approximation):
-/// a block is there if it was drawn in the time in which `held` different ones are.
+/// The hit ratio of an LRU cache of `held` blocks under independent draws (Che's approximation). A
+/// block is in the cache if it was drawn within the time in which `held` different blocks are
+/// drawn.
 fn che(draw_shares: &[f64], held: f64) -> f64 {
     let there = |time: f64| draw_shares.iter().map(move |share| 1.0 - (-share * time).exp());
     let (mut low, mut high) = (0.0, 1e12);
@@ -91,7 +92,7 @@ fn rates_follow_from_the_hit_ratio() {
     let [_, miss_ns] = late(&flash(MIB / 64), &reads(uniform(), file, 20_000));
     let [all_hit, hit_ns] = late(&flash(2 * file), &reads(uniform(), file, 160_000));
     assert!(all_hit == 1.0 && miss_ns > 2.0 * hit_ns, "{all_hit}, {miss_ns}, {hit_ns}");
-    // A hit takes the CPU time of a read from memory, and no more.
+    // A hit takes only the CPU time of a read from memory.
     let system = flash(file);
     let host = &system.host;
     let own = host.buffered_read.ns_for(u64::from(BLOCK)) + host.cache.random_view.ns();
@@ -136,7 +137,7 @@ fn small_random_writes_read_the_data_around_them_once() {
     };
     let ran = run(&system, &writes, Caching::Buffered);
     assert!(ran.account.device_bytes[0] <= file, "{}", ran.account.device_bytes[0]);
-    // Each block is drawn twice on average. What is still dirty is not written twice.
+    // Each block is drawn twice on average. A block that is still dirty is not written twice.
     let asked = writes.limit_bytes.expect("the load has a limit");
     let written = ran.account.device_bytes[1];
     assert!(written < asked && written > asked / 3, "{written} of {asked}");
@@ -145,7 +146,7 @@ fn small_random_writes_read_the_data_around_them_once() {
 #[test]
 fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
     let file = 64 * MIB;
-    // At most 16 frames fit, and 16 more stay because a block in them is dirty.
+    // At most 16 frames fit. 16 more stay, because each has a dirty block.
     let sizes = [("host.cache.size", "1MiB"), ("host.cache.dirty_limit", "128KiB")];
     let system = named(DISKS, &sizes);
     let writes = Workload {
@@ -162,8 +163,8 @@ fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
 
 #[test]
 fn the_lazy_writer_sweeps_over_the_file() {
-    // All writes are dirty before the first is written, so one sweep writes them all: it seeks
-    // little, and takes as many turns as the platter needs for one write per track or so.
+    // All writes are dirty before the first one is written to the device, so one sweep writes them
+    // all. It seeks little, and needs about one revolution per write and track.
     let file = 64 * MIB;
     let changes = [("host.cache.first_delay", "3600"), ("host.cache.write_frame", "512B")];
     let system = named(DISKS, &changes);
@@ -183,7 +184,7 @@ fn reads_find_what_was_written() {
     let system = named(DISKS, &changes);
     let mixed = Workload { read_percent: 50, ..reads(uniform(), file, 40_000) };
     let ran = run(&system, &mixed, Caching::Buffered);
-    // Each block is read from the device at most once, and not if it was written before.
+    // Each block is read from the device at most once, and never if it was written before.
     assert!(ran.account.device_bytes[0] < file * 3 / 4, "{}", ran.account.device_bytes[0]);
 }
 

@@ -1,5 +1,5 @@
-//! The page cache with the rules of Linux against closed forms: hit ratios, requests of read-ahead,
-//! dirty limits, and what it takes to make writes safe.
+//! The page cache with the rules of Linux against closed forms: hit ratios, read-ahead requests,
+//! dirty limits, and the cost of durable writes.
 
 use ioengine::Caching;
 use simulator::Description;
@@ -11,7 +11,7 @@ use crate::support::{RunResult, load, run};
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// The section that turns the rules on.
+/// The section of a system file that turns the rules on.
 const LINUX: &str = r#"
 [host.cache.linux]
 read_ahead_max = { value = 128, unit = "KiB", source = "test" }
@@ -25,7 +25,7 @@ journal_write = { value = 8, unit = "KiB", source = "test" }
 timestamp_tick = { value = 4, unit = "ms", source = "test" }
 "#;
 
-/// A flash device with the rules, whose requests take 1 ms and their time on a bus of 100 MB/s.
+/// A flash device with the rules. A request takes 1 ms, plus its time on a bus of 100 MB/s.
 fn linux(changes: &[(&str, &str)]) -> System {
     let base = Description::file("nvme-gen4").expect("it comes with the program");
     let text = format!("{base}\n{LINUX}");
@@ -78,12 +78,13 @@ fn draws(file: u64, requests: u64) -> Workload {
 
 #[test]
 fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
-    // 128 KiB: 4, 8 and 16 pages, then 32 at a time: of 16 MiB (4096 pages) 3 + 4068 / 32. One or
-    // two more lie beyond the end, and one is cut so that the next begin at multiples of folios.
+    // Read-ahead of 128 KiB: windows of 4, 8 and 16 pages, then 32. For 16 MiB (4096 pages) this is
+    // 3 + 4068 / 32 requests. One or two more lie beyond the end, and one window is cut so that the
+    // next windows begin at multiples of folios.
     let small = buffered(&[], &load(100, PAGE as u32, 1, 16 * MIB));
     let requests = small.account.device_requests[0];
     assert!((132..=134).contains(&requests), "{requests}");
-    // Requests above the maximum are read whole: one for each, and one that marks make.
+    // Requests above the maximum are read whole: one for each, and one more that the marks cause.
     let large = buffered(&[], &load(100, MIB as u32, 1, 16 * MIB));
     let requests = large.account.device_requests[0];
     assert!((16..=18).contains(&requests), "{requests}");
@@ -91,7 +92,7 @@ fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
 
 #[test]
 fn read_ahead_keeps_the_device_as_busy_as_two_windows_can() {
-    // Two windows of 16 KiB are under way: one is read while the reader waits for the other.
+    // Two windows of 16 KiB are in flight: one is read while the reader waits for the other.
     let run = buffered(&[("host.cache.linux.read_ahead_max", "16KiB")], &load(100, 4096, 1, MIB));
     let two = 2.0 * 16384.0 / (0.001 + 16384.0 / 100e6);
     assert!((run.bytes_per_s() / two - 1.0).abs() < 0.15, "{} of {two}", run.bytes_per_s());
@@ -119,8 +120,9 @@ fn random_reads_without_read_ahead_hit_as_much_of_the_file_as_fits() {
 
 #[test]
 fn reads_near_pages_in_memory_begin_read_ahead_too() {
-    // Half of the pages are in memory: for a quarter of the misses two before it are, and the
-    // kernel takes that for a stream. So more is read than missed.
+    // Half of the pages are in memory. For a quarter of the misses, the two pages before are in
+    // memory, which the kernel takes for a sequential stream. More pages are therefore read than
+    // missed.
     let changes = [("host.cache.size", "16MiB")];
     let run = buffered(&changes, &draws(32 * MIB, 40_000));
     let account = run.account;
@@ -132,7 +134,7 @@ fn reads_near_pages_in_memory_begin_read_ahead_too() {
 fn writers_proceed_at_the_rate_of_the_device_from_the_set_point_on() {
     let writes = load(0, 65536, 1, 64 * MIB);
     let ran = buffered(&[], &writes);
-    // 7/8 of the limit are free; the rest goes at the rate of the device.
+    // Writers do not wait up to 7/8 of the limit; the rest is written at the rate of the device.
     let wanted = (64.0 - 7.0) * MIB as f64 / 100e6;
     let accepted = ran.elapsed_ns() as f64 / 1e9;
     assert!((accepted / wanted - 1.0).abs() < 0.03, "{accepted} of {wanted}");
@@ -143,7 +145,7 @@ fn dirty_pages_below_the_background_limit_wait_until_they_expire() {
     let think = workload::Think { pause_ns: 1_000_000_000, requests: 1 };
     let writes = |seconds| Workload { think: Some(think), ..load(0, 4096, 1, seconds * PAGE) };
     let written = |seconds| buffered(&[], &writes(seconds)).account.device_bytes[1];
-    // Each second a page; a commit of the journal every 5 s is all that is written.
+    // One page is written each second. Only a commit of the journal every 5 s reaches the device.
     let journal = written(29);
     assert!((15 * PAGE..=18 * PAGE).contains(&journal), "{journal}");
     assert!(written(45) >= 30 * PAGE + journal, "{}", written(45));
@@ -158,8 +160,8 @@ fn a_flush_after_each_write_costs_a_write_and_a_commit_where_the_times_changed()
     let one_ns = 1e6 + 4096.0 * 10.0;
     let data = buffered(&[], &each(true)).ns_per_request();
     assert!((data / one_ns - 1.0).abs() < 0.02, "{data}");
-    // Every tick of 4 ms the times change, and a commit takes two writes of 1 ms, the first with
-    // 8 KiB.
+    // The times change in every tick of 4 ms. A commit takes two writes of 1 ms, the first with 8
+    // KiB.
     let commit_ns = 2e6 + 3.0 * 4096.0 * 10.0;
     let all = buffered(&[], &each(false)).ns_per_request();
     let wanted = one_ns / (1.0 - commit_ns / 4e6);

@@ -34,15 +34,15 @@ fn runs_are_reproducible_and_a_seed_only_changes_rotational_positions() {
 #[test]
 fn more_disks_and_more_buses_are_never_worse_for_a_stream() {
     for name in all() {
-        // Deep enough for all devices. A bus serves commands and data in FIFO order, so with few
-        // requests they travel in convoys.
+        // The depth is enough for all devices. A bus serves commands and data in FIFO order, so
+        // with few requests they would travel in convoys.
         for (op, depth) in [(100, 64), (0, 64)] {
             let rate = |disks: &str, buses: &str| {
                 let one = [("volume", "stripe"), ("hosts", "1")];
                 let setup = [&one[..], &[("disks", disks), ("buses", buses)]].concat();
                 let mut text = Description::named(name).unwrap();
                 setup.iter().for_each(|(key, value)| text.set(key, value).unwrap());
-                // Room for the data of one revolution; the next test shows why.
+                // The buffer needs space for the data of one revolution; the next test shows why.
                 let buffer = text.value_of("drive.write_buffer");
                 if buffer.is_some_and(|(value, unit)| unit == "KiB" && value < 512.0) {
                     text.set("drive.write_buffer", "512KiB").unwrap();
@@ -101,7 +101,7 @@ fn the_usual_loads_break_no_law_on_any_system() {
     for name in all().into_iter().filter(|name| *name != "rack") {
         run_usual_loads(&named(name, &[]), &[2, 8, 64, 1024], &[1, 8, 32]);
     }
-    // All thousand drives at once need too much memory for their requests, so a part is used.
+    // All thousand drives together need too much memory for their requests, so only some are used.
     let some = [("buses", "4"), ("hosts", "4"), ("disks", "40")];
     run_usual_loads(&named("rack", &some), &[2, 64, 1024], &[1, 8]);
     run_usual_loads(&named("rack", &[]), &[64], &[1]);
@@ -219,14 +219,14 @@ fn writers_that_wait_for_the_cache_to_empty_do_not_wait_for_ever() {
 
 #[test]
 fn a_cached_read_waits_for_its_own_bytes_whatever_the_lazy_writer_does_meanwhile() {
-    // The cache is so small that no read finds its bytes there.
+    // The cache is so small that no read finds its data there.
     let small = [("host.cache.size", "64KiB"), ("host.cache.first_delay", "0")];
     let system = named(DISKS, &[&small[..], &[("write_cache", "on")]].concat());
     let mix = Workload { pattern: Pattern::Random, ..load(50, 4096, 1, 64 * MIB) };
     let mix = Workload { limit_bytes: Some(16 * MIB), ..mix };
     let ran = run(&system, &mix, Caching::Buffered);
     let soonest_ns = ran.sample.operations[0].latency.quantile(0.02);
-    // A seek takes longer than the cached write that happens meanwhile.
+    // A seek takes longer than the cached write that happens during it.
     assert!(soonest_ns.is_some_and(|ns| ns > 2_000_000), "{soonest_ns:?}");
 }
 

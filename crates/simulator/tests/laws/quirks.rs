@@ -1,5 +1,5 @@
-//! Quirks of drives, controllers and file systems that the papers show, each against its closed
-//! form or against the same system without it.
+//! Quirks of drives, controllers and file systems that the papers show. Each is compared with its
+//! closed form or with the same system without the quirk.
 
 use ioengine::Caching;
 use simulator::System;
@@ -32,7 +32,7 @@ fn phases_ns(system: &System) -> (u64, u64) {
 #[test]
 fn cached_writes_that_keep_the_bus_take_turns_however_many_disks_there_are() {
     for kib in [2_u32, 8, 16] {
-        // A drive with one command left has no time for a queue, so that is left out.
+        // This value is left out: a drive with one command has no time for a queue.
         let queued = ("drive.firmware_queued_write", "0");
         let off = [FAST, ("write_cache", "on"), ("drive.start_write", "0"), queued];
         let system = with(&[&STRIPE, &off]);
@@ -44,7 +44,7 @@ fn cached_writes_that_keep_the_bus_take_turns_however_many_disks_there_are() {
         let wanted = (before + firmware + data + after) as f64;
         let found = ran.ns_per_request();
         assert!(relative_difference(found, wanted) < 0.02, "{kib} KiB: {found} of {wanted}");
-        // A drive that lets go of the bus while it decodes leaves it to the others.
+        // A drive that releases the bus while it decodes leaves the bus to others.
         let frees = with(&[&STRIPE, &off, &[("drive.writes_inline", "off")]]);
         let freed = run(&frees, &deep, Caching::Direct).ns_per_request();
         assert!(freed <= found * 1.001, "{kib} KiB: {freed} and {found}");
@@ -59,8 +59,8 @@ fn starting_the_arm_delays_the_next_command_only_if_none_waits() {
         (run(&system, &reads, Caching::Direct).ns_per_request(), system)
     };
     let ((with_start, system), (without, _)) = (time(1, "1000"), time(1, "0"));
-    // Every read makes room for read-ahead that had paused. What the host and the bus do until the
-    // next command is decoded goes on meanwhile.
+    // Every read frees space for read-ahead that had paused. Host and bus work in parallel, until
+    // the next command is decoded.
     let host_ns = system.host.direct_read.ns_for(4096);
     let wanted = 1e6 - (host_ns + phases_ns(&system).0) as f64;
     let found = with_start - without;

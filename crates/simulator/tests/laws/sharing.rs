@@ -1,4 +1,4 @@
-//! Several closed streams on one device: what each gets follows from the order of service.
+//! Several closed streams on one device: the share of each follows from the order of service.
 
 use std::sync::atomic::AtomicBool;
 
@@ -93,7 +93,8 @@ fn no_stream_starves_beside_another_whatever_the_order_of_service() {
             assert!(beside > 0.1 * alone, "{what}");
             assert!(others > 0.9 * beside, "{what}");
             for sample in &samples {
-                // Some revolutions, what is in flight, and its own access.
+                // The limit allows for some revolutions, the requests in flight, and the stream's
+                // own access.
                 assert!(p99_ns(sample) < 150_000_000, "{what}: {} ns", p99_ns(sample));
             }
         }

@@ -102,7 +102,7 @@ pub fn base_with(parts: Parts) -> Description {
     Description::read(&text, "test").expect("the text is a system")
 }
 
-/// A description with changes.
+/// A description with changes applied.
 pub fn changed(mut description: Description, changes: &[(&str, &str)]) -> System {
     for (key, value) in changes {
         description.set(key, value).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! Garbage collection against closed forms: write amplification under uniform, and hot and cold,
-//! random writes. The forms are written here a second time, from the papers.
+//! Garbage collection against closed forms: write amplification under random writes, uniform as
+//! well as hot and cold. The forms are implemented here independently, from the papers.
 //!
 //! Sources: P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012 (first in,
 //! first out and greedy, with blocks of a given size, uniform and hot and cold loads); L. Xiang and
@@ -11,17 +11,17 @@ use simulator::translation::{Map, MapCounts, MapSize, Policy, RESERVED_BLOCKS};
 
 use crate::support::relative_difference;
 
-/// Largest difference from a closed form.
+/// Maximum difference from a closed form.
 const TOLERANCE: f64 = 0.03;
 
-/// Hot and cold data: the share of the writes that hit the hot ones, and their share of the units.
+/// Hot and cold data: the share of the writes that go to hot units, and the share of hot units.
 #[derive(Clone, Copy, Debug)]
 struct HotCold {
     writes: f64,
     units: f64,
 }
 
-/// All units alike.
+/// All units are equally hot.
 const UNIFORM: HotCold = HotCold { writes: 1.0, units: 1.0 };
 
 /// The principal branch of Lambert's W, by Newton's method.
@@ -35,12 +35,13 @@ fn lambert_w(x: f64) -> f64 {
 }
 
 /// First in, first out, uniform: of a block, those units are still valid that were not written
-/// again while all other blocks were filled. `alpha` is all slots by units.
+/// again while all other blocks were filled. `alpha` is the number of slots divided by the number
+/// of units.
 fn fifo(alpha: f64) -> f64 {
     alpha / (alpha + lambert_w(-alpha * (-alpha).exp()))
 }
 
-/// Greedy, uniform, with `slots` in a block (Desnoyers 2012).
+/// Greedy, uniform, with `slots` slots per block (Desnoyers 2012).
 fn greedy(alpha: f64, slots: f64) -> f64 {
     let k = 1.0 + 1.0 / (2.0 * slots);
     fifo(k * alpha) / k
@@ -68,11 +69,12 @@ fn greedy_hot_cold(alpha: f64, slots: f64, load: HotCold) -> f64 {
 }
 
 /// The best of `draws` blocks, uniform: the fixed point of the mean field. `s[i]` is the share of
-/// blocks with at least i valid units. With each victim, as many blocks fall from i + 1 to i valid
-/// units as victims have at most i. Without `draws`, the least of all blocks (greedy).
+/// blocks with at least i valid units. For each victim, the number of blocks that fall from i + 1
+/// to i valid units equals the share of victims with at most i. Without `draws`, the best of all
+/// blocks (greedy).
 fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
     let wanted = f64::from(slots) / alpha;
-    // The shares for a rate at which a valid unit becomes invalid, per victim.
+    // The shares, if valid units become invalid at this rate per victim.
     let shares = |rate: f64| {
         let mut s = vec![0.0; slots as usize + 2];
         for level in (1..=slots as usize).rev() {
@@ -96,7 +98,7 @@ fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
         let middle: f64 = f64::midpoint(low, high);
         if shares(middle).iter().sum::<f64>() > wanted { low = middle } else { high = middle }
     }
-    // A victim makes room for as many units of the host as become invalid.
+    // The host writes as many units into a victim's space as become invalid.
     f64::from(slots) / (low * wanted)
 }
 
@@ -116,15 +118,15 @@ impl Random {
 /// A device to measure.
 #[derive(Clone, Copy, Debug)]
 struct Device {
-    /// Blocks besides the reserve.
+    /// Number of blocks besides the reserve.
     blocks: u32,
     slots_per_block: u32,
-    /// Spare slots, as a share of the units.
+    /// Number of spare slots, as a share of the units.
     spare: f64,
     policy: Policy,
 }
 
-/// The write amplification of random writes once it is steady, and the slots by units.
+/// The steady write amplification of random writes, and the number of slots divided by units.
 fn measured(device: Device, load: HotCold, passes: [u32; 2]) -> (f64, f64) {
     let Device { blocks, slots_per_block, spare, policy } = device;
     let slots = blocks * slots_per_block;
@@ -176,15 +178,15 @@ fn uniform_writes(
 
 #[test]
 fn the_closed_forms_have_the_published_values() {
-    // Abstract of Xiang and Kurkoski: 30% over-provisioning, 2.36 by the expression.
+    // The abstract of Xiang and Kurkoski gives 2.36 for 30% over-provisioning.
     assert!((fifo(1.3) - 2.36).abs() < 0.005, "{}", fifo(1.3));
-    // Greedy is the limit of many choices, and first in, first out that of large blocks.
+    // Many choices approach greedy; large blocks approach first in, first out.
     let (many, all) = (choices(1.1, 64, Some(3000)), choices(1.1, 64, None));
     assert!(relative_difference(many, all) < 0.01, "{many} {all}");
     assert!(relative_difference(greedy(1.1, 1e9), fifo(1.1)) < 1e-6);
-    // One choice is random, for which the valid share of a victim is that of all blocks.
+    // One choice is random: the valid share of a victim is the average over all blocks.
     assert!(relative_difference(choices(1.25, 64, Some(1)), 5.0) < 0.01);
-    // Data that are all alike are neither hot nor cold.
+    // If all data are written equally often, none are hot or cold.
     let alike = HotCold { writes: 0.3, units: 0.3 };
     assert!(relative_difference(fifo_hot_cold(1.15, alike), fifo(1.15)) < 1e-6);
 }
@@ -203,7 +205,7 @@ fn uniform_writes_amplify_as_the_closed_forms_say() {
     }
 }
 
-/// 80% of the writes to 20% of the data, 90% to 5%, and a milder one.
+/// 80% of the writes go to 20% of the data, 90% to 5%, and a milder load.
 const LOADS: [HotCold; 3] = [
     HotCold { writes: 0.8, units: 0.2 },
     HotCold { writes: 0.9, units: 0.05 },
@@ -236,7 +238,7 @@ fn hot_and_cold_writes_amplify_as_the_closed_forms_say() {
     hot_and_cold_writes(&[0.11, 0.28], &[[1000, 64]], [12, 6]);
 }
 
-/// More sizes, and more passes where little is spare.
+/// More sizes, and more passes if there is little spare space.
 #[test]
 #[ignore = "a campaign of a minute"]
 fn devices_of_many_sizes_amplify_as_the_closed_forms_say() {
