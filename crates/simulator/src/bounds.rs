@@ -562,7 +562,7 @@ impl<'a> Load<'a> {
         // With zero-latency writes, the start of the next write can happen to be under the head.
         let waits = !self.write_back() && !self.joins && !disk.zero_latency_write;
         let applies = self.shape.op == Op::Write && waits;
-        // Without any time between two writes, the next sector would not be missed.
+        // Only if some time passes between two writes does the head miss the next sector.
         let away = self.system.bus.status.ns() + self.system.bus.command.ns() > 0;
         if !(one && whole && applies && away) {
             return None;

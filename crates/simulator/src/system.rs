@@ -252,25 +252,27 @@ impl System {
             VolumeKind::Raid5 => need(3, "raid5")?,
         }
         if disks == 0 || hosts == 0 || buses > disks || hosts > disks {
-            return Err("disks and hosts are 1 or more, buses and hosts at most disks".into());
+            return Err("disks and hosts must be 1 or more, buses and hosts at most disks".into());
         }
         if disks > DISKS_MAX {
-            return Err(format!("disks is at most {DISKS_MAX}"));
+            return Err(format!("disks must be at most {DISKS_MAX}"));
         }
         if failed > 1 || (failed == 1 && matches!(volume, VolumeKind::None | VolumeKind::Stripe)) {
-            return Err("failed is 0, or 1 for raid1 and raid5".into());
+            return Err("failed must be 0, or 1 for raid1 and raid5".into());
         }
         if self.setup.rebuilding && failed == 0 {
             return Err("rebuilding=on needs failed=1".into());
         }
         if !(0.0..1.0).contains(&file_at) {
-            return Err("file_at is a share of the disk, from 0 to below 1".into());
+            return Err("file_at must be a share of the disk, from 0 to below 1".into());
         }
         if chunk < 512 || !chunk.is_multiple_of(512) || chunk > CHUNK_MAX {
-            return Err(format!("chunk is a multiple of 512 bytes, at most {CHUNK_MAX}"));
+            return Err(format!("chunk must be a multiple of 512 bytes, at most {CHUNK_MAX}"));
         }
         if volume == VolumeKind::Raid5 && disks / hosts > RAID5_DISKS_MAX {
-            return Err(format!("volume=raid5 has at most disks={RAID5_DISKS_MAX} for each host"));
+            return Err(format!(
+                "volume=raid5 allows at most disks={RAID5_DISKS_MAX} for each host"
+            ));
         }
         let has_controller = match self.setup.raid_in {
             RaidIn::Host => true,
@@ -342,13 +344,17 @@ impl System {
         check_cache_unit(linux.folio_max, "host.cache.linux.folio_max")?;
         check_count(linux.requests, "host.cache.linux.requests")?;
         if !cache.page.bytes().is_power_of_two() || !linux.folio_max.bytes().is_power_of_two() {
-            return Err("host.cache.page and host.cache.linux.folio_max are powers of two".into());
+            return Err(
+                "host.cache.page and host.cache.linux.folio_max must be powers of two".into()
+            );
         }
         if linux.read_ahead_max.0 > 0.0 && linux.read_ahead_max.bytes() < cache.page.bytes() {
-            return Err("host.cache.linux.read_ahead_max is 0, or host.cache.page or more".into());
+            return Err(
+                "host.cache.linux.read_ahead_max must be 0, or at least host.cache.page".into()
+            );
         }
         if self.host.max_transfer.bytes() < cache.page.bytes() {
-            return Err("host.max_transfer is host.cache.page or more".into());
+            return Err("host.max_transfer must be at least host.cache.page".into());
         }
         if self.network.is_some() {
             return Err("host.cache.linux cannot be combined with [network]".into());
@@ -388,7 +394,7 @@ impl System {
             if a.saturating_mul(b as usize) <= PARTS_MAX {
                 Ok(())
             } else {
-                Err(format!("{what} are at most {PARTS_MAX} in all"))
+                Err(format!("{what} must be at most {PARTS_MAX} in all"))
             }
         };
         few(self.host.cpus.count() as usize, hosts, "hosts times host.cpus")?;
@@ -397,7 +403,9 @@ impl System {
             DriveModel::Disk(disk) => few(disk.zones.len(), disks, "disks times drive.zones"),
             DriveModel::Flash(flash) => {
                 if flash.translation.is_some() && disks > MAPS_MAX {
-                    return Err(format!("disks with [drive.translation] are at most {MAPS_MAX}"));
+                    return Err(format!(
+                        "disks with [drive.translation] must be at most {MAPS_MAX}"
+                    ));
                 }
                 few(flash.units.count() as usize, disks, "disks times drive.units")
             }
@@ -408,8 +416,8 @@ impl System {
 /// Checks a number of devices, buses or links.
 fn check_count(value: Number, what: &str) -> Result<(), String> {
     match value.count() {
-        0 => Err(format!("{what} is 1 or more")),
-        count if count > UNITS_MAX => Err(format!("{what} is at most {UNITS_MAX}")),
+        0 => Err(format!("{what} must be 1 or more")),
+        count if count > UNITS_MAX => Err(format!("{what} must be at most {UNITS_MAX}")),
         _ => Ok(()),
     }
 }
@@ -423,16 +431,16 @@ fn check_range(value: Size, range: &RangeInclusive<u64>, what: &str) -> Result<(
     if range.contains(&value.bytes()) {
         Ok(())
     } else {
-        Err(format!("{what} is from {} to {} bytes", range.start(), range.end()))
+        Err(format!("{what} must be from {} to {} bytes", range.start(), range.end()))
     }
 }
 
 fn check_share(value: Number, what: &str) -> Result<(), String> {
-    if value.0 <= 1.0 { Ok(()) } else { Err(format!("{what} is a share, from 0 to 1")) }
+    if value.0 <= 1.0 { Ok(()) } else { Err(format!("{what} must be a share, from 0 to 1")) }
 }
 
 fn check_factor(value: Number, what: &str) -> Result<(), String> {
-    if value.0 <= FACTOR_MAX { Ok(()) } else { Err(format!("{what} is at most {FACTOR_MAX}")) }
+    if value.0 <= FACTOR_MAX { Ok(()) } else { Err(format!("{what} must be at most {FACTOR_MAX}")) }
 }
 
 /// Checks a disk; returns its capacity (bytes).
@@ -442,16 +450,16 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
         return Err("drive.rotation: a revolution must take from 1 us to an hour".into());
     }
     if disk.spindle_spread.0 >= 0.5 {
-        return Err("drive.spindle_spread is a share, from 0 to below 0.5".into());
+        return Err("drive.spindle_spread must be a share, from 0 to below 0.5".into());
     }
     check_count(disk.heads, "drive.heads")?;
     check_count(disk.segments, "drive.segments")?;
     if disk.write_entries.count() > UNITS_MAX {
-        return Err(format!("drive.write_entries is at most {UNITS_MAX}"));
+        return Err(format!("drive.write_entries must be at most {UNITS_MAX}"));
     }
     for (skew, what) in [(disk.track_skew, "track_skew"), (disk.cylinder_skew, "cylinder_skew")] {
         if skew.0 > SKEW_MAX {
-            return Err(format!("drive.{what} is at most {SKEW_MAX} revolutions"));
+            return Err(format!("drive.{what} must be at most {SKEW_MAX} revolutions"));
         }
     }
     if disk.zones.is_empty() {
@@ -487,7 +495,7 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
 fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     check_count(flash.units, "drive.units")?;
     if flash.unit_size.bytes() < *CACHE_UNIT_RANGE.start() {
-        return Err(format!("drive.unit_size is {} bytes or more", CACHE_UNIT_RANGE.start()));
+        return Err(format!("drive.unit_size must be {} bytes or more", CACHE_UNIT_RANGE.start()));
     }
     if let Some(translation) = &flash.translation {
         check_translation(flash, translation)?;
@@ -496,12 +504,12 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     }
     let each_ns = 1e9 / flash.requests_per_s.0;
     if flash.requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
-        return Err("drive.requests_per_s is 0 (no limit), or at least one per hour".into());
+        return Err("drive.requests_per_s must be 0 (no limit), or at least one per hour".into());
     }
     let each_ns = 1e9 / flash.sustained_requests_per_s.0;
     if flash.sustained_requests_per_s.0 > 0.0 && each_ns > TIME_NS_MAX {
         let key = "drive.sustained_requests_per_s";
-        return Err(format!("{key} is 0 (no limit), or at least one per hour"));
+        return Err(format!("{key} must be 0 (no limit), or at least one per hour"));
     }
     check_factor(flash.write_amplification, "drive.write_amplification")?;
     Ok(flash.capacity.bytes())
@@ -528,33 +536,33 @@ fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(),
     ];
     for (size, name, part, of) in sizes {
         if size.bytes() == 0 || !size.bytes().is_multiple_of(part.bytes().max(1)) {
-            return Err(format!("{name} is a multiple of {of}"));
+            return Err(format!("{name} must be a multiple of {of}"));
         }
         if size.bytes() > 1 << 32 {
-            return Err(format!("{name} is at most 4 GiB"));
+            return Err(format!("{name} must be at most 4 GiB"));
         }
     }
     if flash.buffer.bytes() < 2 * model.program.bytes() {
-        return Err("drive.buffer holds two of drive.translation.program or more".into());
+        return Err("drive.buffer must be at least twice drive.translation.program".into());
     }
     check_count(model.channels, &key("channels"))?;
     if model.channels.count() > flash.units.count() {
-        return Err("drive.translation.channels are at most drive.units".into());
+        return Err("drive.translation.channels must be at most drive.units".into());
     }
     check_count(model.candidates, &key("candidates"))?;
     if !(0.01..=10.0).contains(&model.over_provisioning.0) {
-        return Err(format!("{} is a share, from 0.01 to 10", key("over_provisioning")));
+        return Err(format!("{} must be a share, from 0.01 to 10", key("over_provisioning")));
     }
     let units = flash.capacity.0 / model.map_unit.0;
     if !(MAP_UNITS_MIN..=MAP_UNITS_MAX).contains(&units) {
-        return Err("drive.capacity is from 4096 to 2^40 times drive.translation.map_unit".into());
+        return Err("drive.capacity must be 4096 to 2^40 times drive.translation.map_unit".into());
     }
     let die_bytes = flash.capacity.0 * (1.0 + model.over_provisioning.0) / flash.units.0.round();
     if die_bytes / model.block.0 < BLOCKS_MIN {
         return Err(format!("{}: a die must have {BLOCKS_MIN} or more blocks", key("block")));
     }
     if model.slc_cache.0 > flash.capacity.0 {
-        return Err(format!("{} is at most drive.capacity", key("slc_cache")));
+        return Err(format!("{} must be at most drive.capacity", key("slc_cache")));
     }
     Ok(())
 }

@@ -279,7 +279,8 @@ fn partial_page_writes_read_each_page_once() {
         assert_eq!(bytes, reads * 4096, "{kib} KiB");
         reads
     };
-    // Either two requests meet in every other page, or three of four pages contain a boundary.
+    // Each page that a request covers only in part is read once: one page for every two requests of
+    // 2 or 6 KiB, three for every four of 3 or 5 KiB, one for every four of 1 KiB.
     for (kib, reads) in [(2, 1280), (4, 0), (6, 1280), (3, 1920), (5, 1920), (1, 640)] {
         assert_eq!(page_reads(&[], kib), reads, "{kib} KiB");
     }
