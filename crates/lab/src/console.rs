@@ -126,7 +126,7 @@ fn note(written: &std::io::Result<()>) {
 
 /// Prints the plan (`--plan`) of a command that only prints and changes nothing.
 pub fn plan_to_print() {
-    data("prints only; nothing is touched");
+    data("this command only prints; nothing is touched");
 }
 
 /// Whether writing to stdout failed: the disk is full, or stdout was closed when the program

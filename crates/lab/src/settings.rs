@@ -412,7 +412,7 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
         Ok(now) if now == *wanted => Ok(()),
         Ok(now) => {
             let _ = write(&change.path, &change.old);
-            Err(failed(format!("the kernel made it {now}")))
+            Err(failed(format!("the kernel stored {now} instead")))
         }
         Err(error) => Err(failed(ioengine::error::cause(&error))),
     }
@@ -475,7 +475,7 @@ pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
             _ if !is_undone(&fate) => fate,
             (Ok(now), _) if now == change.old => fate,
             (_, Some(cause)) => Fate::Failed(cause),
-            (Ok(now), None) => Fate::Failed(format!("the kernel made it {now}")),
+            (Ok(now), None) => Fate::Failed(format!("the kernel stored {now} instead")),
             (Err(error), None) => Fate::Failed(ioengine::error::cause(&error)),
         };
         let named = change.wanted.is_some() || matches!(fate, Fate::Failed(_));

@@ -65,7 +65,7 @@ pub struct CompareArgs {
     /// sides follow those of --run, and are not stored)
     #[arg(long, value_name = "COMMAND", help_heading = "Measure")]
     pub command: Vec<String>,
-    /// Stop when the ratio is known within this share
+    /// Stop when the ratio of the rates is known to within this share
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%",
           help_heading = "Measure")]
     pub until: f64,

@@ -136,7 +136,7 @@ fn stream(op: Op, words: &[&str]) -> Result<Stream, String> {
     };
     let bytes = units::parse_size(size)?;
     if !(512..=REQUEST_BYTES_MAX).contains(&bytes) || !bytes.is_multiple_of(512) {
-        return Err("a request is a multiple of 512 bytes, at most 1 GiB".into());
+        return Err("a request must be a multiple of 512 bytes, at most 1 GiB".into());
     }
     let (requests_per_s, in_requests) = rate_of(rate, bytes)?;
     if !(requests_per_s > 0.0 && requests_per_s <= REQUESTS_PER_S_MAX) {
