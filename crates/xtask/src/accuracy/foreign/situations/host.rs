@@ -1,4 +1,4 @@
-//! A host that takes CPU time or limits requests, and runs with too little data.
+//! A host whose other work takes CPU time, a host that limits requests, and too little data.
 
 use super::Situation;
 use super::device::Zram;
