@@ -16,8 +16,9 @@ use crate::history::{History, MeasuredPoint};
 const ARM_NS: f64 = 2e6;
 /// The largest random request (bytes) whose latency is mostly arm movement and rotation.
 const SMALL_BYTES: u64 = 16 << 10;
-/// If the host reports nothing, sequential reads must be this many times as fast as random reads of
-/// the same size. On slow flash volumes, both take equally long.
+/// If the host does not report whether the device rotates, it counts as rotating only if sequential
+/// reads are this many times as fast as random reads of the same size. On slow flash volumes, both
+/// take equally long.
 const SEQUENTIAL_GAIN: f64 = 5.0;
 
 /// Why the target of a run counts as a rotating disk; `None` if it does not.

@@ -361,7 +361,7 @@ impl Map {
         let mut valid = vec![0; self.size.blocks as usize];
         for (slot, unit) in self.unit_in.iter().enumerate().filter(|(_, unit)| **unit != NONE) {
             if self.slot_of[*unit as usize] != slot as u32 {
-                faults.push(format!("slot {slot} holds unit {unit}, whose slot is another"));
+                faults.push(format!("slot {slot} holds unit {unit}, mapped elsewhere"));
             }
             if (slot as u32) < self.slots() {
                 valid[slot / per_block as usize] += 1;

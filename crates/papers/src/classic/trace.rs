@@ -111,11 +111,11 @@ impl FromStr for TraceLine {
             let value = value.filter(|value| value.is_finite() && *value >= 0.0);
             value.ok_or_else(|| {
                 let text: String = fields[index].escape_debug().take(40).collect();
-                format!("{} '{text}' is no number", FIELDS[index])
+                format!("{} '{text}' is not a number", FIELDS[index])
             })
         };
         let whole = |index: usize| -> Result<u32, String> {
-            fields[index].parse().map_err(|_| format!("{} is no whole number", FIELDS[index]))
+            fields[index].parse().map_err(|_| format!("{} is not a whole number", FIELDS[index]))
         };
         let operation = ["read", "write", "mix"].into_iter().find(|word| *word == fields[2]);
         let mut letters = fields[5].chars();
@@ -133,7 +133,7 @@ impl FromStr for TraceLine {
             clock_s: number(9)?,
             user_ms: number(10)?,
             kernel_ms: number(11)?,
-            started_unix_ns: date::parse_utc(fields[12]).ok_or("the time stamp is no date")?,
+            started_unix_ns: date::parse_utc(fields[12]).ok_or("the time stamp is not a date")?,
             comment: fields[13].to_owned(),
         })
     }

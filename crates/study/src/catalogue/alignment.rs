@@ -469,8 +469,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Writes whose time at a shift is `times` of that shift, as a multiple of the time of
-    /// unshifted writes.
+    /// Writes at these shifts. `times` maps a shift to the time of a write, as a multiple of the
+    /// time of an unshifted write.
     fn scan(part: &str, shifts: &[u64], times: impl Fn(u64) -> f64) -> Evidence {
         let at = |shift: &u64| {
             let offset = shift.to_string();

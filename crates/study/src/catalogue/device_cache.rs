@@ -122,7 +122,8 @@ fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Ou
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
     let trial = runner.trial(job, bench, workload)?;
-    // With half of the reads or less, the median may lie in the first pass.
+    // Unless more than half of the reads are done, most of them may be reads of the first pass,
+    // which fills the cache.
     let is_complete = trial.bytes() * 2 > region * PASSES;
     Ok(trial.latency().quantile(0.5).filter(|_| is_complete).map(|ns| ns as f64))
 }

@@ -69,7 +69,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         }
         if figures.capacity.is_none() {
             let reason = format!(
-                "the capacity of {} is unknown; give --capacity one value per target",
+                "the capacity of {} is unknown; give --capacity with one value per target",
                 figures.name
             );
             runner.leave_out("capacity", &reason);
