@@ -107,7 +107,9 @@ fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     number.map(Some).ok_or_else(|| {
         let line = node.document().text_pos_at(node.range().start).row;
         let text: String = text.escape_debug().take(40).collect();
-        Failure::failed(format!("line {line}: {name} '{text}' is no number; create the file again"))
+        Failure::failed(format!(
+            "line {line}: {name} '{text}' is not a number; create the file again"
+        ))
     })
 }
 
@@ -180,8 +182,8 @@ impl Load {
             let same = Load { path: first.path.clone(), threads: single, ..other.clone() };
             if same != (Load { threads: single, targets: 1, ..first.clone() }) {
                 return Err(Failure::failed(
-                    "targets with different loads ran at the same time, which is no workload of \
-                     halfpower; measure them one by one",
+                    "targets with different loads ran at the same time, which halfpower \
+                     cannot do; measure them one by one",
                 ));
             }
             first.threads = first.threads.saturating_add(other.threads);

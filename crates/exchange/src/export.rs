@@ -1,6 +1,6 @@
 //! Writes stored runs in the formats of other tools.
 //!
-//! A run that was imported from the same format is written as it was read, number by number.
+//! A run that was imported from the same format is written with the numbers that were read.
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};

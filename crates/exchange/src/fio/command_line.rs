@@ -92,7 +92,7 @@ pub fn parse(words: &[String]) -> Outcome<Jobs> {
     while let Some(word) = words.next() {
         let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
             return Err(Failure::usage(format!(
-                "'{}' is no option of fio's; write --KEY=VALUE, and flags of halfpower after --",
+                "'{}' is not an option of fio; write --KEY=VALUE, and flags of halfpower after --",
                 word.escape_debug()
             )));
         };

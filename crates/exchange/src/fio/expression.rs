@@ -19,7 +19,7 @@ pub enum Quantity {
     },
     /// Time; a number without a unit is in units of `bare_us` (1,000,000 for seconds).
     Time {
-        /// Value of a 1 without a unit (us).
+        /// The unit of a number without a unit (us).
         bare_us: u64,
     },
 }

@@ -25,7 +25,7 @@ pub fn is_job_file(path: &Path) -> bool {
 pub fn read_jobs(paths: &[PathBuf]) -> Outcome<Vec<Jobs>> {
     if let Some(other) = paths.iter().find(|path| !is_job_file(path)) {
         return Err(Failure::usage(format!(
-            "{} is no job file of fio, but others are; name only job files, or only targets",
+            "{} is not a job file of fio, but others are; name only job files, or only targets",
             other.display()
         )));
     }

@@ -274,7 +274,7 @@ pub fn parse(text: &str) -> Outcome<Found<'_>> {
             None => break,
         }
     }
-    let none = || Failure::failed("no JSON document of fio; use --output-format=json or json+");
+    let none = || Failure::failed("not a JSON document of fio; use --output-format=json or json+");
     last.ok_or_else(|| why.unwrap_or_else(none))
 }
 

@@ -119,10 +119,10 @@ fn mistakes_of_the_command_line_are_named() {
     place.file("data", MIB);
     for (line, cause, remedy) in [
         ("fio --rw=read", "no job", "add --name=NAME"),
-        ("fio job.fio", "'job.fio' is no option of fio's", "--KEY=VALUE"),
+        ("fio job.fio", "'job.fio' is not an option of fio", "--KEY=VALUE"),
         ("fio --name=x --size=1m -- --nonsense", "--nonsense", "halfpower run --help"),
         ("fio --name=x --size=1m --rw=write --readonly", "this job writes", "--readonly"),
-        ("run job.fio data", "data is no job file of fio", "name only"),
+        ("run job.fio data", "data is not a job file of fio", "name only"),
         ("run data --section a", "--section", "job file"),
     ] {
         place.cannot(line).with_code(2).says(cause, remedy);
