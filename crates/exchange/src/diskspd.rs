@@ -182,8 +182,8 @@ impl Load {
             let same = Load { path: first.path.clone(), threads: single, ..other.clone() };
             if same != (Load { threads: single, targets: 1, ..first.clone() }) {
                 return Err(Failure::failed(
-                    "targets with different loads ran at the same time, which halfpower \
-                     cannot do; measure them one by one",
+                    "targets with different loads ran at the same time, but a workload of \
+                     halfpower is the same for all targets; measure them one by one",
                 ));
             }
             first.threads = first.threads.saturating_add(other.threads);
