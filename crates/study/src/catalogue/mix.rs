@@ -1,8 +1,9 @@
-//! Study `mix`: random reads and writes in one load, against reads alone and writes alone.
+//! Study `mix`: random reads and writes in one load, compared with reads alone and writes alone.
 //!
-//! A device that serves both kinds independently needs, for each request of a mix, the mean of the
-//! times that reads and writes need alone. A mix that needs more pays for the change of direction: a
-//! flash program or erase that blocks a read, a bus that turns around, a lock.
+//! If reads and writes do not disturb each other, the mean time of a request in a mix follows from
+//! the times of reads alone and writes alone, weighted by their shares. If a mix takes longer, the
+//! change of direction costs time: flash programs or erases while a read waits, a bus turns around,
+//! or a lock is held.
 
 use analysis::units;
 use ioengine::Op;
@@ -14,7 +15,7 @@ use crate::curve::differ;
 
 pub const STUDY: Study = Study {
     name: "mix",
-    papers: "not in the papers, which measure reads and writes apart",
+    papers: "not in the papers, which measure reads and writes separately",
     needs: "",
     plan: include_str!("../../plans/mix.toml"),
     claims: &[],
@@ -23,7 +24,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Ratios of expected and measured rate up to this one are no loss, however narrow the intervals.
+/// Up to this ratio of expected to measured rate, there is no loss, however narrow the intervals.
 const NOISE_MAX: f64 = 1.1;
 
 /// The points of one request size and depth.
@@ -71,7 +72,7 @@ impl Curve<'_> {
         1.0 / (ns(reads, self.reads) + ns(1.0 - reads, self.writes))
     }
 
-    /// The mix that loses most against the expected rate, and expected over measured rate.
+    /// The mix that loses most, and the ratio of its expected to its measured rate.
     fn worst(&self) -> Option<(&MeasuredPoint, f64)> {
         let loss = |mix: &MeasuredPoint| {
             self.expected(mix.key().read_percent()) / mix.requests_per_s().max(1e-9)
@@ -85,7 +86,7 @@ impl Curve<'_> {
     }
 }
 
-/// What the most expensive mix costs against its parts.
+/// What the most expensive mix costs, compared with reads alone and writes alone.
 fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
     let Some((mix, loss)) = curve.worst() else { return };
     let (reads, setting) = (mix.key().read_percent(), curve.setting());
@@ -115,7 +116,7 @@ fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
     found.advise("separate-writes", loss, &format!("random requests of {setting}"), evidence);
 }
 
-/// How long the slowest reads of a mix take, beside reads alone.
+/// How long the slowest reads take in a mix and alone.
 fn waiting(found: &mut Conclusion, curve: &Curve<'_>) {
     let p99 = |one: &MeasuredPoint| one.point.latency(Some(Op::Read)).quantile(0.99);
     let Some(alone) = p99(curve.reads) else { return };
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use lab::evidence::testing::{cell, evidence};
 
-    /// A point of 4 KiB requests: requests per second, with a share of reads.
+    /// A point of 4 KiB requests with this rate and percentage of reads.
     fn point(requests: u64, read_percent: u8) -> MeasuredPoint {
         let mut point = cell(requests * 4096, &[("rw", "randread"), ("bs", "4k")]);
         point.point.key.workload.read_percent = read_percent;
