@@ -1,4 +1,4 @@
-//! Flags of `compare`, `history` and `baseline`.
+//! Flags of `compare`, `history` and `baseline`: what is compared, how closely, and what fails.
 
 use analysis::units;
 use std::path::PathBuf;

@@ -344,7 +344,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate",
         "SIZE",
         WORKLOAD,
-        "The same in bytes per second over all threads, such as 20m: --rate-iops times the mean size",
+        "The same in bytes/s over all threads, such as 20m: --rate-iops times the mean size",
         |experiment, text| {
             let rate = units::parse_size(text).map(|bytes| bytes as f64);
             put(&mut experiment.rate_bytes_per_s, rate)
