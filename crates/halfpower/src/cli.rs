@@ -389,7 +389,7 @@ pub struct SurveyArgs {
     pub common: CommonArgs,
 }
 
-/// What is printed, for verbs that need nothing else.
+/// Flags that select what is printed, for verbs without other flags of this kind.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
     /// Print one JSON document instead of text
