@@ -332,19 +332,24 @@ impl Machine {
         self.files[file as usize].cache.as_ref().map_or(1, |cache| cache.unit)
     }
 
-    /// Fetches the units a read needs; returns whether any is still missing.
+    /// Fetches the units a read needs; returns whether any is still missing. The request's progress
+    /// counts the units that were cached one after the other: they stay, and are not looked up
+    /// again each time another one has arrived.
     fn fetch(&mut self, io: u32, ahead: bool) -> bool {
-        let Io { file, offset, length, .. } = self.ios[io];
+        let Io { file, offset, length, progress, .. } = self.ios[io];
         let overlapped = self.system.setup.overlapped;
         let unit = self.unit_of(file);
         let (first, last) = (offset / unit, (offset + length - 1) / unit);
         let mut missing = false;
-        for step in 0..=last - first {
+        for step in progress..=last - first {
             // Without read-ahead, the last unit of a request is fetched first.
             let number = if ahead { first + step } else { last - step };
             let (from, to) = (number * unit, (number + 1) * unit);
             let Some(cache) = self.cache(file) else { return false };
             let is_cached = cache.has(number);
+            if is_cached && step == self.ios[io].progress {
+                self.ios[io].progress += 1;
+            }
             if is_cached || self.is_resident(file, from.max(offset), to.min(offset + length)) {
                 continue;
             }
