@@ -127,6 +127,8 @@ pub struct LinuxCacheModel {
     pub journal_write: Size,
     /// The times of a file change at most once per interval of this length.
     pub timestamp_tick: Time,
+    /// Time of a flush of a device whose buffers are empty; otherwise it comes on top.
+    pub flush: Time,
 }
 
 /// A serial link with a fixed time per transfer and a rate per direction.

@@ -12,7 +12,7 @@
 
 pub mod statistics;
 
-mod clock;
+pub mod clock;
 mod turns;
 pub mod host;
 pub mod tool;

@@ -284,6 +284,8 @@ impl Machine {
             return true;
         }
         let now_ns = self.now_ns();
+        let linux = self.system.host.cache.linux.as_ref();
+        let flush_ns = linux.map_or(0, |linux| linux.flush.ns());
         let first = self.files[file as usize].volume.home();
         let all = first..first + self.system.setup.volume_disks();
         let drained = |device: u32| match &self.devices[device as usize].mechanism {
@@ -293,7 +295,8 @@ impl Machine {
             Mechanism::Disk(disk) if disk.holds_writes() => now_ns + LOOK_NS,
             Mechanism::Disk(_) => now_ns,
         };
-        let at_ns = all.map(drained).max().unwrap_or(now_ns);
+        let empty_ns = all.map(drained).max().unwrap_or(now_ns);
+        let at_ns = if told { empty_ns } else { empty_ns + flush_ns };
         if at_ns > now_ns {
             self.events.schedule(at_ns, again);
         }

@@ -23,6 +23,7 @@ requests = { value = 32, unit = "requests", source = "test" }
 commit_interval = { value = 5, unit = "s", source = "test" }
 journal_write = { value = 8, unit = "KiB", source = "test" }
 timestamp_tick = { value = 4, unit = "ms", source = "test" }
+flush = { value = 0, unit = "us", source = "test" }
 "#;
 
 /// A flash device with the rules. A request takes 1 ms, plus its time on a bus of 100 MB/s.
@@ -188,6 +189,26 @@ fn a_flush_waits_until_the_device_has_emptied_its_buffer() {
     assert!((ns / (4096.0 * 1000.0) - 1.0).abs() < 0.05, "{ns}");
     let off = changes.map(|(key, value)| (key, if key == "write_cache" { "off" } else { value }));
     assert!(buffered(&off, &each).ns_per_request() < 0.1 * ns);
+}
+
+#[test]
+fn a_flush_takes_its_own_time_too_once_for_data_and_twice_in_a_commit() {
+    let changes = [("host.cache.linux.flush", "500us"), ("host.cache.linux.timestamp_tick", "1us")];
+    let each = |data_only| Workload {
+        flush_every: Some(FlushEvery { writes: 1, data_only }),
+        ..load(0, 4096, 1, MIB)
+    };
+    for (data_only, flushes) in [(true, 1.0), (false, 2.0)] {
+        let [with, without] = [&changes[..], &changes[1..]]
+            .map(|changes| buffered(changes, &each(data_only)).ns_per_request());
+        let more = (with - without) / 500_000.0;
+        assert!((more / flushes - 1.0).abs() < 0.02, "{more} of {flushes}");
+    }
+    // A device without a write cache gets no flush.
+    let off = [changes[0], ("write_cache", "off")];
+    let [with, without] =
+        [&off[..], &off[1..]].map(|changes| buffered(changes, &each(true)).ns_per_request());
+    assert!((with / without - 1.0).abs() < 0.001, "{with} and {without}");
 }
 
 #[test]

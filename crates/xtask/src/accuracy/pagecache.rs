@@ -2,15 +2,18 @@
 //!
 //! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs
 //! there and on the simulated system of `pagecache/system.toml`. The simulated device has the rate
-//! of the reference device. The time of its requests is measured with direct requests of one page,
-//! so that the path through FUSE counts as part of the device. For hit ratios, a memory group
-//! limits the page cache. For writes, dirty limits of the device (`/sys/class/bdi`) hold back the
-//! writers. Needs root. Everything that is created or changed is removed or restored.
+//! of the reference device. The time of a flush is measured, and the time of its requests with
+//! direct requests of one page at the depth of the load, so that the path through FUSE counts as
+//! part of the device. The kernel's rate is the median of several trials. For hit ratios, a memory
+//! group limits the page cache. For writes, dirty limits of the device (`/sys/class/bdi`) hold back
+//! the writers. Needs root. Everything that is created or changed is removed or restored.
 
+use crate::bench::clock;
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,6 +34,10 @@ const MEMORY_MIB: u64 = 64;
 const REGION: &str = "128m";
 /// Dirty limit of the writers (MiB).
 const DIRTY_MIB: u64 = 16;
+/// Trials whose median counts, of loads whose rate is compared and of the device's timing.
+const TRIALS: usize = 3;
+/// Flushes whose median is the time of a flush.
+const FLUSHES: usize = 500;
 
 /// A load, with the settings that it needs on both systems.
 struct Load {
@@ -38,13 +45,15 @@ struct Load {
     /// Flags of `halfpower run`.
     flags: String,
     read_ahead_kib: u32,
+    /// Requests that a program has outstanding.
+    depth: u32,
     /// Whether it runs in the memory group, and hit ratios are compared instead of rates.
     grouped: bool,
 }
 
 fn load(name: &str, flags: &str) -> Load {
     let (name, flags) = (name.to_string(), flags.to_string());
-    Load { name, flags, read_ahead_kib: 128, grouped: false }
+    Load { name, flags, read_ahead_kib: 128, depth: 1, grouped: false }
 }
 
 /// The loads on the device of 100 MB/s.
@@ -60,7 +69,7 @@ fn fast_loads() -> Vec<Load> {
     for (size, depth) in [("4k", 1), ("4k", 4), ("64k", 1), ("64k", 4)] {
         let name = format!("random reads of {size}, depth {depth}, each block once");
         let flags = format!("--rw randread --bs {size} --iodepth {depth} --size 128m --runtime 5");
-        all.push(load(&name, &flags));
+        all.push(Load { depth, ..load(&name, &flags) });
     }
     let hits = "--bs 4k --rw randread --ramp-time 40 --runtime 20 --time-based";
     for (law, name) in [("zoned:100/100", "uniform"), ("zipf:1.0", "Zipf, theta 1")] {
@@ -104,9 +113,14 @@ pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
             continue;
         }
         let device = Device::new(program, rate_mb)?;
-        let timing = device.timing(program)?;
-        eprintln!("{rate_mb} MB/s: {timing}");
+        let mut timings: BTreeMap<u32, String> = BTreeMap::new();
         for load in loads {
+            let timing = match timings.get(&load.depth) {
+                Some(timing) => timing.clone(),
+                None => device.timing(program, load.depth)?,
+            };
+            eprintln!("{rate_mb} MB/s, depth {}: {timing}", load.depth);
+            timings.insert(load.depth, timing.clone());
             let (kernel, simulated) = device.compare(program, &load, &timing)?;
             let (text, error, most) = if load.grouped {
                 let points = (simulated - kernel) * 100.0;
@@ -237,7 +251,7 @@ struct Device {
     _file_system: FileSystem,
     read_ahead: Setting,
     _settings: Vec<Setting>,
-    _loop_device: LoopDevice,
+    loop_device: LoopDevice,
     _served: Mounted,
     rate_mb: u32,
 }
@@ -282,24 +296,50 @@ impl Device {
             _file_system: file_system,
             read_ahead,
             _settings: settings,
-            _loop_device: loop_device,
+            loop_device,
             _served: served,
             rate_mb,
         })
     }
 
-    /// The keys of the simulated device: direct requests of a page take the fixed time, the path
-    /// to the device, and the transfer.
-    fn timing(&self, program: &Path) -> Result<String> {
-        let mut keys = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
+    /// The keys of the simulated device: its direct requests of a page take as long at this depth
+    /// as on the device, path included, and so does a flush.
+    fn timing(&self, program: &Path, depth: u32) -> Result<String> {
+        let rates = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
+        let mut keys = format!("{rates},host.cache.linux.flush={:.1}us", self.flush_us()?);
         for (word, key) in [("randread", "fixed_read"), ("randwrite", "fixed_write")] {
-            let flags = format!("--rw {word} --bs 4k --size 16m --runtime 5 --direct=1");
-            let trial = trial(&mut self.command(program, &flags))?;
-            let us = number(&trial["elapsed_ns"])? / number(&trial["requests"])? / 1e3;
-            let own_us = us - 4096.0 / f64::from(self.rate_mb);
+            let flags =
+                format!("--rw {word} --bs 4k --size 16m --runtime 2 --direct=1 --iodepth {depth}");
+            let us = |trial: &Value| {
+                Ok(number(&trial["elapsed_ns"])? / number(&trial["requests"])? / 1e3
+                    * f64::from(depth))
+            };
+            let device_us = median(|| us(&trial(&mut self.command(program, &flags))?))?;
+            // A first guess, and what it is wrong by.
+            let guess_us = device_us - 4096.0 / f64::from(self.rate_mb);
+            let mut command = Command::new(program);
+            let target =
+                format!("sim:{},{rates},drive.{key}={guess_us:.1}us", system_file().display());
+            command.args(["run", &target]).args(flags.split_whitespace());
+            let own_us = guess_us + device_us - us(&trial(&mut command)?)?;
             write!(keys, ",drive.{key}={own_us:.1}us")?;
         }
         Ok(keys)
+    }
+
+    /// How long a flush of the loop device takes, with nothing to write (us). As after a request,
+    /// the CPUs were idle before it: back to back, a flush takes a fifth of the time.
+    fn flush_us(&self) -> Result<f64> {
+        let device = fs::OpenOptions::new().write(true).open(&self.loop_device.0)?;
+        let mut us = Vec::new();
+        for _ in 0..FLUSHES {
+            clock::pause(0.001);
+            let (flushed, seconds) = clock::timed(|| device.sync_data());
+            flushed.context("cannot flush the loop device")?;
+            us.push(seconds * 1e6);
+        }
+        us.sort_by(f64::total_cmp);
+        Ok(us[us.len() / 2])
     }
 
     /// A run on the file of this kernel.
@@ -324,32 +364,43 @@ impl Device {
             command.arg(inner.get_program()).args(inner.get_args());
             let trial = trial(&mut command)?;
             cache_bytes = group.cached()?;
-            trial
+            1.0 - number(&trial["device"]["reads"])? / number(&trial["requests"])?
         } else {
-            trial(&mut self.command(program, &flags))?
+            median(|| rate_mb_per_s(&trial(&mut self.command(program, &flags))?))?
         };
-        let system = repository::root().join("crates/xtask/src/accuracy/pagecache/system.toml");
         let half = DIRTY_MIB / 2;
         let target = format!(
             "sim:{},{timing},host.max_transfer={REQUEST_KIB}KiB,host.cache.size={cache_bytes}B,\
              host.cache.linux.read_ahead_max={}KiB,host.cache.dirty_limit={DIRTY_MIB}MiB,\
              host.cache.linux.dirty_background={half}MiB",
-            system.display(),
+            system_file().display(),
             load.read_ahead_kib
         );
         let mut command = Command::new(program);
         command.args(["run", &target]).args(flags.split_whitespace());
         let simulated = trial(&mut command)?;
-        let measure = |trial: &Value| {
-            let requests = number(&trial["requests"])?;
-            Ok::<f64, anyhow::Error>(if load.grouped {
-                1.0 - number(&trial["device"]["reads"])? / requests
-            } else {
-                number(&trial["bytes"])? * 1e3 / number(&trial["elapsed_ns"])?
-            })
+        let simulated = if load.grouped {
+            1.0 - number(&simulated["device"]["reads"])? / number(&simulated["requests"])?
+        } else {
+            rate_mb_per_s(&simulated)?
         };
-        Ok((measure(&kernel)?, measure(&simulated)?))
+        Ok((kernel, simulated))
     }
+}
+
+fn system_file() -> PathBuf {
+    repository::root().join("crates/xtask/src/accuracy/pagecache/system.toml")
+}
+
+fn rate_mb_per_s(trial: &Value) -> Result<f64> {
+    Ok(number(&trial["bytes"])? * 1e3 / number(&trial["elapsed_ns"])?)
+}
+
+/// The median of several measurements.
+fn median(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
+    let mut all = (0..TRIALS).map(|_| measure()).collect::<Result<Vec<f64>>>()?;
+    all.sort_by(f64::total_cmp);
+    Ok(all[TRIALS / 2])
 }
 
 /// Runs a command for one trial and returns it.
