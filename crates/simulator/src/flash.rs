@@ -331,6 +331,7 @@ mod tests {
             credit: Size(0.0),
             sustained: Rate(0.0),
             coalesce: Time(0.0),
+            queue: None,
             translation: None,
         }
     }

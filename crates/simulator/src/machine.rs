@@ -321,11 +321,12 @@ impl Machine {
         let setup = &system.setup;
         let links = system.links.len();
         let buses = (0..system.buses()).map(|_| Bus::new(links)).collect();
+        let queue_max = system.drive.queue().map_or(u32::MAX, |queue| queue.count());
         let devices: Vec<Device> = (0..setup.disks)
             .map(|number| {
                 let bus =
                     (u64::from(number) * u64::from(system.buses()) / u64::from(setup.disks)) as u32;
-                Device::new(bus, Mechanism::new(system, &mut random))
+                Device::new(bus, Mechanism::new(system, &mut random), queue_max)
             })
             .collect();
         let hosts = (0..setup.hosts).map(|_| Host::new(system.host.cpus.count())).collect();
@@ -513,7 +514,7 @@ impl Machine {
         let Io { op, file, offset, length, .. } = self.ios[io];
         let mut pieces = std::mem::take(&mut self.scratch);
         let devices = &self.devices;
-        let load = |device: u32| devices[device as usize].outstanding;
+        let load = |device: u32| devices[device as usize].load();
         self.files[file as usize].volume.split(op, offset, length, &load, &mut pieces);
         if pieces.first.is_empty() {
             std::mem::swap(&mut pieces.first, &mut pieces.then);

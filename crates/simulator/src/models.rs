@@ -201,6 +201,16 @@ pub enum DriveModel {
     Flash(Box<FlashModel>),
 }
 
+impl DriveModel {
+    /// Commands that a device takes at once; `None`: no limit.
+    pub(crate) fn queue(&self) -> Option<Number> {
+        match self {
+            DriveModel::Disk(disk) => disk.queue,
+            DriveModel::Flash(flash) => flash.queue,
+        }
+    }
+}
+
 /// A zoned disk with its controller.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,6 +295,8 @@ pub struct DiskModel {
     pub zero_latency_write: bool,
     /// Scheduling of the queue.
     pub schedule: Schedule,
+    /// Commands that the disk takes at once; more wait in the host. Without it, there is no limit.
+    pub queue: Option<Number>,
 }
 
 /// Cached writes that the buffer of a disk holds for each one that the scheduler considers
@@ -383,6 +395,9 @@ pub struct FlashModel {
     /// reported together once no command is outstanding on the device, or once the first has waited
     /// this long (0: no coalescing).
     pub coalesce: Time,
+    /// Commands that the device takes at once; more wait in the host. Without it, there is no
+    /// limit.
+    pub queue: Option<Number>,
     /// A translation layer with garbage collection. Without it, all writes cost `unit_write` or are
     /// limited by `drain`, whatever was written before.
     pub translation: Option<TranslationModel>,

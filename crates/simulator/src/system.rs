@@ -307,6 +307,9 @@ impl System {
             check_factor(network.write_round_trips, "network.write_round_trips")?;
             check_factor(network.crossings, "network.crossings")?;
         }
+        if let Some(queue) = self.drive.queue() {
+            check_count(queue, "drive.queue, where there is one,")?;
+        }
         let device_bytes = match &self.drive {
             DriveModel::Disk(disk) => check_disk(disk)?,
             DriveModel::Flash(flash) => check_flash(flash)?,

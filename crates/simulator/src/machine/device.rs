@@ -76,13 +76,18 @@ pub(crate) struct Device {
     /// The device decodes no command before this time, because it starts the arm (ns).
     pub(super) starting_until_ns: u64,
     pub(super) waiting_for_room: VecDeque<u32>,
+    /// Commands that it takes at once.
+    queue_max: u32,
+    /// Commands that wait in the host for a place among these, and from when on each may leave.
+    pub(super) waiting_for_place: VecDeque<(u32, u64)>,
     /// Finished commands that were not yet reported to the host, and since when (ns).
     pub(super) held: Vec<u32>,
     pub(super) held_since_ns: u64,
 }
 
 impl Device {
-    pub fn new(bus: u32, mechanism: Mechanism) -> Device {
+    /// An idle device on a bus, which takes `queue_max` commands at once.
+    pub fn new(bus: u32, mechanism: Mechanism, queue_max: u32) -> Device {
         Device {
             bus,
             mechanism,
@@ -97,9 +102,21 @@ impl Device {
             start_ns: 0,
             starting_until_ns: 0,
             waiting_for_room: VecDeque::new(),
+            queue_max,
+            waiting_for_place: VecDeque::new(),
             held: Vec::new(),
             held_since_ns: 0,
         }
+    }
+
+    /// Whether the device takes another command.
+    pub(super) fn has_place(&self) -> bool {
+        self.outstanding < self.queue_max
+    }
+
+    /// Incomplete commands, those that wait in the host included.
+    pub(super) fn load(&self) -> u32 {
+        self.outstanding + self.waiting_for_place.len() as u32
     }
 
     /// Capacity (bytes).

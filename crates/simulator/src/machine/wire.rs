@@ -106,10 +106,21 @@ impl Machine {
         let (inline, waited, begun_ns) = (false, false, self.now_ns());
         let command =
             self.commands.insert(Command { io, device, at, length, op, inline, waited, begun_ns });
-        self.devices[device as usize].outstanding += 1;
-        let bus = self.devices[device as usize].bus;
+        let entry = &mut self.devices[device as usize];
+        if entry.has_place() {
+            self.issue(command, from_ns);
+        } else {
+            entry.waiting_for_place.push_back((command, from_ns));
+        }
+    }
+
+    /// Sends a command that has a place in its device's queue, at `from_ns` or later.
+    fn issue(&mut self, command: u32, from_ns: u64) {
+        let entry = &mut self.devices[self.commands[command].device as usize];
+        entry.outstanding += 1;
+        let bus = entry.bus;
         self.buses[bus as usize].outstanding += 1;
-        if from_ns > begun_ns {
+        if from_ns > self.now_ns() {
             // Until then it waits in the host.
             self.events.schedule(from_ns, Event::Answered(command));
             self.commands[command].waited = true;
@@ -352,6 +363,9 @@ impl Machine {
             entry.starting_until_ns = self.events.now_ns() + std::mem::take(&mut entry.start_ns);
         }
         self.buses[entry.bus as usize].outstanding -= 1;
+        if let Some((next, from_ns)) = entry.waiting_for_place.pop_front() {
+            self.issue(next, from_ns);
+        }
         self.commands.release(command);
         self.ios[io].left -= 1;
         if self.ios[io].left == 0 {

@@ -228,3 +228,21 @@ fn the_bottleneck_is_the_resource_whose_speed_changes_the_rate_most() {
     }
     assert!(named_ones.len() >= 7, "too few kinds to mean anything: {named_ones:?}");
 }
+
+#[test]
+fn a_drive_takes_as_many_commands_at_once_as_its_queue_holds() {
+    let rate = |name, changes: &[(&str, &str)], depth| {
+        let random = Workload {
+            pattern: Pattern::Random,
+            region_bytes: 1 << 30,
+            ..load(100, 4096, depth, 3000 * 4096)
+        };
+        run(&named(name, changes), &random, Caching::Direct).bytes_per_s()
+    };
+    for name in ["sata-hdd-7200", "sata-ssd"] {
+        let [four, deep] = [4, 32].map(|depth| rate(name, &[], depth));
+        let limited = rate(name, &[("drive.queue", "4")], 32);
+        assert!((limited / four - 1.0).abs() < 0.03, "{name}: {limited} and {four}");
+        assert!(deep > 1.3 * limited, "{name}: {deep} and {limited}");
+    }
+}
