@@ -305,6 +305,7 @@ fn bus(machine: &Machine, now_ns: u64) -> Option<Resource> {
 fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     let (mut own_ns, mut by_media_ns, mut by_bus_ns, mut disks) = (0, 0, 0, 0);
     let (mut seek_ns, mut rotate_ns, mut transfer_ns, mut background_ns) = (0, 0, 0, 0);
+    let mut clean_ns = 0;
     for device in &machine.devices {
         let ControllerTimes { own, media, bus } = device.controller_ns;
         own_ns += own;
@@ -316,6 +317,7 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
             seek_ns += times.seek_ns;
             rotate_ns += times.rotate_ns;
             transfer_ns += times.transfer_ns;
+            clean_ns += times.clean_ns;
             background_ns += times.background_ns;
         }
     }
@@ -323,8 +325,12 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
         return Vec::new();
     }
     let bytes = machine.device_bytes[0] + machine.device_bytes[1];
-    let media = Resource::part(MEDIA, seek_ns + rotate_ns + transfer_ns, disks, bytes);
-    let phases_ns = vec![("seek", seek_ns), ("rotate", rotate_ns), ("transfer", transfer_ns)];
+    let busy_ns = seek_ns + rotate_ns + transfer_ns + clean_ns;
+    let media = Resource::part(MEDIA, busy_ns, disks, bytes);
+    let mut phases_ns = vec![("seek", seek_ns), ("rotate", rotate_ns), ("transfer", transfer_ns)];
+    if machine.system.drive.is_shingled() {
+        phases_ns.push(("clean bands", clean_ns));
+    }
     let controller = Resource::part(CONTROLLER, own_ns + by_media_ns + by_bus_ns, disks, bytes);
     let paced_ns =
         vec![(machine.system.bus.name.clone(), by_bus_ns), (MEDIA.to_owned(), by_media_ns)];

@@ -536,6 +536,10 @@ impl<'a> Load<'a> {
     /// Best media rate of one disk at or beyond the start of the file (bytes per second).
     fn media_rate(&self) -> f64 {
         let Some(geometry) = self.geometry() else { return f64::INFINITY };
+        if self.system.drive.is_shingled() {
+            // The media cache is on the outermost tracks.
+            return geometry.best_rate_from(0, false);
+        }
         geometry.best_rate_from(self.file_start(), self.in_stretches())
     }
 
@@ -560,7 +564,10 @@ impl<'a> Load<'a> {
         let one = self.shape.depth == 1 && self.files == 1 && !self.shape.random;
         let whole = matches!(setup.volume, VolumeKind::None | VolumeKind::Raid1);
         // With zero-latency writes, the start of the next write can happen to be under the head.
-        let waits = !self.write_back() && !self.joins && !disk.zero_latency_write;
+        let waits = !self.write_back()
+            && !self.joins
+            && !disk.zero_latency_write
+            && disk.shingled.is_none();
         let applies = self.shape.op == Op::Write && waits;
         // Only if some time passes between two writes does the head miss the next sector.
         let away = self.system.bus.status.ns() + self.system.bus.command.ns() > 0;

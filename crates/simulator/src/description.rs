@@ -15,7 +15,7 @@ use crate::system::System;
 use crate::written;
 
 /// The built-in systems, by name.
-const BUILT_IN: [(&str, &str); 22] = [
+const BUILT_IN: [(&str, &str); 23] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
     ("nt4-ultrawide", include_str!("../systems/nt4-ultrawide.toml")),
@@ -27,6 +27,7 @@ const BUILT_IN: [(&str, &str); 22] = [
     ("w2k-diamondmax", include_str!("../systems/w2k-diamondmax.toml")),
     ("w2k-cifs-gigabit", include_str!("../systems/w2k-cifs-gigabit.toml")),
     ("sata-hdd-7200", include_str!("../systems/sata-hdd-7200.toml")),
+    ("sata-smr-5900", include_str!("../systems/sata-smr-5900.toml")),
     ("sata-ssd", include_str!("../systems/sata-ssd.toml")),
     ("nvme-gen4", include_str!("../systems/nvme-gen4.toml")),
     ("nvme-ftl", include_str!("../systems/nvme-ftl.toml")),

@@ -5,9 +5,12 @@
 //! (see `geometry`). The arm serves one operation at a time. Adjacent queued writes are merged
 //! into one operation.
 
+mod shingled;
+
 use ioengine::Op;
 
 use crate::geometry::Geometry;
+use crate::shingles::Shingles;
 use crate::system::{DiskModel, Schedule, WRITES_PER_ENTRY};
 
 /// A request for the media. Cached writes belong to no command.
@@ -82,6 +85,8 @@ pub(crate) struct MediaTimes {
     pub rotate_ns: u64,
     /// Time for transferring requested data.
     pub transfer_ns: u64,
+    /// Time for cleaning bands of a shingled disk.
+    pub clean_ns: u64,
     /// Part of these times for cached writes while the buffer has room, so that no request waits.
     pub background_ns: u64,
 }
@@ -114,6 +119,11 @@ pub(crate) struct Disk {
     /// long.
     has_yielded: bool,
     upwards: bool,
+    /// The media cache and bands of a shingled disk.
+    shingles: Option<Box<Shingles>>,
+    /// Last use by the host (ns), and when the next look for bands to clean is scheduled.
+    used_ns: u64,
+    look_ns: u64,
 }
 
 impl Disk {
@@ -121,6 +131,8 @@ impl Disk {
     pub fn new(model: &DiskModel, write_cache: bool, phase: f64, spindle_share: f64) -> Disk {
         let geometry = Geometry::new(model, spindle_share);
         let phase_ns = (phase * geometry.revolution_ns() as f64) as u64;
+        let shingled = model.shingled.as_ref();
+        let shingles = shingled.map(|model| Box::new(Shingles::new(model, geometry.bytes())));
         Disk {
             model: model.clone(),
             geometry,
@@ -143,6 +155,9 @@ impl Disk {
             is_background: false,
             has_yielded: false,
             upwards: true,
+            shingles,
+            used_ns: 0,
+            look_ns: 0,
         }
     }
 
@@ -166,7 +181,8 @@ impl Disk {
         if self.is_background {
             times.background_ns -= to_come.min(times.background_ns);
         }
-        for part in [&mut times.transfer_ns, &mut times.rotate_ns, &mut times.seek_ns] {
+        let MediaTimes { transfer_ns, rotate_ns, seek_ns, clean_ns, .. } = &mut times;
+        for part in [transfer_ns, rotate_ns, seek_ns, clean_ns] {
             let less = to_come.min(*part);
             *part -= less;
             to_come -= less;
@@ -198,6 +214,7 @@ impl Disk {
     /// Looks up a read in the buffer.
     pub fn lookup(&mut self, from: u64, length: u64, now_ns: u64) -> Lookup {
         let end = from + length;
+        self.used_ns = now_ns;
         for index in 0..self.streams.len() {
             let active = self.active == Some(index);
             let stream = self.streams[index];
@@ -306,7 +323,7 @@ impl Disk {
         if self.busy || self.streams_until(now_ns).is_some() {
             return None;
         }
-        let first = self.choose(now_ns)?;
+        let Some(first) = self.choose(now_ns) else { return self.clean_in_pause(now_ns) };
         self.was_idle = now_ns > self.rest_ns;
         self.stop_reading_ahead(now_ns);
         self.operation.clear();
@@ -317,19 +334,35 @@ impl Disk {
             self.forget(first.from, end);
         }
         self.busy = true;
-        let (start_ns, end_ns) = self.time(first.op, first.from, end, now_ns);
-        self.times.transfer_ns += end_ns - start_ns;
+        let (start_ns, end_ns) = match self.shingles.take() {
+            Some(mut shingles) => {
+                let times = self.time_shingled(&mut shingles, first.op, (first.from, end), now_ns);
+                self.shingles = Some(shingles);
+                times
+            }
+            None => {
+                let times = self.time(first.op, first.from, end, now_ns);
+                self.times.transfer_ns += times.1 - times.0;
+                self.arrive(end, times.1);
+                times
+            }
+        };
+        self.used_ns = end_ns;
         self.is_background = first.command.is_none() && self.has_room(first.length);
         if self.is_background {
             self.times.background_ns += end_ns - now_ns;
         }
-        (self.cylinder, self.rest, self.rest_ns) =
-            (self.geometry.cylinder_of(end.saturating_sub(1)), end, end_ns);
-        if first.op == Op::Read {
+        if first.op == Op::Read && self.reads_ahead_from(first.from) {
             self.begin_stream(&first, start_ns);
         }
         self.commit();
         Some(end_ns)
+    }
+
+    /// The head has reached the end of a transfer.
+    fn arrive(&mut self, end: u64, end_ns: u64) {
+        self.cylinder = self.geometry.cylinder_of(end.saturating_sub(1));
+        (self.rest, self.rest_ns) = (end, end_ns);
     }
 
     /// Invalidates buffered data that a write replaces, and data read ahead beyond it.

@@ -18,6 +18,7 @@ pub mod calibration;
 pub mod system;
 pub mod description;
 pub mod geometry;
+mod shingles;
 mod disk;
 mod ftl;
 mod flash;

@@ -202,6 +202,11 @@ pub enum DriveModel {
 }
 
 impl DriveModel {
+    /// Whether it is a disk with overlapping tracks.
+    pub(crate) fn is_shingled(&self) -> bool {
+        matches!(self, DriveModel::Disk(disk) if disk.shingled.is_some())
+    }
+
     /// Commands that a device takes at once; `None`: no limit.
     pub(crate) fn queue(&self) -> Option<Number> {
         match self {
@@ -297,6 +302,25 @@ pub struct DiskModel {
     pub schedule: Schedule,
     /// Commands that the disk takes at once; more wait in the host. Without it, there is no limit.
     pub queue: Option<Number>,
+    /// Overlapping tracks behind a media cache. Without it, data are written in place.
+    pub shingled: Option<ShingleModel>,
+}
+
+/// A drive-managed shingled disk (SMR): writes go to a media cache, and later to their bands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShingleModel {
+    /// Size of the media cache, which is not part of the capacity. Its tracks are as far out as the
+    /// disk's first.
+    pub media_cache: Size,
+    /// Extents that the map of the cache can hold.
+    pub entries: Number,
+    /// Data of a band, which is read and written whole.
+    pub band: Size,
+    /// Time to read an extent from the cache when its band is cleaned.
+    pub extent_read: Time,
+    /// Time without commands after which bands are cleaned.
+    pub idle: Time,
 }
 
 /// Cached writes that the buffer of a disk holds for each one that the scheduler considers

@@ -13,7 +13,7 @@ use crate::quantity::{BYTES_MAX, Number, Size, TIME_NS_MAX};
 pub use crate::models::{
     BusModel, CacheModel, Cleaning, ControllerModel, Cost, DiskModel, DriveModel, DriveState,
     FlashModel, HostModel, LinkModel, LinkPer, LinuxCacheModel, NetworkModel, Schedule, SeekCurve,
-    SlcFull, TranslationModel, WRITES_PER_ENTRY,
+    ShingleModel, SlcFull, TranslationModel, WRITES_PER_ENTRY,
 };
 
 /// Limit on devices of a system: more than any machine room has, few enough for memory.
@@ -491,7 +491,25 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     if near_ns.max(seek.far_fixed.0 + seek.far_each.0 * cylinders) > TIME_NS_MAX {
         return Err("a seek of drive.seek takes more than an hour; make its times shorter".into());
     }
+    if let Some(shingled) = &disk.shingled {
+        check_shingled(shingled, bytes)?;
+    }
     Ok(bytes)
+}
+
+/// Checks the media cache and the bands of a shingled disk.
+fn check_shingled(model: &ShingleModel, bytes: u64) -> Result<(), String> {
+    let sectors = |size: Size| size.bytes() > 0 && size.bytes().is_multiple_of(SECTOR_BYTES);
+    if !sectors(model.band) || !sectors(model.media_cache) {
+        return Err("drive.shingled.band and media_cache are whole sectors".into());
+    }
+    if model.media_cache.bytes() > bytes || model.band.bytes() > bytes {
+        return Err("drive.shingled.band and media_cache are at most the capacity".into());
+    }
+    if model.entries.count() == 0 {
+        return Err("drive.shingled.entries is 1 or more".into());
+    }
+    Ok(())
 }
 
 /// Checks a flash device; returns its capacity (bytes).

@@ -557,6 +557,8 @@ impl Machine {
         let Some(end_ns) = disk.start(now_ns) else {
             if let Some(until_ns) = disk.streams_until(now_ns) {
                 self.events.schedule(until_ns, Event::MediaRetry(device));
+            } else if let Some(at_ns) = disk.next_look(now_ns) {
+                self.events.schedule(at_ns, Event::MediaRetry(device));
             }
             return;
         };

@@ -12,5 +12,6 @@ mod pagecache;
 mod properties;
 mod quirks;
 mod sharing;
+mod shingles;
 mod translation;
 mod values;
