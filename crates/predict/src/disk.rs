@@ -46,6 +46,8 @@ const LONG_WRITE_BYTES: u32 = 64 << 10;
 /// The size of the write cache is corrected by at most this factor, in this many steps.
 const REFINED_WITHIN: f64 = 1.5;
 const REFINEMENTS: usize = 9;
+/// Writes far apart, to see whether the arm moves.
+const FAR_WRITES: u64 = 24;
 /// Seed of the random choices.
 const SEED: u64 = 42;
 
@@ -133,6 +135,10 @@ pub fn calibrate(
     let media_ns = ns_per_byte * f64::from(READ_BYTES);
     put_reads(&mut values, reads.as_ref(), still_ns, media_ns)?;
     put_curve(&mut values, &curve)?;
+    if probe.may_write() {
+        tell("media cache");
+        refuse_media_cache(probe, &curve, still_ns.value, revolution_ns)?;
+    }
     tell("order of the queue");
     put_order(&mut values, probe)?;
     if probe.may_write() {
@@ -150,6 +156,37 @@ pub fn calibrate(
     tell("predictions");
     let predicted = predict::predict(probe, &values.base.system()?)?;
     Ok(calibrated(values, &predicted, &layout, &curve, still_ns))
+}
+
+/// Refuses a disk that writes data far apart without moving its arm: it keeps them in a media cache
+/// first. Pauses of all parts of a revolution are tried, so that one write waits for no angle.
+fn refuse_media_cache(
+    probe: &mut dyn Probe,
+    curve: &Curve,
+    still_ns: f64,
+    revolution_ns: f64,
+) -> Outcome<()> {
+    let unit = u64::from(READ_BYTES).next_multiple_of(probe.unit_bytes());
+    let last = (probe.size_bytes() / unit - 1) * unit;
+    let mut least_ns = f64::INFINITY;
+    for number in 0..FAR_WRITES {
+        probe.rest((revolution_ns * (1.0 + number as f64 / FAR_WRITES as f64)) as u64)?;
+        let at = if number.is_multiple_of(2) { number * unit } else { last - number * unit };
+        let ns = probe.request(Kind::WriteThrough, at, READ_BYTES)?.ns();
+        // The first write may have to move the arm to the cache.
+        least_ns = if number == 0 { least_ns } else { least_ns.min(ns) };
+    }
+    let seek_ns = curve.seeks.last().map_or(0.0, |seek| curve.ns(seek.distance));
+    if least_ns >= still_ns + seek_ns / 2.0 {
+        return Ok(());
+    }
+    let [least, seek] = [least_ns, seek_ns].map(|ns| significant(ns / 1e6));
+    Err(Failure::failed(format!(
+        "this disk writes its first and its last data {least} ms apart, although a seek takes \
+         {seek} ms: it keeps writes in a media cache (a shingled disk, SMR) or in flash, or does \
+         not write through; its writes cannot be calibrated. Without permission to write, reads \
+         can"
+    )))
 }
 
 /// The model of the disk of a system.

@@ -220,6 +220,15 @@ fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+/// What is not modelled is refused, and not fitted.
+#[test]
+fn a_shingled_disk_is_refused_if_its_writes_are_to_be_calibrated() {
+    let system = Description::named("sata-smr-5900").unwrap().system().unwrap();
+    let mut probe = SimulatedDisk::new(&system, 1, true).unwrap();
+    let failure = disk::calibrate(&mut probe, "calibrated", &mut |_| {}).unwrap_err();
+    assert!(failure.message.contains("media cache"), "{failure}");
+}
+
 /// A device that does not rotate is refused.
 #[test]
 fn a_device_that_does_not_rotate_is_refused() {
