@@ -277,6 +277,8 @@ impl Device {
             let old = fs::read_to_string(bdi.join(ratio))?.trim().to_string();
             settings.push(Setting { path: bdi.join(ratio), old });
         }
+        // The maximum may not be below the minimum, which may be left from an earlier device.
+        fs::write(bdi.join("min_bytes"), "0")?;
         fs::write(bdi.join("max_bytes"), &dirty)?;
         fs::write(bdi.join("min_bytes"), &dirty)?;
         // ext4 initialises all tables now, so that no thread writes them during the runs.
