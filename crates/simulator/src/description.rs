@@ -15,7 +15,7 @@ use crate::system::System;
 use crate::written;
 
 /// The built-in systems, by name.
-const BUILT_IN: [(&str, &str); 22] = [
+const BUILT_IN: [(&str, &str); 23] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
     ("nt4-ultrawide", include_str!("../systems/nt4-ultrawide.toml")),
@@ -23,6 +23,7 @@ const BUILT_IN: [(&str, &str); 22] = [
     ("e5000-w2k", include_str!("../systems/e5000-w2k.toml")),
     ("w2k-atlas10k", include_str!("../systems/w2k-atlas10k.toml")),
     ("w2k-fireball-3ware", include_str!("../systems/w2k-fireball-3ware.toml")),
+    ("w2k-fireball-ide", include_str!("../systems/w2k-fireball-ide.toml")),
     ("w2k-3w6800", include_str!("../systems/w2k-3w6800.toml")),
     ("w2k-diamondmax", include_str!("../systems/w2k-diamondmax.toml")),
     ("w2k-cifs-gigabit", include_str!("../systems/w2k-cifs-gigabit.toml")),
