@@ -23,6 +23,7 @@ const BUILT_IN: [(&str, &str); 23] = [
     ("e5000-w2k", include_str!("../systems/e5000-w2k.toml")),
     ("w2k-atlas10k", include_str!("../systems/w2k-atlas10k.toml")),
     ("w2k-fireball-3ware", include_str!("../systems/w2k-fireball-3ware.toml")),
+    ("w2k-fireball-ide", include_str!("../systems/w2k-fireball-ide.toml")),
     ("w2k-3w6800", include_str!("../systems/w2k-3w6800.toml")),
     ("w2k-diamondmax", include_str!("../systems/w2k-diamondmax.toml")),
     ("w2k-cifs-gigabit", include_str!("../systems/w2k-cifs-gigabit.toml")),

@@ -353,7 +353,7 @@ impl Disk {
             self.times.background_ns += end_ns - now_ns;
         }
         if first.op == Op::Read && self.reads_ahead_from(first.from) {
-            self.begin_stream(&first, start_ns);
+            self.begin_stream(&first, start_ns, end_ns);
         }
         self.commit();
         Some(end_ns)
@@ -448,6 +448,15 @@ impl Disk {
             return (start_ns, end_ns);
         }
         let mut start_ns = geometry.passes_at(from, ready_ns, self.phase_ns);
+        let whole_turn_ns = (ready_ns + geometry.revolution_ns()).saturating_sub(length_ns);
+        if op == Op::Read
+            && self.model.zero_latency_read
+            && start_ns > whole_turn_ns
+            && geometry.is_on_one_track(from, end)
+        {
+            // The head is within the request, and has read all of it after one turn.
+            start_ns = whole_turn_ns;
+        }
         if op == Op::Write && contiguous {
             self.gap_debt_ns += self.model.write_gap.ns() * requests;
             while self.gap_debt_ns >= geometry.revolution_ns() {
@@ -605,7 +614,7 @@ impl Disk {
     }
 
     /// Starts a stream that continues after the read that begins now.
-    fn begin_stream(&mut self, request: &MediaRequest, start_ns: u64) {
+    fn begin_stream(&mut self, request: &MediaRequest, start_ns: u64, end_ns: u64) {
         let continued = self.streams.iter().position(|stream| stream.base == request.from);
         let index = match continued {
             Some(index) => index,
@@ -625,6 +634,11 @@ impl Disk {
         stream.promised = request.end();
         stream.promised_t_ns = self.geometry.time_of(request.end());
         (stream.base, stream.base_ns, stream.used_ns) = (request.from, start_ns, start_ns);
+        if self.geometry.passes_at(request.from, start_ns, self.phase_ns) != start_ns {
+            // The read began in its middle, where the head is again; its end is still to come.
+            stream.base = request.end();
+            stream.base_ns = self.geometry.passes_at(request.end(), end_ns, self.phase_ns);
+        }
         self.active = Some(index);
     }
 
@@ -674,6 +688,24 @@ mod tests {
     }
 
     #[test]
+    fn a_zero_latency_read_takes_one_turn_if_it_begins_under_the_head() {
+        let mut model = disk().model;
+        // At time 0 the head is at 63% of the track.
+        for (eighths, zero_latency) in [(2, true), (4, true), (2, false), (4, false)] {
+            model.zero_latency_read = zero_latency;
+            let mut disk = Disk::new(&model, false, 0.37, 1.0);
+            let track = disk.geometry.tracks_from(0).next().expect("it has tracks");
+            let from = eighths * track / 8 / 512 * 512;
+            let turn_ns = disk.geometry.revolution_ns() + model.firmware_miss.ns();
+            let took_ns = serve(&mut disk, Op::Read, from, track - from, 0);
+            assert_eq!(took_ns <= turn_ns, zero_latency, "{took_ns} ns, a turn is {turn_ns}");
+            // What follows passes the head later than the end of the read.
+            let next_ns = serve(&mut disk, Op::Read, track, 512, took_ns);
+            assert!(next_ns > disk.geometry.passes_at(track, 0, disk.phase_ns));
+        }
+    }
+
+    #[test]
     fn queued_sequential_reads_need_no_repositioning() {
         for name in Description::names() {
             let system = Description::named(name).unwrap().system().unwrap();
@@ -705,7 +737,9 @@ mod tests {
                 disk.finish(&mut Vec::new());
                 let at = |bytes| disk.geometry.time_of(base + bytes);
                 let media_ns = at(4 * length) - at(length);
-                assert_eq!(ends_ns[4] - ends_ns[1], media_ns, "{name} from {base}");
+                // A first read with zero latency ends before its last byte passes again.
+                let passed_ns = disk.geometry.passes_at(base + length, ends_ns[1], disk.phase_ns);
+                assert_eq!(ends_ns[4] - passed_ns, media_ns, "{name} from {base}");
             }
         }
     }

@@ -181,6 +181,13 @@ impl Geometry {
         self.zones.iter().map(most).max().unwrap_or(0)
     }
 
+    /// Whether a range of bytes lies on one track.
+    pub fn is_on_one_track(&self, from: u64, end: u64) -> bool {
+        let zone = self.zone_of(|zone| zone.first_byte <= from);
+        let track = |at: u64| (at - zone.first_byte) / zone.track_bytes;
+        track(from) == track(end.saturating_sub(1).max(from))
+    }
+
     /// Sustained read rate at a byte, including skews (bytes per second).
     pub fn rate_at(&self, at: u64) -> f64 {
         let zone = self.zone_of(|zone| zone.first_byte <= at);

@@ -88,6 +88,9 @@ pub struct CacheModel {
     pub dirty_limit: Size,
     /// Delay between the first dirty page and the start of the lazy writer.
     pub first_delay: Time,
+    /// How often the lazy writer looks for scattered dirty data, of which it then writes an eighth.
+    /// Without a value, it writes them as soon as it can.
+    pub scan: Option<Time>,
     /// Requests of this size or more defeat read-ahead (performance bug of NT4 SP3; 0: none).
     pub read_ahead_bug_from: Size,
     /// Time that each request loses by the bug in read-ahead.
@@ -298,6 +301,9 @@ pub struct DiskModel {
     /// Whether a write starts at whichever sector comes first.
     #[serde(deserialize_with = "switch_text")]
     pub zero_latency_write: bool,
+    /// Whether a read within one track does so too. Without a value, it does not.
+    #[serde(default, deserialize_with = "switch_text")]
+    pub zero_latency_read: bool,
     /// Scheduling of the queue.
     pub schedule: Schedule,
     /// Commands that the disk takes at once; more wait in the host. Without it, there is no limit.

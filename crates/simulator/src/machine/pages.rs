@@ -18,7 +18,8 @@ struct Entry {
     file: u32,
     from: u64,
     to: u64,
-    dirty: bool,
+    /// From the first dirty page to the last one; empty if none is dirty.
+    dirty: (u64, u64),
     /// Whether the entry is in the list; a dirty entry that has reached the old end is not.
     listed: bool,
     newer: u32,
@@ -112,7 +113,11 @@ impl Pages {
         if dirty {
             let numbers: Vec<u32> = self.overlapping(file, from, to).collect();
             for number in numbers {
-                self.entries[number as usize].dirty = true;
+                let entry = &mut self.entries[number as usize];
+                let (low, high) = (from.max(entry.from), to.min(entry.to));
+                let (first, last) = entry.dirty;
+                let known = first < last;
+                entry.dirty = if known { (first.min(low), last.max(high)) } else { (low, high) };
             }
         }
         self.evict();
@@ -148,7 +153,7 @@ impl Pages {
             return;
         }
         let (newer, older) = (NONE, NONE);
-        let entry = Entry { file, from, to, dirty: false, listed: false, newer, older };
+        let entry = Entry { file, from, to, dirty: (0, 0), listed: false, newer, older };
         let number = match self.free.pop() {
             Some(number) => {
                 self.entries[number as usize] = entry;
@@ -174,8 +179,11 @@ impl Pages {
         let numbers: Vec<u32> = self.overlapping(file, from, to).collect();
         for number in numbers {
             let entry = &mut self.entries[number as usize];
-            entry.dirty = still_dirty(entry.from, entry.to);
-            if !entry.dirty && !entry.listed {
+            if still_dirty(entry.from, entry.to) {
+                continue;
+            }
+            entry.dirty = (0, 0);
+            if !entry.listed {
                 self.remove(number);
             }
         }
@@ -187,10 +195,23 @@ impl Pages {
         while self.resident > self.capacity && self.oldest != self.newest {
             let number = self.oldest;
             self.unlist(number);
-            if !self.entries[number as usize].dirty {
+            let (first, last) = self.entries[number as usize].dirty;
+            if first == last {
                 self.remove(number);
+            } else {
+                self.trim(number, first, last);
             }
         }
+    }
+
+    /// Removes the pages of an entry outside of a range.
+    fn trim(&mut self, number: u32, first: u64, last: u64) {
+        let entry = &mut self.entries[number as usize];
+        let (file, from) = (entry.file, entry.from);
+        self.resident -= first - from + entry.to - last;
+        (entry.from, entry.to) = (first, last);
+        self.index.remove(&(file, from));
+        self.index.insert((file, first), number);
     }
 
     fn remove(&mut self, number: u32) {
@@ -329,6 +350,17 @@ mod tests {
         pages.touch(0, 10 * PAGE, 11 * PAGE);
         pages.hold(0, 40 * PAGE + 5, 40 * PAGE + 6, false);
         assert_eq!(resident(&pages), [10, 30, 40]);
+    }
+
+    #[test]
+    fn a_dirty_page_keeps_nothing_but_itself_in_memory() {
+        let mut pages = Pages::new(PAGE, 4 * PAGE);
+        pages.hold(0, 0, 4 * PAGE, false);
+        pages.hold(0, PAGE, 2 * PAGE, true);
+        pages.hold(0, 20 * PAGE, 23 * PAGE, false);
+        assert_eq!(resident(&pages), [1, 20, 21, 22]);
+        pages.written(0, PAGE, 2 * PAGE, |_, _| false);
+        assert_eq!(resident(&pages), [20, 21, 22]);
     }
 
     #[test]

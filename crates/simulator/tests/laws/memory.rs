@@ -3,8 +3,9 @@
 
 use ioengine::{Caching, Op};
 use simulator::bounds::{self, Shape};
+use simulator::quantity::Time;
 use simulator::system::System;
-use workload::{Distribution, Pattern, Workload, Zone};
+use workload::{Arrival, Distribution, Pattern, Workload, Zone};
 
 use crate::support::{DISKS, Parts, RunResult, base_with, changed, load, named, run};
 
@@ -175,6 +176,36 @@ fn the_lazy_writer_sweeps_over_the_file() {
     let direct = direct.elapsed_ns() as f64 / count as f64;
     let turn_ns = 60e9 / 7200.0;
     assert!(swept < direct - 0.1 * turn_ns, "{swept} ns a write, {direct} at random");
+}
+
+#[test]
+fn a_scan_writes_an_eighth_of_the_scattered_data_that_are_dirty() {
+    // Writes that never wait for the device, and then a pause of so many scans.
+    let file = 64 * MIB;
+    let scans = |seconds: u64, scan: Option<Time>| {
+        let mut system = named(DISKS, &[("host.cache.write_frame", "512B")]);
+        system.host.cache.first_delay = Time(1e9);
+        system.host.cache.scan = scan;
+        let writes = Workload {
+            read_percent: 0,
+            limit_bytes: None,
+            limit_ns: Some(seconds * 1_000_000_000 + 500_000_000),
+            arrival: Arrival::Constant { requests_per_s: 64.0 },
+            ..reads(uniform(), file, 1)
+        };
+        let account = run(&system, &writes, Caching::Buffered).account;
+        (account.device_requests[1] as f64, account.requests as f64)
+    };
+    let second = Some(Time(1e9));
+    // What is dirty after n seconds is 64 x 8 x (1 - (7/8)^n), less where two writes met.
+    for n in [2_u64, 4, 8] {
+        let (written, requests) = scans(n, second);
+        let dirty = 512.0 * (1.0 - 0.875_f64.powi(n as i32)) + 32.0;
+        let off = (requests - written - dirty) / requests;
+        assert!(off.abs() < 0.1, "{n} s: {written} of {requests} written, {dirty} dirty");
+    }
+    let (written, requests) = scans(8, None);
+    assert!(written > 0.9 * requests, "{written} of {requests}");
 }
 
 #[test]
