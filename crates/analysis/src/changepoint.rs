@@ -55,8 +55,6 @@ const EXCESS_TIMES: f64 = 3.0;
 const EXCESS_SHARE_MIN: f64 = 0.02;
 /// The peak counts as reached where the running sum has this share of its maximum.
 const PEAK_SHARE: f64 = 0.98;
-/// Seed of the bootstrap for the levels; fixed, so that equal series give equal intervals.
-const SEED: u64 = 1;
 
 /// A jump between two levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,8 +92,8 @@ pub fn steps(series: &[f64]) -> Vec<Step> {
             let (before, after) = sides(&means, &jumps, number);
             Some(Step {
                 index: jumps[number].index * block,
-                before: median_interval(before, CONFIDENCE, SEED)?,
-                after: median_interval(after, CONFIDENCE, SEED)?,
+                before: median_interval(before, CONFIDENCE)?,
+                after: median_interval(after, CONFIDENCE)?,
                 p_value: jumps[number].p_value,
             })
         })

@@ -123,8 +123,7 @@ impl MeasuredPoint {
             let trials = measured.point.unsoaked().into_iter();
             trials.map(|trial| (trial.started_unix_ns, trial.bytes_per_s())).collect()
         };
-        let seed = self.key().seed();
-        let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE, seed);
+        let ratio = nearest_ratio_interval(&rates(self), &rates(other), CONFIDENCE);
         ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
 

@@ -38,8 +38,6 @@ const REPEATS: [usize; 2] = [15, 7];
 /// Length of a sample (ns). It is shorter than a scheduler time slice, so that on a busy machine
 /// some samples stay undisturbed.
 const SAMPLE_NS: u64 = 1_000_000;
-/// Seed of the confidence intervals, which makes them reproducible.
-const SEED: u64 = 1;
 /// Maximum share of the available memory that a measurement uses.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 
@@ -346,7 +344,7 @@ impl Bench<'_> {
 /// The result of one case; None without samples.
 fn cell(reading: &Reading, level: &Level) -> Option<GridPoint> {
     let rates = &reading.once_bytes_per_s;
-    let bytes_per_s = median_interval(rates, CONFIDENCE, SEED)?;
+    let bytes_per_s = median_interval(rates, CONFIDENCE)?;
     Some(GridPoint {
         kernel: reading.case.kernel,
         level: level.clone(),

@@ -305,7 +305,7 @@ impl Point {
     /// Median of a rate over the unsoaked trials, with its confidence interval.
     fn interval(&self, of: impl Fn(&Trial) -> f64) -> Interval {
         let values: Vec<f64> = self.unsoaked().into_iter().map(of).collect();
-        let interval = median_interval(&values, CONFIDENCE, self.key.seed());
+        let interval = median_interval(&values, CONFIDENCE);
         let Interval { value, low, high } = interval.unwrap_or(Interval::exact(0.0));
         let resolution = self.unsoaked().into_iter().map(Trial::resolution).fold(0.0, f64::max);
         Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
@@ -353,7 +353,7 @@ impl Point {
             return median(&busy.collect::<Vec<f64>>());
         }
         let uncharged: Vec<f64> = self.trials.iter().filter_map(Trial::uncharged_ns).collect();
-        let uncharged = median_interval(&uncharged, CONFIDENCE, self.key.seed())?;
+        let uncharged = median_interval(&uncharged, CONFIDENCE)?;
         Some(self.cpu_lower_ns()? + uncharged.high)
     }
 

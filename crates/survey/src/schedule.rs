@@ -56,7 +56,7 @@ impl Measured {
         if self.rates.len() >= TRIALS_MAX {
             return 0.0;
         }
-        let interval = median_interval(&self.rates, CONFIDENCE, 1);
+        let interval = median_interval(&self.rates, CONFIDENCE);
         let width = interval.map_or(1.0, |interval| interval.half_width_relative());
         let is_few = self.rates.len() < trials_min;
         match (is_few, width > TARGET_HALF_WIDTH) {

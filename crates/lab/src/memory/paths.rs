@@ -18,7 +18,6 @@ use analysis::bootstrap::median_interval;
 use analysis::interval::{CONFIDENCE, Interval};
 use ioengine::Clock;
 
-use super::SEED;
 use crate::failure::{Failure, Outcome};
 use crate::trials::Lab;
 
@@ -102,7 +101,7 @@ pub fn measure(
         }
     }
     let reading = |(name, rates): (&&'static str, &Vec<f64>)| {
-        let bytes_per_s = median_interval(rates, CONFIDENCE, SEED)?;
+        let bytes_per_s = median_interval(rates, CONFIDENCE)?;
         Some(PathReading { name, file_bytes: bytes, bytes_per_s, samples: rates.len() })
     };
     Ok((PATHS.iter().zip(&rates).filter_map(reading).collect(), skipped))

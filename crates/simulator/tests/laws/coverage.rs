@@ -58,7 +58,7 @@ impl Case {
             resolution = resolution.max(0.5 / counted);
         }
         let Interval { value, low, high } =
-            median_interval(&rates, CONFIDENCE, run).expect("rates are finite");
+            median_interval(&rates, CONFIDENCE).expect("rates are finite");
         Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
     }
 

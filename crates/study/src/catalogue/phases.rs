@@ -53,8 +53,6 @@ const MATCHED_MIN: f64 = 0.99;
 const UNATTRIBUTED_MAX: f64 = 0.05;
 /// Claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
-/// Seed of the bootstrap that separates the cost of tracing from noise.
-const SEED: u64 = 42;
 /// Labels that identify a point.
 const FLAGS: [&str; 8] = ["part", "target", "rw", "bs", "iodepth", "numjobs", "ioengine", "disks"];
 
@@ -456,7 +454,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
         let both = traced.cpu_ns().zip(untraced.cpu_ns());
         cpu_ns.extend(both.map(|(with, without)| with - without));
     }
-    let Some(change) = median_interval(&changes, CONFIDENCE, SEED) else { return };
+    let Some(change) = median_interval(&changes, CONFIDENCE) else { return };
     let signed = |share: f64| format!("{:+.1}%", 100.0 * share);
     let rate = if change.low <= 0.0 && change.high >= 0.0 {
         "makes no measurable difference to the rate".to_owned()
