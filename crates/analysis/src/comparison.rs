@@ -59,21 +59,56 @@ pub enum Difference {
 /// `None` if a side is empty, both have one value, or a value is not positive and finite.
 pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
     let (a, b) = (moments(a)?, moments(b)?);
-    let (variance, freedom) = match (a.variance, b.variance) {
-        (Some(of_a), Some(of_b)) => {
-            let (of_a, of_b) = (of_a / a.count, of_b / b.count);
-            let welch = of_a.powi(2) / (a.count - 1.0) + of_b.powi(2) / (b.count - 1.0);
-            (of_a + of_b, (of_a + of_b).powi(2) / welch)
-        }
-        (Some(of_a), None) => (of_a * (1.0 / a.count + 1.0), a.count - 1.0),
-        (None, Some(of_b)) => (of_b * (1.0 / b.count + 1.0), b.count - 1.0),
-        (None, None) => return None,
-    };
+    let (variance, freedom) = welch(&a, &b)?;
     let spread = |variance: Option<f64>| variance.unwrap_or_default();
     let deviation = spread(a.variance).max(spread(b.variance)).sqrt();
     let trials = a.count.min(b.count) as u32;
     let test = RatioTest { trials, deviation, ..RatioTest::EMPTY };
     Some(test.with(b.mean - a.mean, variance.sqrt(), freedom))
+}
+
+/// Cuts a series in two at each index that leaves at least `least` values on both sides, two or
+/// more. Returns the index and the p-value of [`ratio_test`] of the two parts. Takes linear time.
+///
+/// Empty if a value is not positive and finite.
+pub fn cuts(values: &[f64], least: usize) -> Vec<(usize, f64)> {
+    if !values.iter().all(|value| *value > 0.0 && value.is_finite()) {
+        return Vec::new();
+    }
+    let before = running_moments(values.iter());
+    let after = running_moments(values.iter().rev());
+    let indices = least..(values.len() + 1).saturating_sub(least);
+    let cut = |index: usize| {
+        let (a, b) = (&before[index - 1], &after[values.len() - index - 1]);
+        let (variance, freedom) = welch(a, b)?;
+        // The mean of a part is relative to its first value.
+        let difference = (values[values.len() - 1] / values[0]).ln() + b.mean - a.mean;
+        Some((index, p_value(difference, variance.sqrt(), freedom)))
+    };
+    indices.filter_map(cut).collect()
+}
+
+/// Variance of the difference of two means, and its degrees of freedom.
+fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
+    match (a.variance, b.variance) {
+        (Some(of_a), Some(of_b)) => {
+            let (of_a, of_b) = (of_a / a.count, of_b / b.count);
+            let welch = of_a.powi(2) / (a.count - 1.0) + of_b.powi(2) / (b.count - 1.0);
+            Some((of_a + of_b, (of_a + of_b).powi(2) / welch))
+        }
+        (Some(of_a), None) => Some((of_a * (1.0 / a.count + 1.0), a.count - 1.0)),
+        (None, Some(of_b)) => Some((of_b * (1.0 / b.count + 1.0), b.count - 1.0)),
+        (None, None) => None,
+    }
+}
+
+/// The probability of a difference at least as far from zero by chance.
+fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
+    match (error == 0.0, difference == 0.0) {
+        (true, true) => 1.0,
+        (true, false) => 0.0,
+        _ => 2.0 * student(freedom).cdf(-(difference / error).abs()),
+    }
 }
 
 /// The ratio `b / a` of trials that were made in pairs: `b[i]` right before or after `a[i]` (paired
@@ -122,8 +157,8 @@ impl RatioTest {
     };
 
     fn with(self, difference: f64, error: f64, freedom: f64) -> RatioTest {
+        let p_value = p_value(difference, error, freedom);
         if error == 0.0 {
-            let p_value = if difference == 0.0 { 1.0 } else { 0.0 };
             return RatioTest { ratio: Interval::exact(difference.exp()), p_value, ..self };
         }
         let t = student(freedom);
@@ -133,7 +168,6 @@ impl RatioTest {
             low: (difference - half).exp(),
             high: (difference + half).exp(),
         };
-        let p_value = 2.0 * t.cdf(-(difference / error).abs());
         RatioTest { ratio, p_value, ..self }
     }
 
@@ -214,6 +248,24 @@ fn moments(values: &[f64]) -> Option<Moments> {
     Some(Moments { count, mean: values[0].ln() + offset, variance })
 }
 
+/// Moments of the first value, the first two, and so on: Welford's method (Technometrics 4, 1962).
+/// Means are relative to the first value.
+fn running_moments<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> Vec<Moments> {
+    let Some(first) = values.clone().next() else { return Vec::new() };
+    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    let mut all = Vec::new();
+    for value in values {
+        let logarithm = (value / first).ln();
+        count += 1.0;
+        let from_old_mean = logarithm - mean;
+        mean += from_old_mean / count;
+        squares += from_old_mean * (logarithm - mean);
+        let variance = (count > 1.0).then(|| squares / (count - 1.0));
+        all.push(Moments { count, mean, variance });
+    }
+    all
+}
+
 fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).expect("scale and degrees of freedom are positive")
 }
@@ -262,6 +314,17 @@ mod tests {
         assert_eq!(other.trials_needed(0.01), Some(2));
         assert_eq!(ratio_test(&[3.0], &[3.0]), None);
         assert_eq!(ratio_test(&[3.0, 0.0], &[3.0, 3.0]), None);
+    }
+
+    #[test]
+    fn a_series_without_noise_is_cut_where_it_changes() {
+        let found = cuts(&[3.0, 3.0, 3.0, 5.0, 5.0, 5.0], 2);
+        let certain: Vec<usize> =
+            found.into_iter().filter(|(_, p)| *p == 0.0).map(|(index, _)| index).collect();
+        assert_eq!(certain, [3]);
+        assert!(cuts(&[3.0; 6], 2).iter().all(|(_, p)| *p == 1.0));
+        assert!(cuts(&[3.0, 3.0, 0.0, 5.0, 5.0], 2).is_empty());
+        assert!(cuts(&[3.0; 3], 2).is_empty());
     }
 
     #[test]
@@ -335,6 +398,18 @@ mod tests {
             prop_assert!((there.ratio.low * back.ratio.high - 1.0).abs() < 1e-6);
             prop_assert!((there.p_value - back.p_value).abs() < 1e-9);
             prop_assert!(there.ratio.contains(there.ratio.value));
+        }
+
+        #[test]
+        fn a_cut_has_the_p_value_of_its_parts(
+            values in prop::collection::vec(0.1_f64..10.0, 4..30),
+        ) {
+            let found = cuts(&values, 2);
+            prop_assert_eq!(found.len(), values.len() - 3);
+            for (index, p_value) in found {
+                let test = ratio_test(&values[..index], &values[index..]).unwrap();
+                prop_assert!((test.p_value - p_value).abs() < 1e-9, "{} {}", test.p_value, p_value);
+            }
         }
 
         #[test]

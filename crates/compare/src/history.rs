@@ -10,14 +10,14 @@ use analysis::units;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use analysis::comparison::{RatioTest, ratio_test};
+use analysis::comparison::{RatioTest, cuts, ratio_test};
 use analysis::interval::Interval;
 use lab::failure::{Failure, Outcome};
 use lab::json::Program;
 use lab::point::Point;
 use lab::point_key::PointKey;
-use lab::recorder::{self, KnownKeys};
-use results::Store;
+use lab::recorder::RatesReader;
+use results::{RunRow, Store};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -100,10 +100,12 @@ pub struct ChangeOverTime {
     pub facts: Vec<(String, String, String)>,
 }
 
-/// A run with its points.
-struct Past {
-    facts: RunFacts,
-    points: Vec<Point>,
+/// A point with its results in those runs that measured it.
+struct Series {
+    settings: Settings,
+    workload: String,
+    /// Index of the run, and the result in it.
+    results: Vec<(usize, PastResult)>,
 }
 
 /// Reads the history of the points that a filter selects.
@@ -115,24 +117,26 @@ pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
     let _snapshot = store.snapshot()?;
     let mut rows = store.runs()?;
     rows.sort_by_key(|row| (row.started_unix_ns, row.id));
-    let facts: Vec<RunFacts> = rows.into_iter().map(RunFacts::of).collect();
-    let is_wanted = |run: &&RunFacts| {
-        let host = filter.host.as_ref().is_none_or(|host| *host == run.host.name);
-        host && filter.target.as_ref().is_none_or(|target| *target == run.target_identity())
+    // Facts are read only where they are needed: that takes longer than reading the row.
+    let is_on = |host: &Option<String>, row: &RunRow| {
+        host.as_ref().is_none_or(|host| *host == side::host_name(row))
     };
-    let Some(newest) = facts.iter().rfind(is_wanted) else {
-        return Err(nothing(db, &facts));
+    let is_of = |target: &Option<String>, run: &RunFacts| {
+        target.as_ref().is_none_or(|target| *target == run.target_identity())
+    };
+    let candidates = rows.iter().rev().filter(|row| is_on(&filter.host, row));
+    let mut facts = candidates.map(|row| RunFacts::of(row.clone()));
+    let Some(newest) = facts.find(|run| is_of(&filter.target, run)) else {
+        return Err(nothing(db, rows));
     };
     let (host, target) = (newest.host.name.clone(), newest.target_identity());
-    let same = |run: &RunFacts| run.host.name == host && run.target_identity() == target;
-    let (mut runs, mut known) = (Vec::new(), KnownKeys::default());
-    for facts in facts.iter().filter(|run| same(run)) {
-        let is_named = |key: &PointKey| is_named(key, &filter.words);
-        let run = results::RunId(facts.id());
-        let points = recorder::load_rates(&store, run, &mut known, is_named)?;
-        runs.push(Past { facts: facts.clone(), points: matching::together(points) });
-    }
-    let points = histories(&runs);
+    rows.retain(|row| side::host_name(row) == host);
+    let mut runs: Vec<RunFacts> = rows.into_iter().map(RunFacts::of).collect();
+    runs.retain(|run| run.target_identity() == target);
+    let points: Vec<PointHistory> = all_series(&store, &runs, &filter.words)?
+        .into_iter()
+        .map(|series| history(&runs, series))
+        .collect();
     if points.is_empty() {
         let words = filter.words.join(" ");
         return Err(Failure::failed(format!(
@@ -142,9 +146,89 @@ pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
     Ok(HistoryDocument { halfpower: Program::this(), host, target, points })
 }
 
-fn nothing(db: &Path, facts: &[RunFacts]) -> Failure {
-    let mut known: Vec<String> = facts
-        .iter()
+/// Reads the results of all runs, which are sorted by time. Each thread reads a part of them.
+fn all_series(store: &Store, runs: &[RunFacts], words: &[String]) -> Outcome<Vec<Series>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let of_a_thread = runs.len().div_ceil(threads).max(1);
+    let parts: Vec<Outcome<Vec<Series>>> = std::thread::scope(|scope| {
+        let read = |(part, runs)| {
+            let store = store.open_again();
+            scope.spawn(move || series_of(&store?, part * of_a_thread, runs, words))
+        };
+        let threads: Vec<_> = runs.chunks(of_a_thread).enumerate().map(read).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
+            Ok(found) => found,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut all: Vec<Series> = Vec::new();
+    for series in parts.into_iter().collect::<Outcome<Vec<_>>>()?.into_iter().flatten() {
+        match all.iter_mut().find(|known| known.settings == series.settings) {
+            Some(known) => known.results.extend(series.results),
+            None => all.push(series),
+        }
+    }
+    Ok(all)
+}
+
+/// The results of successive runs; the first has the index `first`.
+fn series_of(
+    store: &Store,
+    first: usize,
+    runs: &[RunFacts],
+    words: &[String],
+) -> Outcome<Vec<Series>> {
+    let _snapshot = store.snapshot()?;
+    let (mut reader, mut all) = (RatesReader::default(), Vec::<Series>::new());
+    // The series of each workload: workloads that differ only in settings that are not compared
+    // are one.
+    let mut places: Vec<usize> = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        let id = results::RunId(run.id());
+        let mut of_run: BTreeMap<usize, Point> = BTreeMap::new();
+        for (number, trials) in reader.read(store, id, |key| is_named(key, words))? {
+            let key = &reader.keys()[number];
+            if number == places.len() {
+                let settings = matching::settings_of(key);
+                let known = all.iter().position(|series| series.settings == settings);
+                places.push(known.unwrap_or(all.len()));
+                if known.is_none() {
+                    all.push(Series { settings, workload: key.describe(), results: Vec::new() });
+                }
+            }
+            let place = of_run.entry(places[number]);
+            place
+                .or_insert_with(|| Point { key: key.clone(), trials: Vec::new() })
+                .trials
+                .extend(trials);
+        }
+        for (place, point) in of_run.into_iter().filter(|(_, point)| !point.trials.is_empty()) {
+            all[place].results.push((first + index, PastResult::of(run, &point)));
+        }
+    }
+    all.retain(|series| !series.results.is_empty());
+    Ok(all)
+}
+
+impl PastResult {
+    fn of(run: &RunFacts, point: &Point) -> PastResult {
+        let (Interval { value, low, high }, verdict) = point.rate_and_verdict();
+        PastResult {
+            run: run.id(),
+            started_unix_ns: run.started_unix_ns,
+            bytes_per_s: value,
+            bytes_per_s_low: low,
+            bytes_per_s_high: high,
+            verdict: verdict.state.word(),
+        }
+    }
+}
+
+fn nothing(db: &Path, rows: Vec<RunRow>) -> Failure {
+    let mut known: Vec<String> = rows
+        .into_iter()
+        .map(RunFacts::of)
         .map(|run| format!("--host '{}' --target '{}'", run.host.name, run.target_identity()))
         .collect();
     known.sort();
@@ -162,51 +246,23 @@ fn is_named(key: &PointKey, words: &[String]) -> bool {
     words.iter().all(|word| text.contains(word.as_str()))
 }
 
-fn histories(runs: &[Past]) -> Vec<PointHistory> {
-    let mut groups: Vec<(&Point, Vec<(&Past, &Point)>)> = Vec::new();
-    let mut places: BTreeMap<Settings, usize> = BTreeMap::new();
-    for run in runs {
-        for point in run.points.iter().filter(|point| !point.trials.is_empty()) {
-            let place = *places.entry(matching::settings_of(point)).or_insert(groups.len());
-            match groups.get_mut(place) {
-                Some((_, group)) => group.push((run, point)),
-                None => groups.push((point, vec![(run, point)])),
-            }
-        }
-    }
-    groups.into_iter().map(|(point, group)| history(point, &group)).collect()
-}
-
-fn history(point: &Point, group: &[(&Past, &Point)]) -> PointHistory {
-    let runs: Vec<PastResult> = group
-        .iter()
-        .map(|(run, point)| {
-            let (Interval { value, low, high }, verdict) = point.rate_and_verdict();
-            PastResult {
-                run: run.facts.id(),
-                started_unix_ns: run.facts.started_unix_ns,
-                bytes_per_s: value,
-                bytes_per_s_low: low,
-                bytes_per_s_high: high,
-                verdict: verdict.state.word(),
-            }
-        })
-        .collect();
-    let rates: Vec<f64> = runs.iter().map(|run| run.bytes_per_s).collect();
-    let alone = |run: &Past| Side::of_runs(vec![run.facts.clone()]);
+fn history(runs: &[RunFacts], series: Series) -> PointHistory {
+    let (indices, results): (Vec<usize>, Vec<PastResult>) = series.results.into_iter().unzip();
+    let rates: Vec<f64> = results.iter().map(|result| result.bytes_per_s).collect();
+    let alone = |place: usize| Side::of_runs(vec![runs[indices[place]].clone()]);
     let changes = moments(&rates)
         .into_iter()
-        .map(|(index, test)| ChangeOverTime {
-            run: runs[index].run,
-            started_unix_ns: runs[index].started_unix_ns,
+        .map(|(place, test)| ChangeOverTime {
+            run: results[place].run,
+            started_unix_ns: results[place].started_unix_ns,
             ratio: test.ratio.value,
             ratio_low: test.ratio.low,
             ratio_high: test.ratio.high,
             probability: test.p_value,
-            facts: side::differences(&alone(group[index - 1].0), &alone(group[index].0)),
+            facts: side::differences(&alone(place - 1), &alone(place)),
         })
         .collect();
-    PointHistory { workload: point.key.describe(), runs, changes }
+    PointHistory { workload: series.workload, runs: results, changes }
 }
 
 /// The indices at which a series changes. The ratio of each change compares the part that begins
@@ -231,13 +287,10 @@ fn search(rates: &[f64], from: usize, to: usize, found: &mut Vec<usize>) {
     if to - from < 2 * RUNS_MIN {
         return;
     }
-    let splits = from + RUNS_MIN..=to - RUNS_MIN;
-    let tried = splits.clone().count() as f64;
-    let tests = splits.filter_map(|split| {
-        let test = ratio_test(&rates[from..split], &rates[split..to])?;
-        Some((split, test.p_value))
-    });
-    let Some((split, p_value)) = tests.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let cuts = cuts(&rates[from..to], RUNS_MIN);
+    let tried = cuts.len() as f64;
+    let Some((cut, p_value)) = cuts.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+    let split = from + cut;
     if p_value * tried <= PROBABILITY_MAX {
         search(rates, from, split, found);
         found.push(split);

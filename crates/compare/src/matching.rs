@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lab::json;
 use lab::point::Point;
+use lab::point_key::PointKey;
 use lab::workload_document::WorkloadDocument;
 
 /// Settings that determine how long and how often a workload is measured.
@@ -38,8 +39,8 @@ pub struct Matched {
 
 /// Matches the points of two sides.
 pub fn matched(a: &[Point], b: &[Point]) -> Matched {
-    let of_a: Vec<Settings> = a.iter().map(settings_of).collect();
-    let of_b: Vec<Settings> = b.iter().map(settings_of).collect();
+    let of_a: Vec<Settings> = a.iter().map(|point| settings_of(&point.key)).collect();
+    let of_b: Vec<Settings> = b.iter().map(|point| settings_of(&point.key)).collect();
     let differing = differing(&of_a, &of_b);
     let without = |settings: &Settings| {
         let mut rest = settings.clone();
@@ -78,7 +79,7 @@ pub fn together(points: Vec<Point>) -> Vec<Point> {
     let mut places: BTreeMap<Settings, usize> = BTreeMap::new();
     let mut all: Vec<Point> = Vec::new();
     for point in points {
-        match places.entry(settings_of(&point)) {
+        match places.entry(settings_of(&point.key)) {
             Entry::Occupied(place) => all[*place.get()].trials.extend(point.trials),
             Entry::Vacant(place) => {
                 place.insert(all.len());
@@ -90,10 +91,10 @@ pub fn together(points: Vec<Point>) -> Vec<Point> {
     all
 }
 
-/// The settings of a point.
-pub fn settings_of(point: &Point) -> Settings {
+/// The settings of a workload.
+pub fn settings_of(key: &PointKey) -> Settings {
     let mut settings = Settings::new();
-    for (name, value) in json::facts("", &WorkloadDocument::from(&point.key)).1 {
+    for (name, value) in json::facts("", &WorkloadDocument::from(key)).1 {
         if NOT_COMPARED.contains(&name.as_str()) {
             continue;
         }

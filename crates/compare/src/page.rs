@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lab::point::Point;
+use lab::point_key::PointKey;
 use report::model::{
     Axis, Block, Cell, Chart, Column, Direction, Finding, Guide, KeyFigure, Kind, POINTS_SECTION,
     Page, Point as Mark, Scale, Section, Series, State, Table, Tone, Verdict as Trust,
@@ -94,8 +94,7 @@ fn findings(comparison: &Comparison) -> Vec<Finding> {
 }
 
 /// The key of a curve: the description of a point without its request size.
-fn curve_of(point: &Point) -> String {
-    let key = &point.key;
+fn curve_of(key: &PointKey) -> String {
     format!(
         "{}, {}, depth {} x {} threads",
         key.rw(),
@@ -108,12 +107,12 @@ fn curve_of(point: &Point) -> String {
 fn charts(comparison: &Comparison, number: usize) -> Option<Section> {
     let mut curves: BTreeMap<String, Vec<&PointChange>> = BTreeMap::new();
     for point in &comparison.points {
-        curves.entry(curve_of(&point.before)).or_default().push(point);
+        curves.entry(curve_of(&point.key)).or_default().push(point);
     }
     let mut blocks = Vec::new();
     for (index, (title, mut points)) in curves.into_iter().enumerate() {
-        points.sort_by_key(|point| point.before.key.request_bytes());
-        points.dedup_by_key(|point| point.before.key.request_bytes());
+        points.sort_by_key(|point| point.key.request_bytes());
+        points.dedup_by_key(|point| point.key.request_bytes());
         if points.len() > 1 {
             let id = format!("curve-{number}-{index}");
             blocks.push(Block::Chart(rates(comparison, &id, &title, &points)));
@@ -135,11 +134,11 @@ fn size_axis() -> Axis {
 }
 
 fn rates(comparison: &Comparison, id: &str, title: &str, points: &[&PointChange]) -> Chart {
-    let series = |name: &str, of: fn(&PointChange) -> &Point, dashed: bool| {
+    let series = |name: &str, side: usize, dashed: bool| {
         let mark = |point: &&PointChange| {
-            let rate = of(point).bytes_per_s();
+            let rate = point.rates[side];
             Mark {
-                x: of(point).key.request_bytes() as f64,
+                x: point.key.request_bytes() as f64,
                 y: rate.value,
                 low: Some(rate.low),
                 high: Some(rate.high),
@@ -156,10 +155,7 @@ fn rates(comparison: &Comparison, id: &str, title: &str, points: &[&PointChange]
         summary: format!("Rate of {before} and of {after} by request size."),
         x: size_axis(),
         y: Axis { label: "rate".to_owned(), unit: Unit::BytesPerSecond, scale: Scale::Linear },
-        series: vec![
-            series(before, |point| &point.before, true),
-            series(after, |point| &point.after, false),
-        ],
+        series: vec![series(before, 0, true), series(after, 1, false)],
         guides: Vec::new(),
         kind: Kind::Lines,
     }
@@ -170,7 +166,7 @@ fn ratios(id: &str, title: &str, points: &[&PointChange]) -> Chart {
         let change = point.change(Quantity::Rate)?;
         let bound = |value: f64| change.test.map(|_| value);
         Some(Mark {
-            x: point.before.key.request_bytes() as f64,
+            x: point.key.request_bytes() as f64,
             y: change.ratio.value,
             low: bound(change.ratio.low),
             high: bound(change.ratio.high),

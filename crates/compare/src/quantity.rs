@@ -3,7 +3,7 @@
 //! Each quantity has a value per trial, so that the scatter between trials gives its interval.
 
 use analysis::units;
-use lab::point::Trial;
+use lab::point::{Percentiles, Trial};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -60,9 +60,9 @@ impl Quantity {
     pub fn of(self, trial: &Trial) -> Option<f64> {
         let value = match self {
             Quantity::Rate => Some(trial.bytes_per_s()),
-            Quantity::P50 => percentile(trial, 0.5),
-            Quantity::P99 => percentile(trial, 0.99),
-            Quantity::P999 => percentile(trial, 0.999),
+            Quantity::P50 => percentile(trial, 0.5, |stored| stored.p50_ns),
+            Quantity::P99 => percentile(trial, 0.99, |stored| stored.p99_ns),
+            Quantity::P999 => percentile(trial, 0.999, |stored| stored.p99_9_ns),
             Quantity::Cpu => {
                 let requests = trial.requests();
                 (requests > 0).then(|| trial.cpu.process_ns as f64 / requests as f64)
@@ -72,9 +72,12 @@ impl Quantity {
     }
 }
 
-fn percentile(trial: &Trial, share: f64) -> Option<f64> {
-    let has_enough = trial.requests() as f64 * (1.0 - share) >= REQUESTS_BEYOND_MIN;
-    has_enough.then(|| trial.latency().quantile(share)).flatten().map(|ns| ns as f64)
+fn percentile(trial: &Trial, share: f64, stored: fn(&Percentiles) -> u64) -> Option<f64> {
+    if trial.requests() as f64 * (1.0 - share) < REQUESTS_BEYOND_MIN {
+        return None;
+    }
+    let of_histogram = || trial.latency().quantile(share);
+    trial.percentiles.as_ref().map(stored).or_else(of_histogram).map(|ns| ns as f64)
 }
 
 impl std::str::FromStr for Quantity {
@@ -101,6 +104,16 @@ mod tests {
         trial.directions[0].requests = 100;
         assert!(Quantity::P50.of(&trial).is_some());
         assert_eq!(Quantity::P99.of(&trial), None);
+    }
+
+    #[test]
+    fn a_trial_read_without_its_histogram_has_the_stored_percentiles() {
+        let mut trial = Trial::default();
+        trial.directions[1].requests = 1000;
+        trial.percentiles = Some(Percentiles { p50_ns: 20, p99_ns: 30, p99_9_ns: 40 });
+        assert_eq!(Quantity::P50.of(&trial), Some(20.0));
+        assert_eq!(Quantity::P99.of(&trial), Some(30.0));
+        assert_eq!(Quantity::P999.of(&trial), None, "one request beyond it decides");
     }
 
     #[test]

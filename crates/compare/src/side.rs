@@ -14,7 +14,7 @@ use lab::failure::{Failure, Outcome};
 use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
-use lab::recorder;
+use lab::recorder::RatesReader;
 use results::{RunRow, Store};
 use serde::Deserialize;
 
@@ -80,12 +80,18 @@ impl Side {
         let snapshot = store.snapshot()?;
         let mut rows = runs_of(&store, selector)?;
         rows.sort_by_key(|row| (row.started_unix_ns, row.id));
-        let mut points = Vec::new();
+        let (mut reader, mut points) = (RatesReader::default(), Vec::new());
         let mut runs = Vec::new();
         for row in rows {
-            points.extend(recorder::load(&store, row.id)?);
+            for (number, trials) in reader.read(&store, row.id, |_| true)? {
+                points.resize_with(reader.keys().len().max(points.len()), Vec::new);
+                points[number].extend(trials);
+            }
             runs.push(RunFacts::of(row));
         }
+        let keys = reader.keys().iter().cloned();
+        let mut points: Vec<Point> =
+            keys.zip(points).map(|(key, trials)| Point { key, trials }).collect();
         drop(snapshot);
         points.retain(|point| !point.trials.is_empty());
         if points.is_empty() {
@@ -321,17 +327,24 @@ fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
     }
 }
 
+/// The name of a run's host, without the other facts about it.
+pub fn host_name(row: &RunRow) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        name: String,
+    }
+    serde_json::from_str::<Named>(&row.host_json).unwrap_or_default().name
+}
+
 fn runs_of(store: &Store, selector: &str) -> Outcome<Vec<RunRow>> {
     let (what, wanted) = match selector.split_once(':') {
         Some(("label", name)) => ("label", name),
         Some(("host", name)) => ("host", name),
         _ => return Ok(vec![store.run(selector)?]),
     };
-    let mut rows = store.runs()?;
-    rows.retain(|row| match what {
-        "label" => row.label.as_deref() == Some(wanted),
-        _ => RunFacts::of(row.clone()).host.name == wanted,
-    });
+    let mut rows = if what == "label" { store.runs_with_label(wanted)? } else { store.runs()? };
+    rows.retain(|row| what == "label" || host_name(row) == wanted);
     if rows.is_empty() {
         let db = store.path().display();
         return Err(Failure::failed(format!(

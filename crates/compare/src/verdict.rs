@@ -7,6 +7,7 @@ use analysis::comparison::{Difference, RatioTest, false_discovery, paired_ratio_
 use analysis::interval::Interval;
 use analysis::quantile::median;
 use lab::point::{Point, Trial};
+use lab::point_key::PointKey;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -54,12 +55,12 @@ pub struct Change {
 /// The comparison of a point.
 #[derive(Clone, Debug)]
 pub struct PointChange {
-    /// The workload in words.
+    /// The workload in words; those of both sides if they differ.
     pub workload: String,
-    /// The point of the first side.
-    pub before: Point,
-    /// The point of the second side.
-    pub after: Point,
+    /// The workload of the first side.
+    pub key: PointKey,
+    /// Rates of both sides (bytes per second).
+    pub rates: [Interval; 2],
     /// One per quantity that both sides have, the rate first.
     pub changes: Vec<Change>,
 }
@@ -140,10 +141,11 @@ impl PointChange {
 
 fn point_change(before: &Point, after: &Point) -> PointChange {
     let changes = Quantity::ALL.into_iter().filter_map(|what| change(before, after, what));
+    let (of_a, of_b) = (before.key.describe(), after.key.describe());
     PointChange {
-        workload: before.key.describe(),
-        before: before.clone(),
-        after: after.clone(),
+        workload: if of_a == of_b { of_a } else { format!("{of_a} -> {of_b}") },
+        key: before.key.clone(),
+        rates: [before.bytes_per_s(), after.bytes_per_s()],
         changes: changes.collect(),
     }
 }
@@ -254,6 +256,16 @@ mod tests {
         assert_eq!(change.verdict, Verdict::CannotTell);
         assert_eq!(change.ratio.value, 2.0);
         assert!(change.ratio.high.is_infinite());
+    }
+
+    #[test]
+    fn a_point_is_named_by_the_workloads_of_both_sides_if_they_differ() {
+        let (before, mut after) = (side(&[STEADY]), side(&[STEADY]));
+        let same = compare(&before, &after, 0.02).points.remove(0).workload;
+        assert!(!same.contains("->"), "{same}");
+        after.points[0].key.workload.depth = 32;
+        let both = compare(&before, &after, 0.02).points.remove(0).workload;
+        assert!(both.starts_with(&format!("{same} -> ")) && both.contains("depth 32"), "{both}");
     }
 
     #[test]

@@ -84,6 +84,17 @@ pub struct Direction {
     pub latency: Histogram,
 }
 
+/// Percentiles of the latencies of reads and writes together (ns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percentiles {
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p99_9_ns: u64,
+}
+
 /// Bytes and requests of one interval of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesPoint {
@@ -132,6 +143,8 @@ pub struct Trial {
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
+    /// Stored percentiles of a trial that was read without its histograms.
+    pub percentiles: Option<Percentiles>,
     /// Whether the trial can be trusted.
     pub verdict: Verdict,
     /// Data that is not stored; None for a trial from the database.

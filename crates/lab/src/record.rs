@@ -7,11 +7,11 @@ use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::target::{DeviceCounters, Scrub};
-use results::{LatencyRow, Operation, PointEnd, SeriesRow, TrialRow};
+use results::{LatencyRow, Operation, PointEnd, SeriesRow, TrialRates, TrialRow};
 use workload::sample::Failure;
 use workload::{FullQueue, Sample};
 
-use crate::point::{Direction, LiveTrial, SeriesPoint, State, Trial, Verdict};
+use crate::point::{Direction, LiveTrial, Percentiles, SeriesPoint, State, Trial, Verdict};
 
 /// Converts a measured sample into a trial.
 pub fn trial(sample: Sample) -> Trial {
@@ -215,6 +215,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         requests,
         latency: histogram_of(row, latency, operation),
     };
+    let rates = (row.full_queue_bytes_per_s, row.full_queue_requests_per_s);
     let device = row.device_reads.map(|reads| DeviceCounters {
         reads,
         read_merges: row.device_read_merges.unwrap_or(0),
@@ -235,7 +236,7 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
         short_transfers: row.short_transfers,
         elapsed_ns: row.elapsed_ns,
         accepted_ns: row.accepted_ns,
-        full_queue: full_queue_of(row),
+        full_queue: full_queue_of(row.full_queue_start_ns, row.full_queue_end_ns, rates),
         submit_calls: row.submit_calls,
         reap_calls: row.reap_calls,
         cpu: CpuUsage {
@@ -264,17 +265,47 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
                 requests: point.requests,
             })
             .collect(),
+        percentiles: None,
         verdict: verdict_of(row.verdict, &row.verdict_reasons_json),
         live: None,
     }
 }
 
-fn full_queue_of(row: &TrialRow) -> Option<FullQueue> {
+/// Converts what comparisons need of a trial. Histograms and series are empty.
+pub fn trial_of_rates(row: &TrialRates) -> Trial {
+    let direction = |bytes, requests| Direction { bytes, requests, ..Direction::default() };
+    let rates = (row.full_queue_bytes_per_s, row.full_queue_requests_per_s);
+    Trial {
+        started_unix_ns: row.started_unix_ns,
+        soaked: row.soaked,
+        directions: [
+            direction(row.read_bytes, row.read_requests),
+            direction(row.write_bytes, row.write_requests),
+        ],
+        elapsed_ns: row.elapsed_ns,
+        accepted_ns: row.accepted_ns,
+        full_queue: full_queue_of(row.full_queue_start_ns, row.full_queue_end_ns, rates),
+        cpu: CpuUsage { process_ns: row.cpu_process_ns, ..CpuUsage::default() },
+        percentiles: Some(Percentiles {
+            p50_ns: row.latency_p50_ns,
+            p99_ns: row.latency_p99_ns,
+            p99_9_ns: row.latency_p99_9_ns,
+        }),
+        verdict: verdict_of(row.verdict, &row.verdict_reasons_json),
+        ..Trial::default()
+    }
+}
+
+fn full_queue_of(
+    start_ns: Option<u64>,
+    end_ns: Option<u64>,
+    (bytes_per_s, requests_per_s): (Option<f64>, Option<f64>),
+) -> Option<FullQueue> {
     Some(FullQueue {
-        start_ns: row.full_queue_start_ns?,
-        end_ns: row.full_queue_end_ns?,
-        bytes_per_s: row.full_queue_bytes_per_s?,
-        requests_per_s: row.full_queue_requests_per_s?,
+        start_ns: start_ns?,
+        end_ns: end_ns?,
+        bytes_per_s: bytes_per_s?,
+        requests_per_s: requests_per_s?,
     })
 }
 

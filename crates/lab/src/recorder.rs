@@ -2,8 +2,8 @@
 //!
 //! Without a database (`--no-store`) all calls do nothing.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -288,37 +288,50 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
     Ok(points)
 }
 
-/// Cache of point keys by the text of their database row; None marks a point that is not wanted.
-/// Most runs of one target measure the same points, and a lookup here is faster than parsing the
-/// key again.
-#[derive(Debug, Default)]
-pub struct KnownKeys(BTreeMap<String, Option<PointKey>>);
-
-/// Points of a stored run with their trials, without histograms and series: enough for rates.
+/// Reads points of stored runs as far as comparisons need them: without histograms and series.
 ///
-/// # Errors
-/// As [`load`].
-pub fn load_rates(
-    store: &Store,
-    run: RunId,
-    known: &mut KnownKeys,
-    is_wanted: impl Fn(&PointKey) -> bool,
-) -> Outcome<Vec<Point>> {
-    let mut points = Vec::new();
-    for (id, row) in store.points(run)? {
-        let key = match known.0.entry(identity(&row)) {
-            Entry::Occupied(found) => found.into_mut(),
-            Entry::Vacant(place) => {
-                let key = key(row)?;
-                place.insert(is_wanted(&key).then_some(key))
-            }
-        };
-        let Some(key) = key.clone() else { continue };
-        let trials = store.trials(id)?.into_iter();
-        let trials = trials.map(|(_, row)| record::trial_of(&row, &[], &[])).collect();
-        points.push(Point { key, trials });
+/// Runs of one target mostly measure the same workloads. Each is given a number, from 0 in the
+/// order of appearance, so that its key is read only once.
+#[derive(Debug, Default)]
+pub struct RatesReader {
+    keys: Vec<PointKey>,
+    /// Numbers by the text of the row; None for workloads that are not wanted.
+    numbers: HashMap<String, Option<usize>>,
+}
+
+impl RatesReader {
+    /// The keys of all wanted workloads that were read, by number.
+    pub fn keys(&self) -> &[PointKey] {
+        &self.keys
     }
-    Ok(points)
+
+    /// The points of a run: the number of the workload, and the trials.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn read(
+        &mut self,
+        store: &Store,
+        run: RunId,
+        is_wanted: impl Fn(&PointKey) -> bool,
+    ) -> Outcome<Vec<(usize, Vec<Trial>)>> {
+        let mut points = Vec::new();
+        for (id, row) in store.points(run)? {
+            let number = match self.numbers.entry(identity(&row)) {
+                Entry::Occupied(found) => *found.get(),
+                Entry::Vacant(place) => {
+                    let key = key(row)?;
+                    let number = is_wanted(&key).then_some(self.keys.len());
+                    self.keys.extend(number.map(|_| key));
+                    *place.insert(number)
+                }
+            };
+            let Some(number) = number else { continue };
+            let trials = store.trial_rates(id)?;
+            points.push((number, trials.iter().map(record::trial_of_rates).collect()));
+        }
+        Ok(points)
+    }
 }
 
 /// The text of a row without its number.

@@ -36,7 +36,7 @@ pub use manage::{Import, ImportedTrial, Merged};
 pub use query::Snapshot;
 pub use row::{
     LatencyRow, NewRun, Operation, OriginRow, PointEnd, PointId, PointRow, RunEnd, RunId, RunKind,
-    RunRow, RunState, Seed, SeriesRow, TrialId, TrialRow, Verdict,
+    RunRow, RunState, Seed, SeriesRow, TrialId, TrialRates, TrialRow, Verdict,
 };
 pub use schema::SCHEMA_VERSION;
 pub use store::Store;

@@ -9,7 +9,8 @@ use rusqlite::{OptionalExtension, Params, Transaction};
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, PointEnd, PointId, PointRow, RunId, RunRow, SeriesRow, TrialId, TrialRow,
+    Columns, LatencyRow, PointEnd, PointId, PointRow, RunId, RunRow, SeriesRow, TrialId,
+    TrialRates, TrialRow,
 };
 use crate::store::Store;
 
@@ -31,6 +32,15 @@ impl Store {
         let columns = RunRow::COLUMNS.join(", ");
         let sql = format!("SELECT {columns} FROM run ORDER BY started_unix_ns DESC, id DESC");
         self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
+    }
+
+    /// The runs with a label, newest first.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn runs_with_label(&self, label: &str) -> Result<Vec<RunRow>, Error> {
+        let labelled = "run WHERE label = ? ORDER BY started_unix_ns DESC, id DESC";
+        self.select(labelled, [label], RunRow::read)
     }
 
     /// Finds a run by what the user typed: `latest`, a run's number, the start of a uuid, or a
@@ -108,6 +118,16 @@ impl Store {
     pub fn trials(&self, point: PointId) -> Result<Vec<(TrialId, TrialRow)>, Error> {
         let sql = with_id::<TrialRow>("trial WHERE point_id = ? ORDER BY ordinal");
         self.select_sql(&sql, [point], |row| Ok((row.get(0)?, TrialRow::read_from(row, 1)?)))
+    }
+
+    /// What comparisons need of the trials of a point, in order.
+    ///
+    /// # Errors
+    /// Lock, damage. An unknown point has no trials; that is not an error.
+    pub fn trial_rates(&self, point: PointId) -> Result<Vec<TrialRates>, Error> {
+        let columns = TrialRates::COLUMNS.join(", ");
+        let sql = format!("SELECT {columns} FROM trial WHERE point_id = ? ORDER BY ordinal");
+        self.select_sql(&sql, [point], |row| TrialRates::read_from(row, 0))
     }
 
     /// Numbers of points and trials stored for a run.
@@ -305,6 +325,10 @@ mod tests {
         histogram.push(write);
         let id = store.add_trial(point, &sample_trial(0), &histogram, &a_series(3)).unwrap();
         assert_eq!(store.trials(point).unwrap(), [(id, sample_trial(0))]);
+        let rates = store.trial_rates(point).unwrap();
+        assert_eq!(rates.len(), 1);
+        assert_eq!(rates[0].elapsed_ns, sample_trial(0).elapsed_ns);
+        assert_eq!(rates[0].full_queue_bytes_per_s, sample_trial(0).full_queue_bytes_per_s);
         assert_eq!(store.latency(id).unwrap(), histogram);
         assert_eq!(store.series(id).unwrap(), a_series(3));
     }
@@ -339,6 +363,9 @@ mod tests {
         let store = a_store_with_runs(&[("b", 20), ("c", 30), ("a", 10), ("d", 30)]);
         let uuids: Vec<_> = store.runs().unwrap().into_iter().map(|run| run.uuid).collect();
         assert_eq!(uuids, ["d", "c", "b", "a"]);
+        let label = sample_run("a", 1).label.unwrap();
+        assert_eq!(store.runs_with_label(&label).unwrap(), store.runs().unwrap());
+        assert!(store.runs_with_label("none").unwrap().is_empty());
         assert_eq!(store.run("latest").unwrap().uuid, "d");
     }
 

@@ -465,6 +465,48 @@ row! {
 }
 
 row! {
+    /// The columns of a trial that comparisons need; see [`TrialRow`].
+    TrialRates {
+        /// Start time, in nanoseconds since 1970-01-01 UTC.
+        started_unix_ns: i64,
+        /// Whether the soaker ran at the same time.
+        soaked: bool,
+        /// Bytes read in the trial.
+        read_bytes: u64,
+        /// Read requests.
+        read_requests: u64,
+        /// Bytes written in the trial.
+        write_bytes: u64,
+        /// Write requests.
+        write_requests: u64,
+        /// Time from the first submission to the end of the flush on close.
+        elapsed_ns: u64,
+        /// Buffered writes: time from the first submission to the last accepted write.
+        accepted_ns: Option<u64>,
+        /// Median latency.
+        latency_p50_ns: u64,
+        /// 99th percentile of latency.
+        latency_p99_ns: u64,
+        /// 99.9th percentile of latency.
+        latency_p99_9_ns: u64,
+        /// CPU time charged to the process.
+        cpu_process_ns: u64,
+        /// Whether the trial can be trusted.
+        verdict: Verdict,
+        /// The reasons, as a JSON list of strings.
+        verdict_reasons_json: String,
+        /// Start of the time with a full queue.
+        full_queue_start_ns: Option<u64>,
+        /// End of the time with a full queue.
+        full_queue_end_ns: Option<u64>,
+        /// Bytes per second while the queue was full.
+        full_queue_bytes_per_s: Option<f64>,
+        /// Requests per second while the queue was full.
+        full_queue_requests_per_s: Option<f64>,
+    }
+}
+
+row! {
     /// A non-empty bucket of a trial's latency histogram.
     LatencyRow {
         /// Direction: [`Operation::Read`] or [`Operation::Write`].

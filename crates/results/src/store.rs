@@ -77,7 +77,8 @@ impl Store {
         Ok(Self { connection, path, writable: true })
     }
 
-    /// Opens the same database again, for writing a second run at the same time.
+    /// Opens the same database again, in the same mode: for writing a second run at the same time,
+    /// or for reading in another thread.
     ///
     /// If this process has the file open, it must not open it again with [`Store::open`], which
     /// reads the header outside of SQLite. When a process closes any descriptor of a file, it loses
@@ -87,6 +88,10 @@ impl Store {
     /// # Errors
     /// Lock, damage.
     pub fn open_again(&self) -> Result<Self, Error> {
+        if !self.writable {
+            let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            return Ok(Self { connection, path: self.path.clone(), writable: false });
+        }
         let connection = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(|error| self.error(error))?;
         Ok(Self { connection, path: self.path.clone(), writable: self.writable })

@@ -35,7 +35,7 @@ const QUESTIONS: [Question; 10] = [
     ("compare 7 8", Some(1.0)),
     ("compare label:a7 label:a8", Some(1.0)),
     ("history --host host7 randread 64 depth~1,", Some(1.0)),
-    ("history --host host7", None),
+    ("history --host host7", Some(1.0)),
     ("export 9 --table trials", Some(1.0)),
     ("runs tag 9 again", Some(0.02)),
 ];
