@@ -2,8 +2,9 @@
 //!
 //! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
 //! with nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the
-//! kernel's. `compare` counts how often comparisons are right. All print tables; `--write` puts
-//! them into docs/accuracy.md.
+//! kernel's. `compare` counts how often comparisons are right. `fio-agreement` runs the same job
+//! files with fio. All print tables; `--write` puts them into docs/accuracy.md, that of fio into
+//! docs/compare-with-fio.md.
 
 mod selftest;
 
@@ -12,6 +13,8 @@ mod foreign;
 mod pagecache;
 
 mod compare;
+
+mod fio;
 
 use crate::repository;
 use anyhow::Result;
@@ -24,7 +27,8 @@ pub struct Options {
     /// Which campaign
     #[arg(long, value_enum, default_value_t = Campaign::Selftest)]
     only: Campaign,
-    /// Runs of the self-test (each about a minute), or of each stable device
+    /// Runs of the self-test (each about a minute), or of each stable device; rounds of each load
+    /// of fio-agreement
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// foreign: repetitions of each situation
@@ -33,10 +37,12 @@ pub struct Options {
     /// foreign: only one of the two parts
     #[arg(long)]
     part: Option<foreign::Part>,
-    /// foreign, pagecache: only devices, situations or loads whose name contains this; repeatable
+    /// foreign, pagecache, fio-agreement: only devices, situations or loads whose name contains
+    /// this; repeatable
     #[arg(long)]
     case: Vec<String>,
-    /// foreign: where to create a temporary folder, removed at the end (needs 2 GiB)
+    /// foreign, compare, fio-agreement: where to create a temporary folder, removed at the end
+    /// (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -61,6 +67,8 @@ enum Campaign {
     Pagecache,
     /// How often comparisons are right: false differences, changes found, true ratios covered
     Compare,
+    /// The same job files with fio and halfpower, on reference devices and this disk; root
+    FioAgreement,
 }
 
 /// Returns 0 if all limits are met, 1 if one is missed.
@@ -74,6 +82,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
     match options.only {
         Campaign::Compare => compare::run(&program, &options.dir, options.write),
+        Campaign::FioAgreement => fio::run(&fio::Settings {
+            program: &program,
+            rounds: options.runs,
+            case: &options.case,
+            dir: &options.dir,
+            write: options.write,
+        }),
         Campaign::Pagecache => pagecache::run(&program, &options.case, options.write),
         Campaign::Selftest => selftest::run(&program, options.runs, options.write),
         Campaign::Foreign => foreign::run(&foreign::Settings {

@@ -13,7 +13,7 @@
 pub mod statistics;
 
 pub mod clock;
-mod turns;
+pub mod turns;
 pub mod host;
 pub mod tool;
 

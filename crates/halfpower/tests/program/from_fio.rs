@@ -2,6 +2,8 @@
 //! with `run` itself. Nothing is written without the user's permission.
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -168,18 +170,24 @@ fn has_fields_of(ours: &Value, theirs: &Value, path: &str) {
 /// Where Debian's package fio-examples puts its job files.
 const EXAMPLES: &str = "/usr/share/doc/fio/examples";
 
-#[test]
-fn each_example_of_fio_is_translated_or_refused_in_one_line() {
-    let place = Place::new();
+/// The job files of the package, sorted.
+fn examples() -> std::io::Result<Vec<PathBuf>> {
     let examples = fs::read_dir(EXAMPLES).map_err(|error| {
         std::io::Error::new(
             error.kind(),
             format!("{EXAMPLES}: {error} (apt-get install fio-examples)"),
         )
     });
-    let mut files: Vec<_> = or_skip!(examples).flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<_> = examples?.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "fio"));
     files.sort();
+    Ok(files)
+}
+
+#[test]
+fn each_example_of_fio_is_translated_or_refused_in_one_line() {
+    let place = Place::new();
+    let files = or_skip!(examples());
     let mut translated = 0;
     for file in &files {
         let line = format!("run {} --showcmd --serial", file.display());
@@ -198,4 +206,45 @@ fn each_example_of_fio_is_translated_or_refused_in_one_line() {
     assert!(files.len() >= 60, "{} examples", files.len());
     assert!(translated * 4 >= files.len(), "{translated} of {} are translated", files.len());
     assert!(place.listing().is_empty());
+}
+
+/// Whether a job file names a block device of this machine, which no test may touch.
+fn names_a_device(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap();
+    let words = text.split(|c: char| c.is_whitespace() || c == '=' || c == ':');
+    words
+        .filter(|word| word.starts_with("/dev/"))
+        .any(|path| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()))
+}
+
+#[test]
+fn each_translated_example_of_fio_runs_or_is_refused_before_anything_is_made() {
+    let place = Place::new();
+    let files = or_skip!(examples());
+    let (mut measured, mut refused) = (0, 0);
+    for file in files.iter().filter(|file| !names_a_device(file)) {
+        let line = format!("run {} --serial", file.display());
+        if place.halfpower(&format!("{line} --showcmd")).status.code() != Some(0) {
+            continue;
+        }
+        let short = "--size 1m --runtime 20ms --ramp-time 0 --trials 1 --no-store --quiet";
+        let ended = place.halfpower(&format!("{line} {short}"));
+        assert!(place.listing().is_empty(), "left behind: {ended}");
+        match ended.status.code() {
+            // Short trials may be invalid, for example because of a cache.
+            Some(0 | 5) => {
+                measured += 1;
+                assert!(ended.stdout.contains("requests/s"), "{ended}");
+            }
+            Some(2 | 3) => {
+                refused += 1;
+                assert!(ended.stdout.is_empty(), "{ended}");
+                let name = file.file_name().unwrap().to_string_lossy().into_owned();
+                let named = ended.stderr.lines().filter(|line| line.contains(&name));
+                assert!(named.last().is_some_and(|line| line.contains("job '")), "{ended}");
+            }
+            _ => panic!("{ended}"),
+        }
+    }
+    assert!(measured >= 10 && refused >= 3, "{measured} measured, {refused} refused");
 }

@@ -246,8 +246,9 @@ impl Drop for Group {
 }
 
 /// The reference device with its file system. Fields are dropped in order.
-struct Device {
-    file: String,
+pub struct Device {
+    /// Path of the file, of 64 MiB at less than 50 MB/s, else of 256 MiB.
+    pub file: String,
     _file_system: FileSystem,
     read_ahead: Setting,
     _settings: Vec<Setting>,
@@ -257,7 +258,11 @@ struct Device {
 }
 
 impl Device {
-    fn new(program: &Path, rate_mb: u32) -> Result<Device> {
+    /// Makes a device of this rate with a file of zeros on it.
+    ///
+    /// # Errors
+    /// Without root, or if it cannot be made.
+    pub fn new(program: &Path, rate_mb: u32) -> Result<Device> {
         let truth = format!("truth:fixed={FIXED},rate={rate_mb}MB/s,parallel=64");
         let served = Mounted::new(program, &[&truth, "--size", DEVICE], Priority::RealTime)?;
         let path = tool(&["losetup", "--find", "--show", "--direct-io=on", &served.file])?;
