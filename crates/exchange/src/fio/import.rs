@@ -14,7 +14,8 @@ use lab::failure::{Failure, Outcome};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Direction, Point, State, Trial};
 use lab::point_key::PointKey;
-use workload::{Arrival, Pattern, Workload};
+use lab::skew::{self, Split};
+use workload::{Arrival, Distribution, Pattern, Workload};
 
 use crate::fio::expression::{Quantity, evaluate};
 use crate::fio::keys;
@@ -253,9 +254,13 @@ impl<'a> Given<'a> {
         let is_mix = read.requests > 0 && write.requests > 0;
         let read_percent = stated.filter(|percent| is_mix && *percent <= 100).unwrap_or(measured);
         let mean_bytes = trial.bytes() / trial.requests().max(1);
+        let split = self.split();
         let has_sizes = self.text("bssplit").or(self.text("bsrange")).is_some();
-        let request_bytes = self.number("bs").filter(|_| !has_sizes).unwrap_or(mean_bytes);
-        if has_sizes {
+        let request_bytes = match &split {
+            Some(split) => u64::from(split.largest_bytes()),
+            None => self.number("bs").filter(|_| !has_sizes).unwrap_or(mean_bytes),
+        };
+        if has_sizes && split.is_none() {
             missing.push("the size of each request (the mean is stored)".to_owned());
         }
         if self.0.is_empty() {
@@ -269,6 +274,8 @@ impl<'a> Given<'a> {
             pattern: if rw.starts_with("rand") { Pattern::Random } else { Pattern::Sequential },
             read_percent: read_percent as u8,
             request_bytes: u32::try_from(request_bytes).unwrap_or(u32::MAX),
+            request_sizes: split.map(|split| split.0).unwrap_or_default(),
+            distribution: self.distribution(),
             depth: u32::try_from(depth).unwrap_or(u32::MAX),
             threads: u32::try_from(self.number("numjobs").unwrap_or(1)).unwrap_or(u32::MAX),
             region_offset: self.number("offset").unwrap_or(0),
@@ -286,6 +293,20 @@ impl<'a> Given<'a> {
             ..Workload::default()
         };
         PointKey { caching, ..PointKey::of(&workload) }
+    }
+
+    /// The request sizes of `bssplit`, if the requests had them: fio shortens random requests that
+    /// meet visited blocks of its random map.
+    fn split(&self) -> Option<Split> {
+        let is_random = self.text("rw").is_some_and(|rw| rw.starts_with("rand"));
+        let has_map = is_random && self.text("norandommap").is_none_or(|text| text == "0");
+        self.text("bssplit").filter(|_| !has_map)?.parse().ok()
+    }
+
+    /// The distribution of random requests; even if fio's has no equivalent.
+    fn distribution(&self) -> Distribution {
+        let text = self.text("random_distribution").unwrap_or("random");
+        skew::parse_distribution(text).unwrap_or(Distribution::Even)
     }
 
     fn engine_kind(&self, missing: &mut Vec<String>) -> EngineKind {
@@ -340,6 +361,25 @@ mod tests {
         assert_eq!((trial.cpu.user_ns, trial.cpu.system_ns), (199_000_000, 398_000_000));
         assert_eq!(trial.latency().mean(), Some(190_000.5));
         assert!(runs[0].missing.iter().any(|text| text.contains("json+")));
+    }
+
+    #[test]
+    fn sizes_and_distribution_are_those_of_the_options() {
+        let read_with = |options: &str| {
+            let options = format!("\"rw\": \"randread\", {options}");
+            let text = job("a", "").replace("\"rw\": \"randread\"", &options);
+            read(&output(&[text])).unwrap().remove(0)
+        };
+        let split = r#""bssplit": "4k/50:16k/50", "random_distribution": "zipf:1.1""#;
+        let run = read_with(&format!("{split}, \"norandommap\": \"1\""));
+        let workload = &run.points[0].key.workload;
+        assert_eq!((workload.request_bytes, workload.request_sizes.len()), (16384, 2));
+        assert_eq!(workload.distribution, Distribution::Zipf { theta: 1.1 });
+        // With a random map, fio issues other sizes.
+        let run = read_with(split);
+        let workload = &run.points[0].key.workload;
+        assert_eq!((workload.request_bytes, workload.request_sizes.len()), (4096, 0));
+        assert!(run.missing.iter().any(|text| text.contains("the size of each request")));
     }
 
     #[test]
