@@ -98,6 +98,9 @@ pub struct StoreOptions {
     /// Where to create a temporary folder, removed at the end (needs 3 GB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
+    /// Test this program instead of the release build
+    #[arg(long)]
+    program: Option<PathBuf>,
     /// Write the table into docs/results.md
     #[arg(long)]
     write: bool,
@@ -125,7 +128,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
 }
 
 fn store(options: &StoreOptions) -> Result<ExitCode> {
-    let halfpower = repository::release_build()?;
+    let halfpower = options.program.clone().map_or_else(repository::release_build, Ok)?;
     in_a_folder(&options.dir, |folder, stop| {
         let (folder, runs) = (folder.to_path_buf(), options.runs);
         let (text, is_met) = store::Store { halfpower, folder, runs, stop }.run()?;
