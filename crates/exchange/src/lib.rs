@@ -10,6 +10,7 @@ pub mod fio;
 pub mod diskspd;
 pub mod sqlio;
 pub mod openmetrics;
+pub mod parquet_file;
 pub mod import;
 pub mod export;
 #[doc(hidden)]

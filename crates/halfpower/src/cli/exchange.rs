@@ -44,6 +44,7 @@ pub struct ImportArgs {
   halfpower export latest --format fio-json > new.json       for fio-plot and other programs
   halfpower export 3 4 --format csv --table trials
   halfpower export latest --format ndjson --table latency | jq .count
+  halfpower export latest --format parquet --table trials --output trials.parquet
   halfpower export latest --format prometheus --output halfpower.prom --overwrite halfpower.prom
 
 Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run imported
@@ -57,7 +58,7 @@ pub struct ExportArgs {
           value_parser = PossibleValuesParser::new(Format::NAMED.map(|(name, _)| name))
               .try_map(|word| word.parse::<Format>()))]
     pub format: Format,
-    /// Table of csv and ndjson
+    /// Table of csv, ndjson and parquet
     #[arg(long, value_name = "TABLE",
           value_parser = PossibleValuesParser::new(Table::NAMED.map(|(name, _)| name))
               .try_map(|word| one_of(&Table::NAMED, &word)))]
