@@ -11,6 +11,7 @@ use results::Table;
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower import fio.json                        output of fio --output-format=json or json+
+  halfpower import fio.json job_*.log              with the logs of write_bw_log: rates over time
   halfpower import old/*.json --label before --host db1
   halfpower compare label:before latest            imported runs are compared like all others
   halfpower compare fio.json latest                without storing it
@@ -18,7 +19,7 @@ use results::Table;
 The format is recognised by the content. A file is imported once; a second import changes nothing.
 docs/exchange.md lists the formats, and what each tool does not report.")]
 pub struct ImportArgs {
-    /// Output of fio (JSON), diskspd (XML) or classic sqlio (trace lines); - is standard input
+    /// Results of fio (JSON, logs), diskspd (XML), classic sqlio (lines); - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Label of the runs
