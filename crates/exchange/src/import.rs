@@ -15,9 +15,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::diskspd;
+use crate::elbencho;
 use crate::fio;
 use crate::fio::logs::{self, Logs};
 use crate::imported::{Imported, Stored, UNKNOWN_HOST};
+use crate::iozone;
 use crate::sqlio;
 
 /// Maximum size of a file (bytes).
@@ -34,7 +36,7 @@ struct Format {
 }
 
 /// All formats; the first that recognises a file reads it.
-const FORMATS: [Format; 3] = [
+const FORMATS: [Format; 5] = [
     Format {
         name: "fio's JSON",
         is_it: |_, text| fio::output::is_output(text),
@@ -49,6 +51,16 @@ const FORMATS: [Format; 3] = [
         name: "traces of the papers' SQLIO",
         is_it: |_, text| sqlio::is_trace(text),
         read: |_, text, _| sqlio::read(text),
+    },
+    Format {
+        name: "elbencho's CSV",
+        is_it: |_, text| elbencho::is_result(text),
+        read: |_, text, _| elbencho::read(text),
+    },
+    Format {
+        name: "iozone's table",
+        is_it: |_, text| iozone::is_table(text),
+        read: |_, text, _| iozone::read(text),
     },
 ];
 

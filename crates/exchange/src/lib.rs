@@ -9,6 +9,8 @@ pub mod imported;
 pub mod fio;
 pub mod diskspd;
 pub mod sqlio;
+pub mod elbencho;
+pub mod iozone;
 pub mod openmetrics;
 pub mod parquet_file;
 pub mod import;

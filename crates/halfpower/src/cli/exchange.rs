@@ -19,7 +19,7 @@ use results::Table;
 The format is recognised by the content. A file is imported once; a second import changes nothing.
 docs/exchange.md lists the formats, and what each tool does not report.")]
 pub struct ImportArgs {
-    /// Results of fio (JSON, logs), diskspd (XML), classic sqlio (lines); - is standard input
+    /// Results of fio (JSON, logs), diskspd, elbencho, iozone, classic sqlio; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Label of the runs
