@@ -82,6 +82,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         points,
         missing: missing.map(str::to_owned).to_vec(),
         document: text.to_owned(),
+        supplement: String::new(),
     }])
 }
 

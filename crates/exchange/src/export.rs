@@ -14,6 +14,7 @@ use results::{RunId, RunRow, Store, Table};
 
 use crate::fio;
 use crate::openmetrics;
+use crate::parquet_file;
 use crate::sqlio;
 
 /// A format.
@@ -25,6 +26,8 @@ pub enum Format {
     Csv,
     /// A table as one JSON object a row.
     Ndjson,
+    /// A table as an Apache Parquet file.
+    Parquet,
     /// Metrics for Prometheus.
     Prometheus,
     /// Trace lines of the papers' SQLIO.
@@ -33,17 +36,18 @@ pub enum Format {
 
 impl Format {
     /// All formats with their names.
-    pub const NAMED: [(&'static str, Format); 5] = [
+    pub const NAMED: [(&'static str, Format); 6] = [
         ("fio-json", Format::FioJson),
         ("csv", Format::Csv),
         ("ndjson", Format::Ndjson),
+        ("parquet", Format::Parquet),
         ("prometheus", Format::Prometheus),
         ("sqlio", Format::Sqlio),
     ];
 
     /// Whether the user must choose one of several tables for this format.
     pub fn has_tables(self) -> bool {
-        matches!(self, Format::Csv | Format::Ndjson)
+        matches!(self, Format::Csv | Format::Ndjson | Format::Parquet)
     }
 }
 
@@ -74,12 +78,13 @@ pub fn write(
     runs: &[RunRow],
     format: Format,
     table: Table,
-    out: &mut impl Write,
+    out: &mut (impl Write + Send),
 ) -> Outcome<()> {
     let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
     match format {
         Format::Csv => Ok(store.export_csv(&ids, table, out)?),
         Format::Ndjson => Ok(store.export_ndjson(&ids, table, out)?),
+        Format::Parquet => parquet_file::write(store, &ids, table, out),
         Format::FioJson | Format::Sqlio => written(writeln!(out, "{}", text(store, runs, format)?)),
         Format::Prometheus => {
             let all: Outcome<Vec<_>> = runs.iter().map(|run| metrics(store, run)).collect();

@@ -4,8 +4,9 @@
 //! options as text; `host` supplies the files, variables and facts of the machine that job files
 //! use. `keys` lists the options without a translation, and `options` reads the options of one job
 //! by type. `load` translates the requests of a job, `storage` its files, `translate` makes a run
-//! of both, and `schedule` decides which jobs run together. `output` has the fields of fio's JSON;
-//! `import` converts it to points, and `export` converts points to it.
+//! of both, and `schedule` decides which jobs run together. `output` has the fields of fio's JSON
+//! and `logs` reads its logs over time; `import` converts both to points, and `export` converts
+//! points to JSON.
 
 pub mod expression;
 pub mod job_file;
@@ -18,6 +19,7 @@ pub mod storage;
 pub mod translate;
 pub mod schedule;
 pub mod output;
+pub mod logs;
 pub mod import;
 pub mod export;
 #[doc(hidden)]

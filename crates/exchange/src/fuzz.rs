@@ -6,6 +6,7 @@ use std::path::Path;
 use lab::failure::Failure;
 
 use crate::import;
+use crate::imported::Imported;
 use crate::{fio, openmetrics, sqlio};
 
 /// A text in any format that halfpower imports.
@@ -14,10 +15,17 @@ use crate::{fio, openmetrics, sqlio};
 /// If an error has several lines or no remedy, or if an imported run cannot be exported.
 pub fn imports(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let runs = match import::read_text("a.txt", &text) {
-        Ok(runs) => runs,
-        Err(failure) => return check(&failure),
-    };
+    // fio's logs are recognised by their name.
+    for name in ["a.txt", "a_bw.1.log", "a_lat.log"] {
+        match import::read_text(name, &text) {
+            Ok(runs) => can_be_exported(runs),
+            Err(failure) => check(&failure),
+        }
+    }
+    assert!(!import::is_foreign(Path::new("/none/such")));
+}
+
+fn can_be_exported(runs: Vec<Imported>) {
     for run in runs {
         assert!(!run.points.is_empty() && !run.missing.is_empty(), "{}", run.describe());
         for point in &run.points {
@@ -40,8 +48,6 @@ pub fn imports(data: &[u8]) {
         };
         assert!(openmetrics::text(&[metrics]).ends_with("# EOF\n"));
     }
-    // Some formats are recognised by the file name too.
-    assert!(!import::is_foreign(Path::new("/none/such")));
 }
 
 fn check(failure: &Failure) {

@@ -15,8 +15,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::diskspd;
+use crate::elbencho;
 use crate::fio;
+use crate::fio::logs::{self, Logs};
 use crate::imported::{Imported, Stored, UNKNOWN_HOST};
+use crate::iozone;
 use crate::sqlio;
 
 /// Maximum size of a file (bytes).
@@ -28,26 +31,36 @@ struct Format {
     name: &'static str,
     /// Whether a file with this name and text has the format.
     is_it: fn(&Path, &str) -> bool,
-    /// Reads the text.
-    read: fn(&Path, &str) -> Outcome<Vec<Imported>>,
+    /// Reads the text. Logs of the same import belong to what wrote them.
+    read: fn(&Path, &str, &mut Logs) -> Outcome<Vec<Imported>>,
 }
 
 /// All formats; the first that recognises a file reads it.
-const FORMATS: [Format; 3] = [
+const FORMATS: [Format; 5] = [
     Format {
         name: "fio's JSON",
         is_it: |_, text| fio::output::is_output(text),
-        read: |_, text| fio::import::read(text),
+        read: |path, text, logs| fio::import::read(text, path, logs),
     },
     Format {
         name: "diskspd's XML",
         is_it: |_, text| diskspd::is_result(text),
-        read: |_, text| diskspd::read(text),
+        read: |_, text, _| diskspd::read(text),
     },
     Format {
         name: "traces of the papers' SQLIO",
         is_it: |_, text| sqlio::is_trace(text),
-        read: |_, text| sqlio::read(text),
+        read: |_, text, _| sqlio::read(text),
+    },
+    Format {
+        name: "elbencho's CSV",
+        is_it: |_, text| elbencho::is_result(text),
+        read: |_, text, _| elbencho::read(text),
+    },
+    Format {
+        name: "iozone's table",
+        is_it: |_, text| iozone::is_table(text),
+        read: |_, text, _| iozone::read(text),
     },
 ];
 
@@ -130,7 +143,8 @@ pub fn is_foreign(path: &Path) -> bool {
 /// # Errors
 /// One line with the file name: not readable, too large, unknown format, damaged.
 pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
-    read_as(path, &text_of(path)?)
+    let runs = read_all(&[path.to_path_buf()], text_of)?;
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
 /// Reads a text of any format; `name` is the file it comes from, for messages.
@@ -138,21 +152,42 @@ pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
 /// # Errors
 /// As [`read`].
 pub fn read_text(name: &str, text: &str) -> Outcome<Vec<Imported>> {
-    read_as(Path::new(name), text)
+    let runs = read_all(&[PathBuf::from(name)], |_| Ok(text.to_owned()))?;
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-fn read_as(path: &Path, text: &str) -> Outcome<Vec<Imported>> {
-    let shown = path.display();
-    let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, text)) else {
-        let names = FORMATS.map(|format| format.name).join(", ");
-        return Err(Failure::failed(format!(
-            "{shown}: the format is unknown; halfpower imports {names}"
-        )));
-    };
-    let mut runs = (format.read)(path, text)
-        .map_err(|failure| Failure::new(failure.exit, format!("{shown}: {}", failure.message)))?;
-    runs.iter_mut().for_each(Imported::doubt);
+/// Reads files that belong together: fio's logs join the JSON document of their job.
+fn read_all(
+    files: &[PathBuf],
+    text_of: impl Fn(&Path) -> Outcome<String>,
+) -> Outcome<Vec<(PathBuf, Imported)>> {
+    let (mut logs, mut documents, mut runs) = (Logs::default(), Vec::new(), Vec::new());
+    for path in files {
+        let text = text_of(path)?;
+        if logs::is_log(path) {
+            logs.add(path, text).map_err(|failure| named(path, &failure))?;
+        } else {
+            documents.push((path, text));
+        }
+    }
+    for (path, text) in documents {
+        let Some(format) = FORMATS.iter().find(|format| (format.is_it)(path, &text)) else {
+            let (path, names) = (path.display(), FORMATS.map(|format| format.name).join(", "));
+            return Err(Failure::failed(format!(
+                "{path}: the format is unknown; halfpower imports {names}, logs of fio"
+            )));
+        };
+        let found = (format.read)(path, &text, &mut logs);
+        let found = found.map_err(|failure| named(path, &failure))?;
+        runs.extend(found.into_iter().map(|run| (path.clone(), run)));
+    }
+    runs.extend(logs.rest()?);
+    runs.iter_mut().for_each(|(_, run)| run.doubt());
     Ok(runs)
+}
+
+fn named(path: &Path, failure: &Failure) -> Failure {
+    Failure::new(failure.exit, format!("{}: {}", path.display(), failure.message))
 }
 
 fn text_of(path: &Path) -> Outcome<String> {
@@ -188,11 +223,9 @@ fn text_of(path: &Path) -> Outcome<String> {
 /// A file cannot be imported; then nothing is stored. The database cannot be written.
 pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<ImportDocument> {
     let mut all = Vec::new();
-    for file in files {
-        for mut run in read(file)? {
-            run.name_host(to.host.as_deref().unwrap_or(UNKNOWN_HOST));
-            all.push((file.display().to_string(), run));
-        }
+    for (file, mut run) in read_all(files, text_of)? {
+        run.name_host(to.host.as_deref().unwrap_or(UNKNOWN_HOST));
+        all.push((file.display().to_string(), run));
     }
     let mut document = ImportDocument { halfpower: Program::this(), runs: Vec::new() };
     if plan {

@@ -5,11 +5,15 @@
 //! nothing. The run's uuid is computed from this output, so that a second import of the same file
 //! is recognised.
 
+use std::collections::BTreeMap;
+
 use analysis::histogram::{Exact, Histogram};
 use analysis::units;
 use lab::failure::{Failure, Outcome};
+use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Point, State, Trial, Verdict};
+use lab::point_key::PointKey;
 use lab::record;
 use lab::recorder::JSON_SCHEMA;
 use lab::workload_document::WorkloadDocument;
@@ -39,6 +43,8 @@ pub struct Imported {
     pub missing: Vec<String>,
     /// The part of the tool's output that was used.
     pub document: String,
+    /// Text of other files whose numbers are in the points. It is not kept, but distinguishes runs.
+    pub supplement: String,
 }
 
 /// The result of storing a run.
@@ -102,8 +108,8 @@ impl Imported {
                 seed: Seed(0),
                 pid: std::process::id(),
                 boot_id: String::new(),
-                host_json: json(&self.host),
-                target_json: json(&self.target),
+                host_json: json_text(&self.host),
+                target_json: json_text(&self.target),
                 settings_json: "{}".to_owned(),
             },
             end: RunEnd {
@@ -117,7 +123,7 @@ impl Imported {
                 tool: self.tool.clone(),
                 format: self.format.to_owned(),
                 file: file.to_owned(),
-                missing_json: json(&self.missing),
+                missing_json: json_text(&self.missing),
                 document: self.document.clone(),
             },
             points: (0..)
@@ -134,6 +140,7 @@ impl Imported {
     fn uuid(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.host.name.as_bytes()).update(&[0]).update(self.document.as_bytes());
+        hasher.update(self.supplement.as_bytes());
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
         uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
@@ -151,7 +158,7 @@ impl Imported {
 }
 
 /// Facts as JSON. It cannot fail, because all map keys are text.
-fn json(value: &impl serde::Serialize) -> String {
+fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -203,6 +210,29 @@ pub fn exact(rough: &Histogram, min_ns: u64, max_ns: u64, mean_ns: f64) -> Histo
     let exact = Exact { overflow: rough.overflow(), min_ns, max_ns, sum_ns };
     let buckets = rough.buckets().map(|bucket| (bucket.low_ns, bucket.count));
     Histogram::from_buckets(buckets, Some(exact)).unwrap_or_else(|_| rough.clone())
+}
+
+/// Points whose trials come one by one: trials with the same settings belong to one point.
+#[derive(Clone, Debug, Default)]
+pub struct Trials {
+    /// The points, in the order of their first trials.
+    pub points: Vec<Point>,
+    places: BTreeMap<Vec<(String, String)>, usize>,
+}
+
+impl Trials {
+    /// Adds a trial.
+    pub fn add(&mut self, key: PointKey, trial: Trial) {
+        let settings = json::facts("", &WorkloadDocument::from(&key)).1;
+        let place = *self.places.entry(settings).or_insert(self.points.len());
+        match self.points.get_mut(place) {
+            Some(point) => {
+                let ordinal = point.trials.len() as u32;
+                point.trials.push(Trial { ordinal, ..trial });
+            }
+            None => self.points.push(Point { key, trials: vec![trial] }),
+        }
+    }
 }
 
 /// Adds the trial of another thread that ran the same workload at the same time: adds the counts,

@@ -9,7 +9,10 @@ pub mod imported;
 pub mod fio;
 pub mod diskspd;
 pub mod sqlio;
+pub mod elbencho;
+pub mod iozone;
 pub mod openmetrics;
+pub mod parquet_file;
 pub mod import;
 pub mod export;
 #[doc(hidden)]

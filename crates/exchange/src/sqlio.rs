@@ -3,20 +3,16 @@
 //! Lines with the same settings are trials of one point. A line does not say whether requests were
 //! sequential or random, and has no latencies.
 
-use std::collections::BTreeMap;
-
 use cpucost::CpuUsage;
 use ioengine::EngineKind;
 use lab::failure::{Failure, Outcome};
-use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Direction, Point, Trial};
 use lab::point_key::PointKey;
-use lab::workload_document::WorkloadDocument;
 use papers::classic::trace::{self, TraceLine};
 use workload::Workload;
 
-use crate::imported::{self, Imported, UNKNOWN_HOST};
+use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
 /// Format of the document.
 pub const FORMAT: &str = "sqlio-csv";
@@ -36,7 +32,7 @@ pub fn is_trace(text: &str) -> bool {
 /// # Errors
 /// One line with the number of the damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
-    let (mut points, mut places) = (Vec::<Point>::new(), BTreeMap::new());
+    let mut trials = Trials::default();
     let (mut title, mut has_mix) = (String::new(), false);
     for (number, line) in (2..).zip(text.lines().skip(1)) {
         if line.trim().is_empty() {
@@ -55,21 +51,14 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         if title.is_empty() {
             title.clone_from(&line.comment);
         }
-        let settings = json::facts("", &WorkloadDocument::from(&key)).1;
-        let place = *places.entry(settings).or_insert(points.len());
-        match points.get_mut(place) {
-            Some(point) => {
-                let ordinal = point.trials.len() as u32;
-                point.trials.push(Trial { ordinal, ..trial });
-            }
-            None => points.push(Point { key, trials: vec![trial] }),
-        }
-        if points.len() > POINTS_MAX {
+        trials.add(key, trial);
+        if trials.points.len() > POINTS_MAX {
             return Err(Failure::failed(format!(
                 "more than {POINTS_MAX} different tests; split the trace"
             )));
         }
     }
+    let points = trials.points;
     let started = points.iter().flat_map(|point| &point.trials).map(|t| t.started_unix_ns).min();
     let Some(started_unix_ns) = started else {
         return Err(Failure::failed("the trace has no line; nothing to import"));
@@ -86,6 +75,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         points,
         missing: missing.into_iter().chain(share).map(str::to_owned).collect(),
         document: text.to_owned(),
+        supplement: String::new(),
     }])
 }
 

@@ -54,6 +54,17 @@ impl Table {
     }
 }
 
+/// Type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Real,
+    /// Texts.
+    Text,
+}
+
 /// The value of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
@@ -101,6 +112,29 @@ impl Store {
     pub fn columns(&self, table: Table) -> Result<Vec<String>, Error> {
         let statement = self.connection().prepare(table.sql()).map_err(|e| self.error(e))?;
         Ok(statement.column_names().map(str::to_owned).collect())
+    }
+
+    /// Types of the columns: as declared; if computed, by their values, so that they hold all of
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Store::each_row`].
+    pub fn kinds(&self, runs: &[RunId], table: Table) -> Result<Vec<Kind>, Error> {
+        let statement = self.connection().prepare(table.sql()).map_err(|e| self.error(e))?;
+        let mut kinds: Vec<Option<Kind>> =
+            statement.columns().map(|column| declared_kind(column.decl_type()?)).collect();
+        let is_declared: Vec<bool> = kinds.iter().map(Option::is_some).collect();
+        for run in runs {
+            self.each_row(*run, table, |_, cells| {
+                for ((kind, cell), is_declared) in kinds.iter_mut().zip(cells).zip(&is_declared) {
+                    if !is_declared {
+                        *kind = cell.widened(*kind);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(kinds.into_iter().map(|kind| kind.unwrap_or(Kind::Real)).collect())
     }
 
     /// Writes a table of several runs as CSV: a header line, then the rows.
@@ -155,7 +189,27 @@ impl Store {
     }
 }
 
+/// The type that the schema declares.
+fn declared_kind(name: &str) -> Option<Kind> {
+    match name {
+        "INTEGER" => Some(Kind::Integer),
+        "REAL" => Some(Kind::Real),
+        "TEXT" => Some(Kind::Text),
+        _ => None,
+    }
+}
+
 impl Cell<'_> {
+    /// The type that has this value and those of a type.
+    fn widened(self, known: Option<Kind>) -> Option<Kind> {
+        match (known, self) {
+            (_, Cell::Null) => known,
+            (Some(Kind::Text), _) | (_, Cell::Text(_)) => Some(Kind::Text),
+            (Some(Kind::Real), _) | (_, Cell::Real(_)) => Some(Kind::Real),
+            (_, Cell::Integer(_)) => Some(Kind::Integer),
+        }
+    }
+
     /// The value as JSON. Numbers that JSON does not have (infinity) are null.
     fn json(self) -> String {
         match self {

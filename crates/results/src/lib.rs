@@ -31,7 +31,7 @@ mod export;
 mod manage;
 
 pub use error::Error;
-pub use export::{Cell, Table};
+pub use export::{Cell, Kind, Table};
 pub use manage::{Import, ImportedTrial, Merged};
 pub use query::Snapshot;
 pub use row::{

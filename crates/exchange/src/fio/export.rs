@@ -268,7 +268,6 @@ fn shares(histogram: &Histogram, unit_ns: u64, from: u64, count: usize) -> Share
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fio::import;
     use lab::point::testing::point;
 
     fn measured() -> Point {
@@ -291,7 +290,7 @@ mod tests {
         let point = measured();
         let output = output("1.0", 5_000_000_000, &[(Some("x".to_owned()), point.clone())]);
         let text = serde_json::to_string(&output).unwrap();
-        let back = import::read(&text).unwrap();
+        let back = crate::import::read_text("a.json", &text).unwrap();
         let (key, trial) = (&back[0].points[0].key, &back[0].points[0].trials[0]);
         assert_eq!((key.rw(), key.request_bytes(), key.depth()), (point.key.rw(), 4096, 16));
         assert_eq!(trial.bytes(), point.trials.iter().map(Trial::bytes).sum::<u64>());

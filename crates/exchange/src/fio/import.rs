@@ -3,9 +3,11 @@
 //! A job becomes a point with one trial. Entries with the same name and group are threads of one
 //! job, and their counts are summed. In client mode, each server becomes a separate run. The
 //! completion latency of fio (`clat`) is imported as the latency if it has percentiles, because fio
-//! prints percentiles of the total latency only on request.
+//! prints percentiles of the total latency only on request. Logs over time that are imported with
+//! the document become the intervals of their job.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
@@ -19,21 +21,28 @@ use workload::{Arrival, Distribution, Pattern, Workload};
 
 use crate::fio::expression::{Quantity, evaluate};
 use crate::fio::keys;
+use crate::fio::logs::Logs;
 use crate::fio::output::{self, Found, Job, Latency, Output, Texts};
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 /// Format of the document.
 pub const FORMAT: &str = "fio-json";
+/// What is missing without logs.
+const NO_SERIES: &str = "the rate over time (import it with the logs of write_bw_log)";
+/// Options that name the prefix of a log. Without a value, the prefix is the name of the job, and
+/// fio does not print the option.
+const LOG_OPTIONS: [&str; 3] = ["write_bw_log", "write_iops_log", "write_lat_log"];
 /// Maximum number of jobs and threads.
 const JOBS_MAX: usize = 10_000;
 /// Names of fio's engines that wait for each request.
 const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 
 /// Reads the last document in fio's output; returns one run for each server, else a single run.
+/// Jobs take their logs of `logs` that lie in the folder of the document.
 ///
 /// # Errors
 /// One line: the text has no document, a damaged document, or a document without requests.
-pub fn read(text: &str) -> Outcome<Vec<Imported>> {
+pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> {
     let Found { output, text, documents } = output::parse(text)?;
     if output.all_jobs().count() > JOBS_MAX {
         return Err(Failure::failed(format!("more than {JOBS_MAX} jobs; use --group_reporting")));
@@ -45,7 +54,13 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }
     let runs: Outcome<Vec<Imported>> =
         by_host.into_iter().map(|(host, jobs)| run(text, &output, host, &jobs)).collect();
-    let mut runs: Vec<Imported> = runs?.into_iter().filter(|run| !run.points.is_empty()).collect();
+    let mut runs = runs?;
+    if let ([run], false) = (runs.as_mut_slice(), logs.is_empty()) {
+        let jobs: Vec<&Job> = output.all_jobs().collect();
+        let entries = entries(&jobs, &output.globals());
+        attach(run, &entries, path.parent().unwrap_or(Path::new("")), logs);
+    }
+    let mut runs: Vec<Imported> = runs.into_iter().filter(|run| !run.points.is_empty()).collect();
     if runs.is_empty() {
         return Err(Failure::failed("no job of fio completed a request; nothing to import"));
     }
@@ -87,7 +102,7 @@ fn run(text: &str, output: &Output, host: &str, jobs: &[&Job]) -> Outcome<Import
             }
         }
     }
-    missing.push("the rate over time".to_owned());
+    missing.push(NO_SERIES.to_owned());
     missing.sort();
     missing.dedup();
     let names: Vec<&str> = points.iter().map(|((_, name), _)| *name).collect();
@@ -107,7 +122,63 @@ fn run(text: &str, output: &Output, host: &str, jobs: &[&Job]) -> Outcome<Import
         points: points.into_iter().map(|(_, point)| point).collect(),
         missing,
         document: text.to_owned(),
+        supplement: String::new(),
     })
+}
+
+/// A job with its threads, as far as its logs need it.
+struct Entry<'a> {
+    identity: (u64, &'a str),
+    threads: u32,
+    has_requests: bool,
+    /// What the names of its logs may begin with.
+    prefixes: Vec<String>,
+}
+
+/// The jobs. An entry with `group_reporting` stands for all threads of its job.
+fn entries<'a>(jobs: &[&'a Job], globals: &Texts) -> Vec<Entry<'a>> {
+    let mut entries: Vec<Entry<'a>> = Vec::new();
+    let mut stated = Vec::new();
+    for job in jobs {
+        let identity = (job.groupid, job.jobname.as_str());
+        let has_requests = job.read.total_ios.saturating_add(job.write.total_ios) > 0;
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.identity == identity) {
+            entry.threads += 1;
+            entry.has_requests |= has_requests;
+            continue;
+        }
+        let mut options = globals.clone();
+        options.extend(job.options.clone().unwrap_or_default());
+        let named = LOG_OPTIONS.iter().filter_map(|option| options.get(*option).cloned());
+        let named = named.filter(|prefix| !prefix.is_empty());
+        let prefixes = named.chain([job.jobname.clone()]).collect();
+        stated.push(Given::of(&options).number("numjobs").unwrap_or(1).min(JOBS_MAX as u64) as u32);
+        entries.push(Entry { identity, threads: 1, has_requests, prefixes });
+    }
+    for (entry, stated) in entries.iter_mut().zip(stated) {
+        entry.threads = entry.threads.max(stated);
+    }
+    entries
+}
+
+/// Gives the points of a run their logs. fio numbers the threads of all jobs from 1.
+fn attach(run: &mut Imported, entries: &[Entry<'_>], folder: &Path, logs: &mut Logs) {
+    let (mut points, mut next) = (run.points.iter_mut(), 1_u32);
+    for entry in entries {
+        let numbers = next..=next.saturating_add(entry.threads - 1);
+        next = next.saturating_add(entry.threads);
+        // A job without requests has no point.
+        let Some(point) = entry.has_requests.then(|| points.next()).flatten() else { continue };
+        let ours: Vec<&str> = entry.prefixes.iter().map(String::as_str).collect();
+        let others = entries.iter().filter(|other| other.identity != entry.identity);
+        let is_only =
+            !others.flat_map(|other| &other.prefixes).any(|other| ours.contains(&other.as_str()));
+        let text = logs.attach(&mut point.trials[0], folder, &ours, &numbers, is_only);
+        run.supplement.push_str(&text);
+    }
+    if run.points.iter().all(|point| !point.trials[0].series.is_empty()) {
+        run.missing.retain(|text| text != NO_SERIES);
+    }
 }
 
 /// The start of a job: as reported by fio 3.34 and later, else its end minus its length.
@@ -329,6 +400,10 @@ impl<'a> Given<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &str) -> Outcome<Vec<Imported>> {
+        super::read(text, Path::new("a.json"), &mut Logs::default())
+    }
 
     fn job(name: &str, more: &str) -> String {
         format!(

@@ -11,6 +11,7 @@ use results::Table;
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower import fio.json                        output of fio --output-format=json or json+
+  halfpower import fio.json job_*.log              with the logs of write_bw_log: rates over time
   halfpower import old/*.json --label before --host db1
   halfpower compare label:before latest            imported runs are compared like all others
   halfpower compare fio.json latest                without storing it
@@ -18,7 +19,7 @@ use results::Table;
 The format is recognised by the content. A file is imported once; a second import changes nothing.
 docs/exchange.md lists the formats, and what each tool does not report.")]
 pub struct ImportArgs {
-    /// Output of fio (JSON), diskspd (XML) or classic sqlio (trace lines); - is standard input
+    /// Results of fio (JSON, logs), diskspd, elbencho, iozone, classic sqlio; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Label of the runs
@@ -44,6 +45,7 @@ pub struct ImportArgs {
   halfpower export latest --format fio-json > new.json       for fio-plot and other programs
   halfpower export 3 4 --format csv --table trials
   halfpower export latest --format ndjson --table latency | jq .count
+  halfpower export latest --format parquet --table trials --output trials.parquet
   halfpower export latest --format prometheus --output halfpower.prom --overwrite halfpower.prom
 
 Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run imported
@@ -57,7 +59,7 @@ pub struct ExportArgs {
           value_parser = PossibleValuesParser::new(Format::NAMED.map(|(name, _)| name))
               .try_map(|word| word.parse::<Format>()))]
     pub format: Format,
-    /// Table of csv and ndjson
+    /// Table of csv, ndjson and parquet
     #[arg(long, value_name = "TABLE",
           value_parser = PossibleValuesParser::new(Table::NAMED.map(|(name, _)| name))
               .try_map(|word| one_of(&Table::NAMED, &word)))]

@@ -27,7 +27,7 @@ pub fn import(args: &ImportArgs) -> Outcome {
 /// Runs `export`.
 pub fn export(args: &ExportArgs) -> Outcome {
     if args.table.is_some() && !args.format.has_tables() {
-        return Err(Failure::usage("--table is for the formats csv and ndjson; drop it"));
+        return Err(Failure::usage("--table is for the formats csv, ndjson and parquet; drop it"));
     }
     if args.plan {
         let to = args.output.as_ref().map(|path| path.display().to_string());

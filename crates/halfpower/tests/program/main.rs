@@ -22,6 +22,7 @@ mod database;
 mod devices;
 mod engine_flags;
 mod errors;
+mod exchange;
 mod faults;
 mod from_fio;
 mod host_settings;

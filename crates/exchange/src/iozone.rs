@@ -1,0 +1,258 @@
+//! iozone's table of rates, as it is printed with `-a`, or with `-s`, `-r` and `-i`.
+//!
+//! A row has the size of the file and of a record (KiB) and rates (KiB/s) in columns of equal
+//! width, blank where a test was left out. `rewrite`, `read` and the random columns become
+//! points; `write` (which also makes the file) only where there is no `rewrite`.
+
+use cpucost::CpuUsage;
+use ioengine::{Caching, EngineKind};
+use lab::date;
+use lab::failure::{Failure, Outcome};
+use lab::machine::{Host, TargetFacts};
+use lab::point::{Direction, Trial};
+use lab::point_key::PointKey;
+use workload::{Pattern, Workload};
+
+use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
+
+/// Format of the document.
+pub const FORMAT: &str = "iozone-table";
+const KIB: u64 = 1024;
+/// Largest size and rate (KiB, KiB/s): 1 PiB.
+const NUMBER_MAX: u64 = 1 << 40;
+/// Maximum number of different tests in a table.
+const POINTS_MAX: usize = 100_000;
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Whether a text is output of iozone.
+pub fn is_table(text: &str) -> bool {
+    text.contains("Performance Test of File I/O") || text.lines().any(|line| ends(line).is_some())
+}
+
+/// Where the first three columns of the table end, if this is the line of its names. All columns
+/// from the third on have the same width.
+fn ends(line: &str) -> Option<[usize; 3]> {
+    let words: Vec<&str> = line.split_whitespace().take(5).collect();
+    if words.as_slice() != ["kB", "reclen", "write", "rewrite", "read"]
+        && words.as_slice() != ["KB", "reclen", "write", "rewrite", "read"]
+    {
+        return None;
+    }
+    let reclen = line.find("reclen")? + "reclen".len();
+    let write = line.get(reclen..)?.find("write")? + "write".len();
+    Some([line.find(words[0])? + 2, reclen, reclen + write])
+}
+
+/// Reads a table.
+///
+/// # Errors
+/// One line: no table, other units, or the number of the damaged line.
+pub fn read(text: &str) -> Outcome<Vec<Imported>> {
+    let has = |words: &str| text.contains(words);
+    let unit = text.split_once("Output is in ").map_or("", |(_, rest)| rest);
+    if !unit.is_empty() && !unit.to_ascii_lowercase().starts_with("kbytes/sec") {
+        return Err(Failure::failed(
+            "the table is not in kBytes/sec; run iozone without -O and -N",
+        ));
+    }
+    let caching = Caching::of(has("O_DIRECT feature enabled"), has("O_SYNC") || has("SYNC Mode"));
+    let started_unix_ns = text.lines().find_map(began).unwrap_or(0);
+    let (mut trials, mut table) = (Trials::default(), None);
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(ends) = ends(line) {
+            table = Some(ends);
+        } else if let Some(ends) = table {
+            if line.trim().is_empty()
+                || !line.trim_start().starts_with(|c: char| c.is_ascii_digit())
+            {
+                table = None;
+                continue;
+            }
+            let row = Row::read(line, ends).map_err(|what| {
+                Failure::failed(format!("line {number}: {what}; create the output again"))
+            })?;
+            for (key, trial) in row.trials(caching)? {
+                trials.add(key, Trial { started_unix_ns, ..trial });
+            }
+            if trials.points.len() > POINTS_MAX {
+                return Err(Failure::failed(format!(
+                    "more than {POINTS_MAX} tests; split the output"
+                )));
+            }
+        }
+    }
+    if trials.points.is_empty() {
+        return Err(Failure::failed(
+            "no table with rates (kB, reclen, write ...); import what iozone printed with -a, or \
+             with -s, -r and -i",
+        ));
+    }
+    let version =
+        text.split_once("$Revision: ").and_then(|(_, rest)| rest.split_whitespace().next());
+    let missing = [
+        "the first write of a file where there is a rewrite",
+        "rereads and the tests backward, stride, record rewrite, fwrite and fread",
+        "latencies",
+        "CPU time",
+        "the rate over time",
+        "the zone of its clock (UTC is assumed)",
+    ];
+    Ok(vec![Imported {
+        tool: format!("iozone-{}", version.unwrap_or("unknown")),
+        format: FORMAT,
+        title: "table".to_owned(),
+        started_unix_ns,
+        host: Host { name: UNKNOWN_HOST.to_owned(), ..Host::default() },
+        target: TargetFacts::default(),
+        points: trials.points,
+        missing: missing.map(str::to_owned).to_vec(),
+        document: text.to_owned(),
+        supplement: String::new(),
+    }])
+}
+
+/// The start: `Run began: Sun Mar  5 12:56:17 2023`.
+fn began(line: &str) -> Option<i64> {
+    let words: Vec<&str> = line.trim().strip_prefix("Run began:")?.split_whitespace().collect();
+    let [_, month, day, time, year] = words.as_slice() else { return None };
+    let month = MONTHS.iter().position(|known| known == month)? + 1;
+    let day: u32 = day.parse().ok()?;
+    date::parse_utc(&format!("{year}-{month:02}-{day:02} {time}"))
+}
+
+/// A row of the table.
+struct Row {
+    file_kib: u64,
+    record_kib: u64,
+    /// Rates (KiB/s): write, rewrite, read, reread, random read, random write.
+    rates: [Option<u64>; 6],
+}
+
+impl Row {
+    fn read(line: &str, ends: [usize; 3]) -> Result<Row, String> {
+        if !line.is_ascii() {
+            return Err("not a row of numbers".to_owned());
+        }
+        let number = |from: usize, to: usize| -> Result<Option<u64>, String> {
+            let text = line.get(from..to.min(line.len())).unwrap_or_default().trim();
+            if text.is_empty() {
+                return Ok(None);
+            }
+            let number = text.parse().ok().filter(|number| *number <= NUMBER_MAX);
+            number.map(Some).ok_or_else(|| format!("'{}' is no number", text.escape_debug()))
+        };
+        let size = |from: usize, to: usize| {
+            let size = number(from, to)?.filter(|size| *size > 0);
+            size.ok_or_else(|| "no size of the file or of a record".to_owned())
+        };
+        let (file_kib, record_kib) = (size(0, ends[0])?, size(ends[0], ends[1])?);
+        let mut rates = [None; 6];
+        for (index, rate) in rates.iter_mut().enumerate() {
+            let width = ends[2] - ends[1];
+            let from = ends[1] + index * width;
+            *rate = number(from, from + width)?.filter(|rate| *rate > 0);
+        }
+        Ok(Row { file_kib, record_kib, rates })
+    }
+
+    /// A trial for each test: the file once, at the printed rate.
+    fn trials(&self, caching: Caching) -> Outcome<Vec<(PointKey, Trial)>> {
+        let [write, rewrite, read, _, random_read, random_write] = self.rates;
+        let tests = [
+            (0, Pattern::Sequential, rewrite.or(write)),
+            (100, Pattern::Sequential, read),
+            (100, Pattern::Random, random_read),
+            (0, Pattern::Random, random_write),
+        ];
+        let mut trials = Vec::new();
+        for (read_percent, pattern, rate) in tests {
+            let Some(rate) = rate else { continue };
+            let elapsed_ns =
+                imported::time_ns("a test", self.file_kib as f64 / rate as f64)?.max(1);
+            let workload = Workload {
+                engine_kind: EngineKind::Sync,
+                pattern,
+                read_percent,
+                request_bytes: u32::try_from(self.record_kib * KIB).unwrap_or(u32::MAX),
+                region_bytes: self.file_kib * KIB,
+                ..Workload::default()
+            };
+            let (bytes, requests) = (self.file_kib * KIB, self.file_kib.div_ceil(self.record_kib));
+            let whole = Direction { bytes, requests, ..Direction::default() };
+            let directions = match read_percent {
+                100 => [whole, Direction::default()],
+                _ => [Direction::default(), whole],
+            };
+            let cpu = CpuUsage { elapsed_ns, ..CpuUsage::default() };
+            let trial = Trial { directions, elapsed_ns, cpu, ..Trial::default() };
+            trials.push((PointKey { caching, ..PointKey::of(&workload) }, trial));
+        }
+        Ok(trials)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The form that iozone 3 prints, with `-i 0 -i 2` in the second row: no reads.
+    const TABLE: &str = "\
+\tIozone: Performance Test of File I/O
+\t        Version $Revision: 3.489 $
+\tRun began: Sun Mar  5 12:56:17 2023
+\tO_DIRECT feature enabled
+\tOutput is in kBytes/sec
+                                                              random    random     bkwd
+              kB  reclen    write  rewrite    read    reread    read     write     read
+          102400       4     2689     3151     9640     9720     8995     2452         
+          102400    1024   314600   325053                     374715   325762         
+
+iozone test complete.
+";
+
+    #[test]
+    fn rates_stand_where_their_column_is() {
+        assert!(is_table(TABLE));
+        let run = read(TABLE).unwrap().remove(0);
+        assert_eq!((run.tool.as_str(), run.points.len()), ("iozone-3.489", 4 + 3));
+        let rate = |rw: &str, request_bytes: u64| {
+            let is_it = |key: &PointKey| key.rw() == rw && key.request_bytes() == request_bytes;
+            let point = run.points.iter().find(|point| is_it(&point.key)).unwrap();
+            (point.trials[0].bytes_per_s() / 1024.0).round() as u64
+        };
+        assert_eq!((rate("write", 4096), rate("read", 4096)), (3151, 9640));
+        assert_eq!((rate("randread", 4096), rate("randwrite", 4096)), (8995, 2452));
+        assert_eq!((rate("randread", 1 << 20), rate("randwrite", 1 << 20)), (374_715, 325_762));
+        assert!(run.points.iter().all(|point| point.key.caching.is_direct()));
+        assert_eq!(date::utc(run.started_unix_ns), "2023-03-05 12:56");
+        assert!(run.missing.iter().any(|text| text.contains("rereads")));
+    }
+
+    #[test]
+    fn without_a_rewrite_the_first_write_counts() {
+        let row = "          102400       4     2689";
+        let table = format!("              kB  reclen    write  rewrite    read\n{row}\n");
+        let run = read(&table).unwrap().remove(0);
+        assert_eq!((run.points.len(), run.points[0].key.rw()), (1, "write"));
+    }
+
+    #[test]
+    fn damaged_tables_are_refused_with_the_line() {
+        for (from, to, cause) in [
+            ("     2689", "      NaN", "line 8: 'NaN'"),
+            ("     2689", "    -2689", "line 8: '-2689'"),
+            ("       4  ", "       0  ", "line 8: no size"),
+            ("          102400       4", "99999999999999999999   4", "line 8: "),
+            ("          102400", "          1024é0", "line 8: "),
+            ("kB  reclen", "kb  reclan", "no table with rates"),
+            ("kBytes/sec", "ops/sec", "not in kBytes/sec"),
+        ] {
+            let failure = read(&TABLE.replacen(from, to, 1)).unwrap_err();
+            assert!(failure.message.contains(cause), "{to}: {failure}");
+            assert_eq!(failure.message.lines().count(), 1);
+        }
+        let cut = &TABLE[..TABLE.find("          102400").unwrap()];
+        assert!(read(cut).unwrap_err().message.contains("no table"));
+    }
+}
