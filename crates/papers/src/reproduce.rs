@@ -77,6 +77,11 @@ pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Repro
     Reproduction { paper, figures: measured, claims }
 }
 
+/// The rates, times and costs in the text of a paper.
+pub fn stated(paper: Paper) -> Vec<claim::Stated> {
+    claim::stated(&figure::published_lab(&figures(paper)), paper, checks(paper))
+}
+
 /// The value that the simulator gives for a claim, in the claim's unit, measured as the paper
 /// measured it. `None` if no check computes it. It depends on the built-in systems only.
 pub fn value_of(id: &str) -> Option<claim::Answer> {

@@ -538,6 +538,11 @@ impl Machine {
             self.send(io, *piece, delay_ns);
         }
         self.scratch = pieces;
+        let freeing = self.system.host.cache.write_behind_cpu;
+        if let (Origin::WriteBehind, Some(freeing)) = (self.ios[io].origin, freeing) {
+            // The system frees the pages while the devices write.
+            self.run_system_work(file, freeing.ns_for(length));
+        }
     }
 
     /// Charges the CPU time for assembling a volume, on the host or on the controller's processor.
@@ -549,8 +554,9 @@ impl Machine {
             return now_ns;
         }
         if setup.raid_in == RaidIn::Host {
-            let ns = self.system.host.parity.ns_for(parity)
-                + self.system.host.piece.ns() * pieces.saturating_sub(1);
+            let host = &self.system.host;
+            let piece = host.volume_piece.unwrap_or(host.piece);
+            let ns = host.parity.ns_for(parity) + piece.ns() * pieces.saturating_sub(1);
             let file = self.ios[io].file;
             return if ns == 0 { now_ns } else { self.run_system_work(file, ns) };
         }

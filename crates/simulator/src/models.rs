@@ -38,6 +38,9 @@ pub struct HostModel {
     pub buffered_write: Cost,
     /// CPU time of each further piece of a split request, and of each transfer of the cache.
     pub piece: Time,
+    /// CPU time of each further piece that a volume of the host makes of a request, if it is not
+    /// `piece`.
+    pub volume_piece: Option<Time>,
     /// Additional CPU time of a request that is not sequential.
     pub random: Time,
     /// CPU time of parity, per byte.
@@ -84,6 +87,9 @@ pub struct CacheModel {
     pub write_behind: Size,
     /// Pause of the lazy writer between two requests.
     pub write_behind_gap: Time,
+    /// CPU time of the system for each byte that the lazy writer writes, which no process is
+    /// charged with.
+    pub write_behind_cpu: Option<PerByte>,
     /// Dirty bytes at which writers block.
     pub dirty_limit: Size,
     /// Delay between the first dirty page and the start of the lazy writer.
@@ -101,9 +107,33 @@ pub struct CacheModel {
     pub random_view: Time,
     /// CPU time of the file system each time it extends a file.
     pub extend: Time,
+    /// Copies that do not fit into the processor's cache.
+    pub large_copy: Option<LargeCopyModel>,
     /// The rules of Linux, which replace all values above except `page`, `size` and `dirty_limit`.
     /// With them, the limit applies to all files of a host together.
     pub linux: Option<LinuxCacheModel>,
+}
+
+impl CacheModel {
+    /// CPU time of a buffered request of `bytes` bytes (ns).
+    #[inline]
+    pub fn copy_ns(&self, cost: &Cost, bytes: u64) -> u64 {
+        let more_ns = self.large_copy.as_ref().map_or(0.0, |large| {
+            let beyond = bytes.saturating_sub(large.above.bytes());
+            cost.each.ns_for(beyond) as f64 * (large.factor.0 - 1.0).max(0.0)
+        });
+        cost.ns_for(bytes) + more_ns as u64
+    }
+}
+
+/// What a copy costs whose source and destination do not fit into the processor's cache together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LargeCopyModel {
+    /// Size of a request up to which its buffer stays in the processor's cache.
+    pub above: Size,
+    /// How many times as much each byte beyond that size costs.
+    pub factor: Number,
 }
 
 /// The page cache of Linux: read-ahead on demand, two lists, write-back and a journal.
@@ -279,6 +309,10 @@ pub struct DiskModel {
     /// Whether a cached write keeps the bus from its command to its status.
     #[serde(deserialize_with = "switch_text")]
     pub writes_inline: bool,
+    /// Whether a write that does not keep the bus disconnects after its command, and reconnects
+    /// before its data.
+    #[serde(default, deserialize_with = "switch_text")]
+    pub writes_reconnect: bool,
     /// Time the controller takes to start the arm after a pause, when read-ahead resumes. It starts
     /// the arm once no command is left, and decodes no command meanwhile.
     pub start_read: Time,

@@ -7,7 +7,7 @@ use lab::json;
 use papers::reproduce::document::ReproduceDocument;
 use papers::reproduce::figure::Figure;
 use papers::reproduce::published::Paper;
-use papers::reproduce::{figures, fitted, layout, leave_out, reproduce};
+use papers::reproduce::{figures, fitted, layout, leave_out, reproduce, stated};
 
 use crate::cli::{PaperName, ReproduceArgs};
 
@@ -41,7 +41,7 @@ fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
     let figures = figures(paper);
     let parameters = fitted::parameters(&figures);
     let mut progress = Console::new(quiet).open_progress();
-    let left = leave_out::leave_out(&figures, &parameters, |share, what| {
+    let left = leave_out::leave_out(&figures, &parameters, &stated(paper), |share, what| {
         progress.advance(Some(share), what);
     });
     progress.finish();

@@ -151,6 +151,37 @@ pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims
     }
 }
 
+/// A rate, time or cost that a paper's text states, and the function that computes it.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// The claim.
+    pub claim: Claim,
+    /// The computation of its value.
+    pub check: fn(&Lab) -> Answer,
+}
+
+/// The rates, times and costs in a paper's text that its figures do not contradict, without those
+/// that only state a limit.
+pub fn stated(published: &Lab, paper: Paper, checks: Checks) -> Vec<Stated> {
+    let known: BTreeMap<&str, fn(&Lab) -> Answer> =
+        checks.computed.iter().copied().flatten().copied().collect();
+    let names_one_value = |claim: &Claim| {
+        claim.role == Role::Check
+            && claim.effect == claims::Effect::Absolute
+            && ["", "about", "nearly", "approximately"].contains(&claim.qualifier.as_str())
+    };
+    let all = claims::of(paper).into_iter().filter(names_one_value);
+    let with_check = all.filter_map(|claim| {
+        let check = *known.get(claim.id.as_str())?;
+        Some(Stated { claim, check })
+    });
+    let agrees = |one: &Stated| {
+        let own = (one.check)(published).ok().filter(|value| value.is_finite());
+        own.is_none_or(|value| meets(&one.claim, value))
+    };
+    with_check.filter(agrees).collect()
+}
+
 /// The value that another number of the paper gives for a claim, with its source.
 fn own_value(claim: &Claim, in_figures: Option<f64>, own: &[OwnValue]) -> Option<(f64, String)> {
     let stated = own.iter().find(|(ids, _, _)| ids.contains(&claim.id.as_str()));

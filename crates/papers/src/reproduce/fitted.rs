@@ -1,7 +1,8 @@
 //! The fitted parameters of the systems that a paper's figures use. The source of such a value says
 //! what it was fitted to.
 //!
-//! A value that several systems share under the same source is one parameter.
+//! A value that several systems, or several places of a system, share under the same source is one
+//! parameter: the same time of reads and of writes, or the same firmware in two drives.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,9 @@ use crate::reproduce::figure::Figure;
 /// A parameter of a system file that was fitted to published values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The systems that share the parameter.
-    pub systems: Vec<String>,
-    /// Path of the parameter in the system file, such as `drive.firmware_read`.
-    pub key: String,
+    /// The places that share the parameter: name of the system, and path in its file, such as
+    /// `drive.firmware_read`.
+    pub places: Vec<(String, String)>,
     /// Value of the parameter, in `unit`.
     pub value: f64,
     /// Unit of the value.
@@ -31,15 +31,25 @@ impl Parameter {
         cited(&self.source)
     }
 
+    /// Path of the parameter in the first system file.
+    pub fn key(&self) -> &str {
+        self.places.first().map_or("", |(_, key)| key)
+    }
+
+    /// The systems that have the parameter.
+    pub fn systems(&self) -> BTreeSet<&str> {
+        self.places.iter().map(|(system, _)| system.as_str()).collect()
+    }
+
     /// The value of the parameter if nothing were known about it: 0 for times and sizes, the
     /// advertised rate for rates. Data that a drive retains are as large as its read-ahead, and
     /// writes are merged up to the size of the largest request.
     pub fn neutral(&self) -> f64 {
         let of = |key: &str| {
-            let description = Description::named(self.systems.first()?).ok()?;
+            let description = Description::named(&self.places.first()?.0).ok()?;
             Some(description.value_of(key)?.0)
         };
-        let found = match (self.key.as_str(), self.key.rsplit_once('.')) {
+        let found = match (self.key(), self.key().rsplit_once('.')) {
             ("drive.retained", _) => of("drive.prefetch"),
             ("drive.coalesce", _) => of("host.max_transfer"),
             (_, Some((part, _))) if self.unit.ends_with("/s") => of(&format!("{part}.advertised")),
@@ -67,13 +77,11 @@ pub fn parameters<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Vec<Para
             }
             let known = all
                 .iter_mut()
-                .find(|known| known.key == key && known.value == value && known.source == source);
+                .find(|known| known.value == value && known.unit == unit && known.source == source);
+            let place = (name.to_owned(), key);
             match known {
-                Some(known) => known.systems.push(name.to_owned()),
-                None => {
-                    let systems = vec![name.to_owned()];
-                    all.push(Parameter { systems, key, value, unit, source });
-                }
+                Some(known) => known.places.push(place),
+                None => all.push(Parameter { places: vec![place], value, unit, source }),
             }
         }
     }
@@ -119,11 +127,15 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_files_share_is_one_parameter() {
+    fn a_value_that_files_or_places_share_is_one_parameter() {
         let all = parameters(&figures(Paper::Riedel97));
-        let of = |key: &str| all.iter().filter(|p| p.key == key).collect::<Vec<_>>();
+        let of = |key: &str| {
+            let has = |p: &&Parameter| p.places.iter().any(|(_, place)| place == key);
+            all.iter().filter(has).collect::<Vec<_>>()
+        };
         assert_eq!(of("host.direct_read.fixed").len(), 1);
-        assert_eq!(of("host.direct_read.fixed")[0].systems.len(), 3);
+        assert_eq!(of("host.direct_read.fixed")[0].systems().len(), 3);
+        assert_eq!(of("host.direct_read.fixed"), of("host.direct_write.fixed"));
         assert_eq!(of("drive.firmware_write").len(), 2, "one for each drive");
         assert!(of("drive.rotation").is_empty(), "it is from a data sheet");
         assert!(!says_fit("benefit of the doubt"));
@@ -133,8 +145,8 @@ mod tests {
     fn without_knowledge_a_rate_is_the_advertised_one_and_a_time_is_none() {
         let all = parameters(&figures(Paper::Riedel97));
         let of = |key: &str| {
-            let ultra = |p: &&Parameter| p.key == key && p.systems == ["nt4-ultrawide"];
-            all.iter().find(ultra).unwrap().neutral()
+            let place = ("nt4-ultrawide".to_owned(), key.to_owned());
+            all.iter().find(|p| p.places.contains(&place)).unwrap().neutral()
         };
         assert_eq!(of("bus.read"), 40.0);
         assert_eq!(of("drive.firmware_queued_write"), 0.0);

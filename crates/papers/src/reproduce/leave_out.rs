@@ -1,19 +1,22 @@
 //! The error of a figure when its published values are not used: every parameter that was fitted
 //! to the figure is fitted again without it, and the figure is predicted.
 //!
-//! The other figures determine a parameter if a step of the parameter moves at least two of their
-//! values by 1% or more. A value that the left-out figure repeats (Figure 5 repeats Figures 2 to 4)
-//! is left out too. The search for each determined parameter starts at the value of the system
-//! file. It takes smaller and smaller steps towards the least mean error of the values that the
-//! parameter moves. A parameter that nothing else determines gets a neutral value: no time, no
-//! size, the advertised rate. Choices that are not numbers, such as which requests keep the bus,
-//! stay as they are, and so do the zones of Figure 14, which are a table.
+//! What is left is the text and the other figures, as for a figure whose values nobody has: of the
+//! text all rates, times and costs, also those about the figure. They determine a parameter if a
+//! step of the parameter moves at least two of their values by 1% or more. A value that the
+//! left-out figure repeats (Figure 5 repeats Figures 2 to 4) is left out too. The search for each
+//! determined parameter starts at the value of the system file. It takes smaller and smaller steps
+//! towards the least mean error of the values that the parameter moves. A parameter that nothing
+//! else determines gets a neutral value: no time, no size, the advertised rate. Choices that are
+//! not numbers, such as which requests keep the bus, stay as they are, and so do the zones of
+//! Figure 14, which are a table.
 
 use lab::simulated::on_all_cores;
 
+use crate::reproduce::claim::Stated;
 use crate::reproduce::figure::{self, Cell, Figure, Score};
 use crate::reproduce::fitted::Parameter;
-use crate::reproduce::probe::{Change, Lab, Probe};
+use crate::reproduce::probe::{self, Change, Lab, Probe};
 
 /// Points that a step of a parameter must move, for it to count as determined by them.
 const LEAST_POINTS: usize = 2;
@@ -37,10 +40,44 @@ pub struct LeftOut {
     pub undetermined: Vec<(String, f64)>,
 }
 
-/// A published value and its figure.
-struct Point<'a> {
-    figure: usize,
-    cell: &'a Cell,
+/// A published value: of a figure, given by its number, or of the text.
+enum Point<'a> {
+    Plotted { figure: usize, cell: &'a Cell },
+    Stated { stated: &'a Stated, systems: Vec<&'static str> },
+}
+
+impl Point<'_> {
+    /// The simulated value.
+    fn value(&self, lab: &Lab) -> Option<f64> {
+        match self {
+            Point::Plotted { cell, .. } => {
+                cell.metric.of(lab.measure(&cell.probe).ok().as_ref()?)
+            }
+            Point::Stated { stated, .. } => (stated.check)(lab).ok(),
+        }
+    }
+
+    /// The error of the simulated value, as a share of the published one.
+    fn error(&self, lab: &Lab) -> Option<f64> {
+        match self {
+            Point::Plotted { cell, .. } => figure::error_of(lab, cell),
+            Point::Stated { stated, .. } => {
+                Some(stated.claim.distance((stated.check)(lab).ok()?)).filter(|e| e.is_finite())
+            }
+        }
+    }
+
+    fn is_of(&self, number: usize) -> bool {
+        matches!(self, Point::Plotted { figure, .. } if *figure == number)
+    }
+
+    /// Whether the value is another one than that of a cell.
+    fn differs_from(&self, other: &Cell) -> bool {
+        match self {
+            Point::Plotted { cell, .. } => other.probe != cell.probe || other.metric != cell.metric,
+            Point::Stated { .. } => true,
+        }
+    }
 }
 
 /// The input of the search: parameters, and published values.
@@ -51,14 +88,15 @@ struct Search<'a> {
     moves: Vec<Vec<usize>>,
 }
 
-/// Predicts every figure that some parameter was fitted to. `progress` is told the share of the
-/// work done and what is being done.
+/// Predicts every figure that some parameter was fitted to, with the numbers in the text.
+/// `progress` is told the share of the work done and what is being done.
 pub fn leave_out(
     figures: &[Figure],
     parameters: &[Parameter],
+    text: &[Stated],
     mut progress: impl FnMut(f64, &str),
 ) -> Vec<LeftOut> {
-    let search = Search::new(figures, parameters, &mut progress);
+    let search = Search::new(figures, parameters, text, &mut progress);
     let fitted_to = |key: &str| -> Vec<usize> {
         let cites = |index: &usize| parameters[*index].figures().iter().any(|cited| cited == key);
         (0..parameters.len()).filter(cites).collect()
@@ -68,7 +106,7 @@ pub fn leave_out(
         .enumerate()
         .map(|(number, figure)| (number, fitted_to(&figure.key)))
         .filter(|(number, fitted)| {
-            !fitted.is_empty() && search.points.iter().any(|point| point.figure == *number)
+            !fitted.is_empty() && search.points.iter().any(|point| point.is_of(*number))
         })
         .collect();
     let count = all.len() as f64;
@@ -84,14 +122,17 @@ impl<'a> Search<'a> {
     fn new(
         figures: &'a [Figure],
         parameters: &'a [Parameter],
+        text: &'a [Stated],
         progress: &mut impl FnMut(f64, &str),
     ) -> Search<'a> {
-        let mut points = Vec::new();
+        let of_text =
+            |stated: &'a Stated| Point::Stated { stated, systems: probe::systems_of(stated.check) };
+        let mut points: Vec<Point> = text.iter().map(of_text).collect();
         for (number, figure) in figures.iter().enumerate() {
             let cells = figure.charts.iter().flat_map(|chart| &chart.columns);
             let cells = cells.flat_map(|column| column.cells.iter().flatten());
             let published = cells.filter(|cell| cell.published.is_some());
-            points.extend(published.map(|cell| Point { figure: number, cell }));
+            points.extend(published.map(|cell| Point::Plotted { figure: number, cell }));
         }
         let mut search = Search { parameters, points, moves: Vec::new() };
         let base = Lab::default();
@@ -99,11 +140,11 @@ impl<'a> Search<'a> {
         let before = search.values(&base, &every);
         for (at, parameter) in parameters.iter().enumerate() {
             let share = 0.2 * at as f64 / parameters.len() as f64;
-            progress(share, &format!("what depends on {}", parameter.key));
+            progress(share, &format!("what depends on {}", parameter.key()));
             let of_systems: Vec<usize> = every
                 .iter()
                 .copied()
-                .filter(|point| parameter.concerns(&search.points[*point].cell.probe))
+                .filter(|point| parameter.concerns(&search.points[*point]))
                 .collect();
             let changed = parameter.changed(parameter.value * parameter.wide_step());
             let after = search.values(&Lab::with(changed), &of_systems);
@@ -120,22 +161,23 @@ impl<'a> Search<'a> {
     /// The simulated values for some of the published values.
     fn values(&self, lab: &Lab, points: &[usize]) -> Vec<Option<f64>> {
         self.learn(lab, points);
-        let value = |point: &usize| {
-            let cell = self.points[*point].cell;
-            cell.metric.of(lab.measure(&cell.probe).ok().as_ref()?)
-        };
-        points.iter().map(value).collect()
+        points.iter().map(|point| self.points[*point].value(lab)).collect()
     }
 
     fn learn(&self, lab: &Lab, points: &[usize]) {
         let mut probes: Vec<&Probe> = Vec::new();
+        let mut of_text: Vec<&Point> = Vec::new();
         for point in points {
-            let probe = &self.points[*point].cell.probe;
-            if !probes.contains(&probe) {
-                probes.push(probe);
+            match &self.points[*point] {
+                Point::Plotted { cell, .. } if !probes.contains(&&cell.probe) => {
+                    probes.push(&cell.probe);
+                }
+                Point::Plotted { .. } => (),
+                stated => of_text.push(stated),
             }
         }
         on_all_cores(&probes, |probe| drop(lab.measure(probe)));
+        on_all_cores(&of_text, |point| point.value(lab));
     }
 
     /// The mean absolute error of some of the published values, with some parameters changed.
@@ -144,28 +186,32 @@ impl<'a> Search<'a> {
         self.learn(&lab, points);
         let errors = points.iter().map(|point| {
             // A setting that cannot be simulated is worse than any that can.
-            figure::error_of(&lab, self.points[*point].cell).map_or(10.0, f64::abs)
+            self.points[*point].error(&lab).map_or(10.0, f64::abs)
         });
         errors.sum::<f64>() / points.len().max(1) as f64
     }
 
     fn score(&self, changes: &[Change], figure: usize) -> Option<Score> {
-        let of_figure = |point: &usize| self.points[*point].figure == figure;
+        let of_figure = |point: &usize| self.points[*point].is_of(figure);
         let points: Vec<usize> = (0..self.points.len()).filter(of_figure).collect();
         let lab = Lab::with(changes.to_vec());
         self.learn(&lab, &points);
-        let errors = points.iter().filter_map(|point| {
-            Some((String::new(), figure::error_of(&lab, self.points[*point].cell)?))
-        });
+        let errors = points
+            .iter()
+            .filter_map(|point| Some((String::new(), self.points[*point].error(&lab)?)));
         Score::of(&errors.collect::<Vec<_>>())
     }
 
     /// Predicts a figure with the parameters that were fitted to it found without it.
     fn predict(&self, name: String, figure: usize, fitted: &[usize]) -> Option<LeftOut> {
         let is_kept = |point: &usize| {
-            let cell = self.points[*point].cell;
-            let mut in_figure = self.points.iter().filter(|point| point.figure == figure);
-            in_figure.all(|left| left.cell.probe != cell.probe || left.cell.metric != cell.metric)
+            let point = &self.points[*point];
+            self.points.iter().all(|left| match left {
+                Point::Plotted { figure: number, cell } if *number == figure => {
+                    point.differs_from(cell)
+                }
+                _ => true,
+            })
         };
         let kept: Vec<Vec<usize>> = fitted
             .iter()
@@ -237,8 +283,12 @@ impl<'a> Search<'a> {
 }
 
 impl Parameter {
-    fn concerns(&self, probe: &Probe) -> bool {
-        self.systems.iter().any(|system| system == probe.system())
+    fn concerns(&self, point: &Point) -> bool {
+        let systems = self.systems();
+        match point {
+            Point::Plotted { cell, .. } => systems.contains(cell.probe.system()),
+            Point::Stated { systems: of_text, .. } => of_text.iter().any(|s| systems.contains(s)),
+        }
     }
 
     /// A step that is large enough to have an effect: a size is often a threshold between two
@@ -248,17 +298,20 @@ impl Parameter {
     }
 
     fn changed(&self, value: f64) -> Vec<Change> {
-        let change = |system: &String| {
-            let (system, key) = (system.clone(), self.key.clone());
+        let change = |(system, key): &(String, String)| {
+            let (system, key) = (system.clone(), key.clone());
             Change { system, key, value }
         };
-        self.systems.iter().map(change).collect()
+        self.places.iter().map(change).collect()
     }
 
     fn name(&self) -> String {
-        let systems: Vec<&str> =
-            self.systems.iter().map(|s| s.trim_start_matches("nt4-")).collect();
-        format!("{} ({})", self.key, systems.join(", "))
+        let systems = self.systems();
+        let systems: Vec<&str> = systems.iter().map(|s| s.trim_start_matches("nt4-")).collect();
+        let mut keys: Vec<&str> = self.places.iter().map(|(_, key)| key.as_str()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        format!("{} ({})", keys.join(" = "), systems.join(", "))
     }
 }
 
@@ -311,32 +364,33 @@ mod tests {
 
     fn of(keys: &[&str]) -> Vec<Parameter> {
         let all = parameters(&figures(Paper::Riedel97)).into_iter();
-        all.filter(|parameter| keys.contains(&parameter.key.as_str())).collect()
+        all.filter(|parameter| keys.contains(&parameter.key())).collect()
     }
 
     #[test]
     fn a_parameter_that_only_the_figure_left_out_determines_is_said_to_be_undetermined() {
-        let left = leave_out(&only(&["10"]), &of(&["drive.start_read"]), |_, _| ());
+        let left = leave_out(&only(&["10"]), &of(&["drive.start_read"]), &[], |_, _| ());
         assert_eq!(left.len(), 1);
         assert!(left[0].refitted.is_empty());
-        assert_eq!(left[0].undetermined, [("drive.start_read (ultrawide)".to_owned(), 0.0)]);
+        let name = "drive.start_read (fastwide, narrow, ultrawide)".to_owned();
+        assert_eq!(left[0].undetermined, [(name, 0.0)]);
         assert!(left[0].predicted.mean > left[0].fitted.mean, "it was fitted for a reason");
     }
 
     #[test]
     fn a_wrong_value_is_found_again_from_the_other_figure() {
         let mut parameters = of(&["drive.firmware_queued_write"]);
-        parameters.retain(|parameter| parameter.systems == ["nt4-ultrawide"]);
         let right = parameters[0].value;
         parameters[0].value = right * 1.6;
-        let left = leave_out(&only(&["10", "13"]), &parameters, |_, _| ());
+        let left = leave_out(&only(&["10", "13"]), &parameters, &[], |_, _| ());
         let found = left.iter().find(|left| left.name == "Figure 10").unwrap().refitted[0].2;
         assert!((found / right - 1.0).abs() < 0.35, "{found} instead of {right}");
     }
 
     #[test]
     fn points_that_another_figure_repeats_are_left_out_with_it() {
-        let left = leave_out(&only(&["2", "5"]), &of(&["host.buffered_read.fixed"]), |_, _| ());
+        let left =
+            leave_out(&only(&["2", "5"]), &of(&["host.buffered_read.fixed"]), &[], |_, _| ());
         assert!(left.iter().all(|left| left.refitted.is_empty()), "{left:?}");
     }
 }

@@ -180,7 +180,7 @@ pub const OUT_OF_BOX: &[Check] = &[
     ("R035", |lab| Ok(lab.measure(&ultra().buffered())?.elapsed_ns / 1e9)),
     ("R036", |lab| {
         let long = ultra().buffered().writing().with("file_size", "1g");
-        Ok(lab.measure(&long.over(Extent::Bytes(1 << 30)))?.cpu_percent())
+        Ok(lab.measure(&long.over(Extent::Bytes(1 << 30)))?.busy_percent())
     }),
     ("R037", |lab| Ok(lab.mib(&ultra().buffered().writing().kib(2.0))? / ULTRA_MEDIA * 100.0)),
     ("R038", |lab| Ok(buffered_mean(lab, &ultra().buffered().writing())? / ULTRA_MEDIA * 100.0)),

@@ -489,7 +489,7 @@ impl Machine {
         let view_ns = if random { host.cache.random_view.ns() } else { 0 };
         let packet_ns =
             if self.system.setup.overlapped { self.direct_cost(op).fixed.ns() } else { 0 };
-        let ns = cost.ns_for(length) + view_ns + packet_ns;
+        let ns = host.cache.copy_ns(&cost, length) + view_ns + packet_ns;
         let end_ns = self.work_for(engine, cost, ns, ns);
         self.events.schedule(end_ns, next);
     }

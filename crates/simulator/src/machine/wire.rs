@@ -142,19 +142,26 @@ impl Machine {
     fn begin_tenure(&mut self, bus: u32, tenure: Tenure) {
         let entry = &mut self.buses[bus as usize];
         entry.current = Some(tenure);
-        if let Some((_, since_ns)) = entry.held_for.take() {
+        let held_for = entry.held_for.take();
+        if let Some((_, since_ns)) = held_for {
             entry.phases_ns[COMMAND] += self.events.now_ns() - since_ns;
         }
-        let end_ns = self.tenure_end(bus, tenure);
+        let end_ns = self.tenure_end(bus, tenure, held_for.is_some());
         self.buses[bus as usize].until_ns = end_ns;
         self.events.schedule(end_ns, Event::BusFree(bus));
     }
 
-    /// Books the phases of a tenure that begins now; returns its end (ns).
-    fn tenure_end(&mut self, bus: u32, tenure: Tenure) -> u64 {
+    /// Books the phases of a tenure that begins now; returns its end (ns). `kept` says that the
+    /// device has kept the bus since the command.
+    fn tenure_end(&mut self, bus: u32, tenure: Tenure, kept: bool) -> u64 {
         let now_ns = self.events.now_ns();
         let model = &self.system.bus;
         let Command { device, op, length, inline, .. } = self.commands[tenure.command];
+        let reconnects = self.system.setup.path == Path::FileSystem
+            && match &self.devices[device as usize].mechanism {
+                Mechanism::Disk(disk) if op == Op::Write => disk.model.writes_reconnect && !kept,
+                _ => op == Op::Read && !inline,
+            };
         let Bus { phases_ns: phases, paced_ns, paced_by, .. } = &mut self.buses[bus as usize];
         let mut at_ns = now_ns;
         *paced_by = None;
@@ -162,7 +169,6 @@ impl Machine {
             phases[phase] += ns;
             at_ns += ns;
         };
-        let disconnects = self.system.setup.path == Path::FileSystem;
         match tenure.kind {
             TenureKind::Command => {
                 let unresponsive_until_ns =
@@ -180,7 +186,7 @@ impl Machine {
                 spend(ARBITRATE, model.arbitrate.ns());
                 spend(RESELECT, model.reselect.ns());
             }
-            TenureKind::ReadData if !inline && disconnects => {
+            TenureKind::ReadData | TenureKind::WriteData if reconnects => {
                 spend(ARBITRATE, model.arbitrate.ns());
                 spend(RESELECT, model.reselect.ns());
                 spend(MESSAGE_IN, model.disconnect.ns());
@@ -425,8 +431,12 @@ impl Machine {
         let queued = entry.outstanding > 1;
         let Some(disk) = entry.disk() else { return 0 };
         let model = &disk.model;
+        // A write as large as the drive merges is not compared with those in the queue.
+        let may_merge = length < model.coalesce.bytes();
         match op {
-            Op::Write if queued => model.firmware_write.ns() + model.firmware_queued_write.ns(),
+            Op::Write if queued && may_merge => {
+                model.firmware_write.ns() + model.firmware_queued_write.ns()
+            }
             Op::Write => model.firmware_write.ns(),
             Op::Read => {
                 let small = length < model.queued_read_below.bytes();

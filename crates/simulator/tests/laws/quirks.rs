@@ -45,7 +45,8 @@ fn cached_writes_that_keep_the_bus_take_turns_however_many_disks_there_are() {
         let found = ran.ns_per_request();
         assert!(relative_difference(found, wanted) < 0.02, "{kib} KiB: {found} of {wanted}");
         // A drive that releases the bus while it decodes leaves the bus to others.
-        let frees = with(&[&STRIPE, &off, &[("drive.writes_inline", "off")]]);
+        let frees = [("drive.writes_inline", "off"), ("drive.writes_reconnect", "off")];
+        let frees = with(&[&STRIPE, &off, &frees]);
         let freed = run(&frees, &deep, Caching::Direct).ns_per_request();
         assert!(freed <= found * 1.001, "{kib} KiB: {freed} and {found}");
     }
@@ -128,4 +129,77 @@ fn the_lazy_writer_starts_when_the_memory_for_dirty_data_is_full() {
     assert!(ran.elapsed_ns() < 60_000_000_000, "{} s", ran.elapsed_ns() as f64 / 1e9);
     let written = ran.account.device_bytes[1];
     assert!(written >= 29 * MIB, "{written} bytes were written");
+}
+
+#[test]
+fn a_copy_beyond_the_processors_cache_costs_more_for_each_further_byte() {
+    for kib in [16_u32, 64, 128] {
+        let system = with(&[]);
+        let bytes = u64::from(kib) * 1024;
+        let large = system.host.cache.large_copy.as_ref().expect("the system has it");
+        let each = system.host.buffered_write.each;
+        let beyond_ns = each.ns_for(bytes.saturating_sub(large.above.bytes())) as f64;
+        let wanted =
+            system.host.buffered_write.ns_for(bytes) as f64 + beyond_ns * (large.factor.0 - 1.0);
+        // All of it fits into memory, so nothing but the copies takes time.
+        let found = run(&system, &load(0, kib * 1024, 1, 8 * MIB), Caching::Buffered);
+        let found = found.ns_per_request();
+        assert!(relative_difference(found, wanted) < 0.01, "{kib} KiB: {found} of {wanted}");
+    }
+}
+
+#[test]
+fn the_lazy_writer_uses_cpu_that_no_process_is_charged_with() {
+    let bytes = 32 * MIB;
+    let busy_ns = |us_per_kib: &str| {
+        let small = [("host.cache.dirty_limit", "1MiB")];
+        let system = with(&[&small, &[("host.cache.write_behind_cpu", us_per_kib)]]);
+        let ran = run(&system, &load(0, 65536, 1, bytes), Caching::Buffered);
+        let cpu = ran.account.resources.iter().find(|part| part.name == "CPU");
+        cpu.expect("it has a CPU").busy_ns as f64
+    };
+    let wanted = 10_000.0 * (bytes / 1024) as f64;
+    let found = busy_ns("10") - busy_ns("0");
+    assert!(relative_difference(found, wanted) < 0.05, "{found} of {wanted}");
+}
+
+#[test]
+fn a_write_that_lets_go_of_the_bus_pays_for_coming_back() {
+    let time = |reconnects: &str| {
+        let frees = [FAST, ("write_cache", "on"), ("drive.writes_inline", "off")];
+        let frees = with(&[&frees, &[("drive.writes_reconnect", reconnects)]]);
+        let ran = run(&frees, &load(0, 16384, 1, 8 * MIB), Caching::Direct);
+        (ran.ns_per_request(), frees)
+    };
+    let ((with_return, system), (without, _)) = (time("on"), time("off"));
+    let bus = &system.bus;
+    let wanted = bus.arbitrate.ns() + bus.reselect.ns() + bus.disconnect.ns();
+    let found = with_return - without;
+    // The arm starts meanwhile once in a while, which hides a little of it.
+    assert!(relative_difference(found, wanted as f64) < 0.03, "{found} of {wanted}");
+}
+
+#[test]
+fn a_queued_write_costs_firmware_time_only_if_it_may_be_merged() {
+    let slowdown = |kib: u32| {
+        let ns = |queued_us: &str| {
+            let drive = [FAST, ("write_cache", "on"), ("drive.firmware_queued_write", queued_us)];
+            let deep = load(0, kib * 1024, 4, 16 * MIB);
+            run(&with(&[&drive]), &deep, Caching::Direct).ns_per_request()
+        };
+        ns("500") - ns("0")
+    };
+    assert!(slowdown(16) > 400_000.0, "smaller than drive.coalesce");
+    assert!(slowdown(64).abs() < 1000.0, "as large as drive.coalesce");
+}
+
+#[test]
+fn a_further_piece_of_a_striped_request_costs_its_own_cpu_time() {
+    let time = |piece_us: &str| {
+        let misaligned = [FAST, ("misalign", "12k"), ("drive.start_read", "0")];
+        let system = with(&[&STRIPE, &misaligned, &[("host.volume_piece", piece_us)]]);
+        run(&system, &load(100, 65536, 1, 8 * MIB), Caching::Direct).ns_per_request()
+    };
+    let found = time("100") - time("0");
+    assert!(relative_difference(found, 1e5) < 0.05, "{found} of 100 us");
 }
