@@ -15,7 +15,7 @@ use crate::system::System;
 use crate::written;
 
 /// The built-in systems, by name.
-const BUILT_IN: [(&str, &str); 23] = [
+const BUILT_IN: [(&str, &str); 24] = [
     ("nt4-narrow", include_str!("../systems/nt4-narrow.toml")),
     ("nt4-fastwide", include_str!("../systems/nt4-fastwide.toml")),
     ("nt4-ultrawide", include_str!("../systems/nt4-ultrawide.toml")),
