@@ -139,6 +139,25 @@ impl Groups {
         new.chain(old).flatten().min()
     }
 
+    /// The smallest memory limit minus the memory charged to it, page cache excepted (bytes); None
+    /// without a limit. In contrast to [`Groups::memory_left_bytes`], it counts memory that the
+    /// process has returned and the kernel has not freed yet, such as buffers of a closed ring.
+    pub fn memory_free_bytes(&self) -> Option<u64> {
+        let free = |folder: &PathBuf, names: [&str; 3]| {
+            let [limit, used, cached] = names;
+            let number = |name| read_number(&folder.join(name));
+            let limit = number(limit).filter(|bytes| *bytes < 1 << 62)?;
+            let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+            let held = number(used)?.saturating_sub(field(&stat, cached).unwrap_or(0));
+            Some(limit.saturating_sub(held))
+        };
+        let second = self.folders(None);
+        let new = second.iter().map(|f| free(f, ["memory.max", "memory.current", "file"]));
+        let first = self.folders(Some("memory"));
+        let old = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"];
+        new.chain(first.iter().map(|f| free(f, old))).flatten().min()
+    }
+
     /// The smallest CPU quota, and how long the threads of this process's group were throttled.
     pub fn cpu_limit(&self) -> CpuLimit {
         let mut limit = CpuLimit::default();
@@ -334,6 +353,10 @@ mod tests {
         assert_eq!(groups.memory_limit_bytes(), Some(64 << 20));
         fs::write(at("memory/g/memory.stat"), "rss 1\ntotal_rss 67108865\n").unwrap();
         assert_eq!(groups.memory_left_bytes(), Some(0));
+        assert_eq!(groups.memory_free_bytes(), None);
+        fs::write(at("memory/g/memory.usage_in_bytes"), "67108864\n").unwrap();
+        fs::write(at("memory/g/memory.stat"), "total_cache 4096\ntotal_rss 1\n").unwrap();
+        assert_eq!(groups.memory_free_bytes(), Some(4096));
         let cpu = groups.cpu_limit();
         assert_eq!((cpu.cpus, cpu.throttled_ns), (Some(0.5), 12));
         assert_eq!(groups.io_limit((8, 0)).read_bytes_per_s, Some(1000));

@@ -6,6 +6,7 @@
 
 use ioengine::buffer;
 use ioengine::cgroup;
+use ioengine::clock::{Clock, Monotonic};
 use ioengine::host::address_space_left;
 
 /// Part of the address-space limit that buffers may not use (bytes): libraries, the database,
@@ -19,6 +20,11 @@ const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 /// buffers. A busy machine frees the buffers of closed rings late, so the buffers of several
 /// measurements can exist at the same time.
 const SHARE_OF_SERIES: u64 = 5;
+
+/// Maximum time to wait for memory of closed rings (ns).
+const PATIENCE_NS: u64 = 5_000_000_000;
+/// Interval at which the free memory is read while waiting (ns).
+const PAUSE_NS: u64 = 10_000_000;
 
 /// A memory limit of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,22 @@ pub fn narrowest() -> Option<Limit> {
     lowest()?;
     buffer::limit_pool(0);
     lowest()
+}
+
+/// Waits until this much memory is free in the control group (bytes), for [`PATIENCE_NS`] at most.
+///
+/// The kernel frees the buffers of a closed ring after a delay, which is long on a busy machine. A
+/// series that goes on at once can exceed the limit and be killed.
+pub fn wait_for(bytes: u64) {
+    let clock = Monotonic::new();
+    let end_ns = clock.now_ns() + PATIENCE_NS;
+    let is_free = || {
+        let free = cgroup::Groups::of_this_process().memory_free_bytes();
+        free.is_none_or(|free| free >= bytes)
+    };
+    while !is_free() && clock.now_ns() < end_ns {
+        clock.sleep_until(clock.now_ns() + PAUSE_NS);
+    }
 }
 
 fn lowest() -> Option<Limit> {

@@ -306,6 +306,9 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
                 break 'rounds;
             }
             progress.update(&format!("{} {}", doing(op), shown(setting)));
+            if memory_most < u64::MAX {
+                memory_limit::wait_for(2 * memory_most);
+            }
             let sample = probe.measure(op, setting).map_err(|error| {
                 Failure::failed(format!("{error}; look at the kernel log (dmesg)"))
             })?;
