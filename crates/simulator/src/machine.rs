@@ -16,6 +16,7 @@ mod durable;
 mod pagecache;
 mod remote;
 mod device;
+mod links;
 mod wire;
 
 use ioengine::{Completion, Op, Request};

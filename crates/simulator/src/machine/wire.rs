@@ -11,10 +11,11 @@ use std::collections::VecDeque;
 use ioengine::Op;
 
 use super::device::{Job, Mechanism};
+use super::links::book_links;
 use super::{Command, Event, Machine};
 use crate::disk::{Lookup, MediaRequest};
 use crate::server::ControllerTimes;
-use crate::system::{DiskModel, LinkPer, Path};
+use crate::system::{DiskModel, Path};
 use crate::volume::Piece;
 
 /// The phases of a bus (paper 1, Table 4).
@@ -676,33 +677,4 @@ impl Machine {
 /// Whether a drive answers a buffered read without disconnecting.
 fn answers_inline(model: &DiskModel, alone: bool) -> bool {
     model.answers_inline && (alone || model.answers_inline_queued)
-}
-
-/// Books the data of a command on every link between bus and host; returns when all are done (ns),
-/// and the link that is done last, if it is later than the bus.
-fn book_links(
-    machine: &mut Machine,
-    bus: u32,
-    command: u32,
-    start_ns: u64,
-    bus_end_ns: u64,
-) -> (u64, Option<usize>) {
-    let Command { io, op, length, .. } = machine.commands[command];
-    let (mut end_ns, mut last) = (bus_end_ns, None);
-    for (number, (model, copies)) in machine.system.links.iter().zip(&mut machine.links).enumerate()
-    {
-        let copy = match model.per {
-            LinkPer::System => 0,
-            LinkPer::Bus => bus,
-            LinkPer::Host => machine.files[machine.ios[io].file as usize].host,
-        };
-        let link = &mut copies[copy as usize];
-        let rate = if op == Op::Read { model.read } else { model.write };
-        let (_, done_ns) = link.server.serve(start_ns, model.fixed.ns() + rate.ns_for(length));
-        link.bytes[op as usize] += length;
-        if done_ns > end_ns {
-            (end_ns, last) = (done_ns, Some(number));
-        }
-    }
-    (end_ns, last)
 }
