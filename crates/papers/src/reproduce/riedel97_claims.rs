@@ -178,10 +178,6 @@ pub const OUT_OF_BOX: &[Check] = &[
     ("R033", |lab| saturated(lab, &ultra().buffered().writing())),
     ("R034", |lab| Ok(1000.0 / unbuffered_cost(lab, 64.0)?)),
     ("R035", |lab| Ok(lab.measure(&ultra().buffered())?.elapsed_ns / 1e9)),
-    ("R036", |lab| {
-        let long = ultra().buffered().writing().with("file_size", "1g");
-        Ok(lab.measure(&long.over(Extent::Bytes(1 << 30)))?.busy_percent())
-    }),
     ("R037", |lab| Ok(lab.mib(&ultra().buffered().writing().kib(2.0))? / ULTRA_MEDIA * 100.0)),
     ("R038", |lab| Ok(buffered_mean(lab, &ultra().buffered().writing())? / ULTRA_MEDIA * 100.0)),
     ("R039", |lab| Ok(buffered_mean(lab, &ultra().buffered().wce())? / ULTRA_MEDIA * 100.0)),
