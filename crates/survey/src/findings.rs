@@ -360,7 +360,7 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
             units::time(p99)
         ))
     };
-    let both: Vec<String> = Op::ALL.into_iter().filter_map(|op| words(op)).collect();
+    let both: Vec<String> = Op::ALL.into_iter().filter_map(words).collect();
     (!both.is_empty()).then(|| {
         let headline = format!("Random 8 KiB: {}", both.join("; "));
         finding("random", Tone::Note, headline, String::new())

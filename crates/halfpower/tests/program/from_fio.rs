@@ -240,8 +240,8 @@ fn each_translated_example_of_fio_runs_or_is_refused_before_anything_is_made() {
                 refused += 1;
                 assert!(ended.stdout.is_empty(), "{ended}");
                 let name = file.file_name().unwrap().to_string_lossy().into_owned();
-                let named = ended.stderr.lines().filter(|line| line.contains(&name));
-                assert!(named.last().is_some_and(|line| line.contains("job '")), "{ended}");
+                let mut named = ended.stderr.lines().rev().filter(|line| line.contains(&name));
+                assert!(named.next().is_some_and(|line| line.contains("job '")), "{ended}");
             }
             _ => panic!("{ended}"),
         }
