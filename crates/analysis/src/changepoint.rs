@@ -130,7 +130,8 @@ pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
         (0..found.len()).max_by(|&a, &b| change(&found[a]).total_cmp(&change(&found[b])))?;
     let from = if greatest == 0 { 0 } else { found[greatest - 1].index };
     let to = found.get(greatest + 1).map_or(series.len(), |next| next.index);
-    // The index may be off by one, and the interval with the break mixes both rates.
+    // The intervals around the break are left out of both rates: the index may be off by one, and
+    // the interval that contains the break mixes both rates.
     let near = found[greatest].index.saturating_sub(2).max(from + 1);
     let far = (found[greatest].index + 2).min(to - 1);
     let (before_per_s, after_per_s) = (rate(&series[from..near]), rate(&series[far..to]));

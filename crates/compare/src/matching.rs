@@ -27,7 +27,7 @@ pub type Settings = BTreeMap<String, String>;
 /// The matched points of two sides.
 #[derive(Clone, Debug, Default)]
 pub struct Matched {
-    /// Indices of points that measure the same: of the first side, of the second side.
+    /// Pairs of points with the same workload: index on the first side, index on the second side.
     pub pairs: Vec<(usize, usize)>,
     /// Settings that differ between the sides: name, value of the first, value of the second.
     pub settings: Vec<(String, String, String)>,

@@ -19,7 +19,7 @@ pub(crate) enum Decision {
     Refresh,
     /// Content and attributes are the same.
     UpToDate,
-    /// The settings keep the existing entry.
+    /// The existing entry is kept, because the settings say so.
     Leave,
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn copy(
     let (target, owns) = open_root(context, &source, &info, root, name)?;
     let target = Arc::new(target);
     if let Some(directory) = target.directory() {
-        // The root of a staged tree is in a private directory.
+        // The root of the copied tree is an entry of this directory, which must be durable as well.
         let again = directory.descend(Path::new(""));
         let again = again.map_err(on_errno("opening", &directory.path))?;
         context.flush_later(&Arc::new(again), true);

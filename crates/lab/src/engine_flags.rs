@@ -42,8 +42,8 @@ impl EngineFlags {
         if options.fua && !writes {
             return Err(Failure::usage("--fua is for writes only; use --rw write, or drop --fua"));
         }
-        // Engines that do no I/O open no target that could refuse the options, so they are checked
-        // here.
+        // Options are checked when a target is opened. Engines without I/O open none, so their
+        // options are checked here.
         for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
             options.check(*engine_kind, Caching::Direct)?;
         }

@@ -224,8 +224,8 @@ pub fn state_of(entry: &Entry) -> Stray {
     }
 }
 
-/// The state of the entry of a mount. Reading a mount without a server fails with ENOTCONN, which
-/// also works across PID namespaces.
+/// The state of the journal entry of a FUSE mount. If the server process has ended, reading the
+/// mount fails with ENOTCONN. Unlike a look at the process, this works across PID namespaces.
 pub fn state_of_mount(entry: &Entry) -> Stray {
     if machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;

@@ -50,7 +50,8 @@ pub fn narrowest() -> Option<Limit> {
     lowest()
 }
 
-/// Waits until this much memory is free in the control group (bytes), for [`PATIENCE_NS`] at most.
+/// Waits until this much memory is free in the control group (bytes), for five seconds
+/// at most.
 ///
 /// The kernel frees the buffers of a closed ring after a delay, which is long on a busy machine. A
 /// series that goes on at once can exceed the limit and be killed.

@@ -248,8 +248,8 @@ fn copy_trials(
     Ok(())
 }
 
-/// Copies rows and replaces the value by which they were selected by `parent`. Returns the old and
-/// new ids; 0 for tables without ids.
+/// Copies the rows whose `column` has the value `value`; in the copies, the column has `parent`.
+/// Returns the old and new ids; 0 for tables without ids.
 fn copied(
     from: &Connection,
     to: &Transaction<'_>,

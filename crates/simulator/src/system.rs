@@ -406,9 +406,7 @@ impl System {
             DriveModel::Disk(disk) => few(disk.zones.len(), disks, "disks times drive.zones"),
             DriveModel::Flash(flash) => {
                 if flash.translation.is_some() && disks > MAPS_MAX {
-                    return Err(format!(
-                        "disks with [drive.translation] must be at most {MAPS_MAX}"
-                    ));
+                    return Err(format!("at most {MAPS_MAX} disks may have [drive.translation]"));
                 }
                 few(flash.units.count() as usize, disks, "disks times drive.units")
             }

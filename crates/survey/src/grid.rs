@@ -41,7 +41,7 @@ pub struct Budget {
     pub random_depths: &'static [u32],
     /// Trials per point of the first grid.
     pub rounds: u32,
-    /// Requests of the user's program, measured too.
+    /// The requests of the user's program (`--app`), measured in addition to the grid.
     pub app: Option<App>,
 }
 

@@ -408,7 +408,7 @@ fn announce(
     }
     let what = match (survey_target, size) {
         (SurveyTarget::Directory(_), Some(size)) => format!(
-            "a test file of {} there, removed afterwards; writes at most {}",
+            "creates a test file of {} there and removes it afterwards; at most {} are written",
             units::size(size),
             units::size(options.max_write)
         ),

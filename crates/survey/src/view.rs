@@ -217,7 +217,7 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{} {} {} x {}", key.caching, key.rw(), units::size(key.request_bytes()), key.depth())
 }
 
-/// The longest trial of each best and each out-of-box setting.
+/// The longest trial of the best setting and of the out-of-box setting, for reads and writes.
 fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
     let chosen =
         Op::ALL.into_iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]).flatten();

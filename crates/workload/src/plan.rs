@@ -218,7 +218,7 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
             "`{name}` {writes} allows {writes} writes in flight, so `depth` {depth} is never \
              reached"
         );
-        let remedy = format!("use `depth` {writes}, or `{name}` {depth} or more");
+        let remedy = format!("use a `depth` of at most {writes}, or `{name}` {depth} or more");
         return Err(Error::usage(what, remedy));
     }
     Ok(())

@@ -672,8 +672,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         self.sample.full_queue = self.full_queue.window();
-        // Idle time of an open loop and pauses of a closed loop at the end belong to the
-        // measurement.
+        // The measurement includes the time after the last request, in which an open loop is idle
+        // and a closed loop pauses.
         if self.arrivals.is_some() || self.thinking.is_some() {
             self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
         }

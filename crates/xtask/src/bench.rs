@@ -89,7 +89,7 @@ pub struct Seqio {
     size: u64,
 }
 
-/// Options of `bench store`; the limits are stated for the defaults.
+/// Options of `bench store`. Its limits on times hold for the default values.
 #[derive(clap::Args)]
 pub struct StoreOptions {
     /// Number of runs, of 50 points with 10 trials each

@@ -173,7 +173,10 @@ fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let (project, check) = (read(project)?, read(check)?);
     let others: Vec<&str> = check.difference(&project).map(String::as_str).collect();
     if !others.is_empty() {
-        bail!("checked with versions that Cargo.lock does not have: {}", others.join(", "));
+        bail!(
+            "packages were checked with versions that are not in Cargo.lock: {}",
+            others.join(", ")
+        );
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Outcome<Vec<ParamLine>> {
         said.map(|(number, text)| line(number, text)).collect::<Outcome<_>>()?;
     if found.is_empty() {
         Err(Failure::usage(
-            "the parameter file names no file; write lines such as: test.dat 2 0x0 100",
+            "the parameter file lists no test file; write lines such as: test.dat 2 0x0 100",
         ))
     } else {
         Ok(found)

@@ -146,7 +146,7 @@ fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcom
         ));
     }
     let Some(first) = lines.first() else {
-        return Err(Failure::usage("the parameter file names no file; add a line with a file"));
+        return Err(Failure::usage("the parameter file lists no test file; add a line with one"));
     };
     let alike = |line: &ParamLine| ParamLine { file: first.file.clone(), ..line.clone() } == *first;
     if let Some(other) = lines.iter().find(|line| !alike(line)) {

@@ -8,7 +8,7 @@ use crate::reproduce::claim::{
 use crate::reproduce::probe::{Extent, Lab, MIB, Probe, known};
 use crate::reproduce::riedel97::{FAST, SIZES, ULTRA, striped as stripe};
 
-/// Sizes of the figures, and larger ones that the text mentions (KB).
+/// Request sizes of the paper's figures, and larger sizes that only its text mentions (KB).
 const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.0, 512.0, 1024.0];
 /// Instructions of a request divided by its CPU time: 10,000 in 120 us (instructions/ns).
 const INSTRUCTIONS_PER_NS: f64 = 10_000.0 / 120_000.0;

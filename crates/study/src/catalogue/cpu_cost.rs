@@ -364,7 +364,7 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         .filter(|bytes| times_at(buffered, direct, *bytes).is_some_and(|times| alike(times, 1.0)));
     if let Some(bytes) = close {
         let size = units::size(bytes);
-        let why = format!("noise: at {size} direct and buffered reads cost the same within 10%");
+        let why = format!("direct and buffered reads of {size} differ by 10% of CPU time at most");
         found.cannot(&["C201"], &why);
         return;
     }

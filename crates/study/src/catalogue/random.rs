@@ -458,7 +458,8 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
 /// Advice if part of the rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        return format!("; the targets share a device ({device}): neither depth nor queues help");
+        let why = "so neither depth nor more queues raise the rate";
+        return format!("; the targets share a device ({device}), {why}");
     }
     let known = points.iter().filter(|(point, _)| is_known(point));
     let are_busy = |point: &MeasuredPoint| {
