@@ -397,7 +397,7 @@ mod tests {
                 w.depth = 8;
                 w.flush_every = every(4);
             })
-            .contains("use `depth` 4, or `fdatasync` 8")
+            .contains("use a `depth` of at most 4, or `fdatasync` 8")
         );
         assert!(refused(|w| w.flush_every = every(4)).contains("`fdatasync` flushes after"));
         assert!(

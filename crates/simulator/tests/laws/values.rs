@@ -100,7 +100,7 @@ fn out_of_range_values_of_a_translation_layer_are_refused_by_key() {
         ("drive.unit_size=33KiB", "drive.unit_size"),
         ("drive.capacity=1MB", "drive.capacity"),
         ("drive.capacity=8e9", "drive.capacity"),
-        ("disks=4096", "disks with [drive.translation]"),
+        ("disks=4096", "disks may have [drive.translation]"),
         ("drive.translation.map_unit=100B", "drive.translation.map_unit"),
         ("drive.translation.map_unit=0", "drive.translation.map_unit"),
         ("drive.translation.program=40KiB", "drive.translation.program"),
