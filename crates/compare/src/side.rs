@@ -256,10 +256,10 @@ fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Kept {
-        findings: Vec<Finding>,
+        findings: Vec<Stored>,
     }
     #[derive(Deserialize)]
-    struct Finding {
+    struct Stored {
         id: String,
         text: String,
     }
@@ -267,7 +267,7 @@ fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
         findings_json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
     let mut all: Vec<(String, String)> = Vec::new();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-    for Finding { id, text } in kept.findings {
+    for Stored { id, text } in kept.findings {
         let count = counts.entry(id.clone()).or_insert(0);
         *count += 1;
         all.push((if *count == 1 { id } else { format!("{id} {count}") }, text));

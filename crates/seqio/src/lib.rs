@@ -72,9 +72,8 @@
 //! of neighbouring runs are meaningful. The same commands measure your machine.
 //!
 //! It was never more than 5% slower than the program that it replaces. This table gives its time as
-//! a share of the time of that program, measured by `cargo xtask bench seqio --pairs 7` with
-//! `--only random`, `small`, `pipe`, `tmpfs` and `checksum`, on two virtual CPUs (Intel Xeon), a
-//! file of 2 GiB:
+//! a share of the time of that program: the parts random, small, pipe, tmpfs and checksum of
+//! `cargo xtask bench seqio --pairs 7`, on two virtual CPUs (Intel Xeon), with a file of 2 GiB:
 //!
 //! | test, replaced program | share of the time (95%) |
 //! |---|---|
