@@ -358,6 +358,9 @@ fn arrival(experiment: &Experiment) -> Outcome<Arrival> {
         (Some(_), Some(_)) => {
             return Err(Failure::usage("--rate and --rate-iops both set the rate; drop one"));
         }
+        (None, Some(0.0)) => {
+            return Err(Failure::usage("--rate must be above 0; use a rate such as 20m"));
+        }
         (requests, bytes) => requests.or(bytes),
     };
     match (experiment.rate_process, rate) {
@@ -548,6 +551,11 @@ mod tests {
         let poisson = job("run . --rate=4k --bs=4k --rate-process=poisson").unwrap();
         let workload = poisson.workload(&poisson.axes[0], 1 << 20, true);
         assert_eq!(workload.arrival, Arrival::Poisson { requests_per_s: 1.0 });
+    }
+
+    #[test]
+    fn a_rate_of_no_bytes_is_refused_by_the_flag_that_was_given() {
+        assert!(job("run . --rate=0").unwrap_err().message.starts_with("--rate must be above 0"));
     }
 
     #[test]

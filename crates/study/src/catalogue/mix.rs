@@ -101,7 +101,8 @@ fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
     // neither beyond noise, nothing is known about a loss.
     let is_known = differ(mix, curve.reads) || differ(mix, curve.writes);
     if loss <= NOISE_MAX || !is_known {
-        let text = format!("random requests of {setting}: no mix loses throughput; {rates}");
+        let text =
+            format!("random requests of {setting}: no mix loses throughput beyond noise; {rates}");
         found.find("mix-cost", text);
         return;
     }
