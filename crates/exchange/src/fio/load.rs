@@ -362,11 +362,15 @@ impl Translation<'_, '_> {
         if let Some(hint) = hint.filter(|_| self.is_buffered) {
             self.add("hint", hint, "fadvise_hint");
         }
-        if options.is_on("invalidate")? == Some(false) {
+        let drops_pages = options.is_on("invalidate")? != Some(false);
+        if !drops_pages {
             self.add("invalidate", "0", "invalidate");
         }
         if options.is_on("pre_read")? == Some(true) {
             self.add("page-cache", "warm", "pre_read");
+        } else if drops_pages && self.is_buffered && !self.load.reads {
+            // fio drops the pages of a file before any job, halfpower by default only before reads.
+            self.add("page-cache", "cold", "invalidate");
         }
         Ok(())
     }

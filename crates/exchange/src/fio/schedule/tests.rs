@@ -112,6 +112,8 @@ fn each_option_becomes_the_flag_that_means_the_same() {
         ("rw=randread fadvise_hint=1", "--hint=random"),
         ("pre_read=1 ioscheduler=none", "--page-cache=warm --scheduler=none"),
         ("offset=1m kb_base=1000 bs=4kib", "--offset=1000000 --bs=4k"),
+        ("rw=write", "--page-cache=cold"),
+        ("rw=write pre_read=1", "--page-cache=warm"),
         ("name=other", "--label=other"),
     ] {
         has(&run(options), flags);
@@ -119,6 +121,9 @@ fn each_option_becomes_the_flag_that_means_the_same() {
     lacks(&run("direct=1"), "hint");
     lacks(&run("fadvise_hint=0"), "hint");
     lacks(&run("ioengine=null"), "direct");
+    for job in ["rw=read", "rw=rw", "rw=write direct=1", "rw=write invalidate=0"] {
+        lacks(&run(job), "page-cache");
+    }
 }
 
 #[test]
