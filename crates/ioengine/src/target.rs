@@ -128,6 +128,17 @@ pub trait Target {
     fn sync_data(&self) -> Result<(), Error> {
         self.sync()
     }
+    /// Makes everything written to several targets durable. Targets in virtual time do this at the
+    /// same time, like threads that each call fsync(2).
+    ///
+    /// # Errors
+    /// The first error of a target.
+    fn sync_all(targets: &[&Self]) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
+        targets.iter().try_for_each(|target| target.sync())
+    }
     /// Announces the coming accesses (posix_fadvise(2)).
     fn advise(&self, hint: Hint) -> Result<(), Error>;
     /// Evicts the target from the page cache and checks that it is gone.

@@ -143,12 +143,21 @@ impl Target for SimTarget {
     }
 
     fn sync(&self) -> Result<(), Error> {
-        self.machine.borrow_mut().flush(self.file, false);
+        self.machine.borrow_mut().flush(&[self.file], false);
         Ok(())
     }
 
     fn sync_data(&self) -> Result<(), Error> {
-        self.machine.borrow_mut().flush(self.file, true);
+        self.machine.borrow_mut().flush(&[self.file], true);
+        Ok(())
+    }
+
+    /// All targets must be of the same system.
+    fn sync_all(targets: &[&SimTarget]) -> Result<(), Error> {
+        let files: Vec<u32> = targets.iter().map(|target| target.file).collect();
+        if let Some(first) = targets.first() {
+            first.machine.borrow_mut().flush(&files, false);
+        }
         Ok(())
     }
 

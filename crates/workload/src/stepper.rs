@@ -276,9 +276,7 @@ fn finish<T: Target, C: VirtualTime>(
         engines.push(engine);
     }
     if flush {
-        for target in targets {
-            target.sync()?;
-        }
+        T::sync_all(targets)?;
         for sample in &mut samples {
             sample.accepted_ns = Some(sample.end_ns);
             sample.end_ns = clock.now_ns();

@@ -75,8 +75,8 @@ pub(crate) struct Durable {
     written: u64,
     /// Whether a periodic commit is scheduled.
     scheduled: bool,
-    /// The job of the call for a whole file, if one is in progress.
-    whole: Option<u32>,
+    /// The jobs of calls for whole files that are in progress.
+    whole: Vec<u32>,
 }
 
 impl Machine {
@@ -106,24 +106,43 @@ impl Machine {
         }
     }
 
-    /// Writes all dirty data of a file to the devices and advances the time until this is done.
-    /// With the rules of Linux this is an fsync or fdatasync; otherwise only the lazy writer runs.
-    pub fn flush(&mut self, file: u32, data_only: bool) {
-        if self.files[file as usize].linux.is_none() {
-            self.begin_flush(file);
-            while !self.is_flushed(file) && self.advance(u64::MAX) {}
-            return;
+    /// Writes all dirty data of some files to the devices, at the same time, and advances the time
+    /// until this is done. With the rules of Linux this is an fsync or fdatasync of each file;
+    /// otherwise only the lazy writer runs.
+    pub fn flush(&mut self, files: &[u32], data_only: bool) {
+        for file in files {
+            if self.files[*file as usize].linux.is_some() {
+                self.begin_sync(*file, data_only);
+            } else {
+                self.begin_flush(*file);
+            }
         }
+        for file in files {
+            if self.files[*file as usize].linux.is_some() {
+                while self.job_of(*file).is_some() && self.advance(u64::MAX) {}
+            } else {
+                while !self.is_flushed(*file) && self.advance(u64::MAX) {}
+            }
+        }
+    }
+
+    /// The job of the call for a whole file, if one is in progress.
+    fn job_of(&mut self, file: u32) -> Option<u32> {
+        let durable = self.durable(file);
+        durable.whole.iter().copied().find(|job| durable.jobs[*job].file == file)
+    }
+
+    /// Begins an fsync or fdatasync of a file.
+    fn begin_sync(&mut self, file: u32, data_only: bool) {
         let job = Job { file, waiter: Waiter::File, left: 0, data_only, flushing: false };
         let durable = self.durable(file);
         let job = durable.jobs.insert(job);
-        durable.whole = Some(job);
+        durable.whole.push(job);
         if let Some((_, cached)) = self.page_cache(file) {
             cached.dirty.urgent = cached.dirty.dirty() > 0;
         }
         self.run_flusher(file);
         self.data_stored(file, Origin::PageWrite);
-        while self.durable(file).whole.is_some() && self.advance(u64::MAX) {}
     }
 
     /// Makes the pages of a write durable before it completes.
@@ -149,13 +168,13 @@ impl Machine {
                 self.keep_metadata(job, file);
             }
         }
-        let Some(job) = self.durable(file).whole else { return };
+        let Some(job) = self.job_of(file) else { return };
         let entry = self.durable(file).jobs[job];
         let clean = |machine: &mut Machine| {
             machine.page_cache(file).is_some_and(|(_, cached)| cached.dirty.is_clean())
         };
         // A value of `left` other than 0 shows that the job has passed this stage.
-        if entry.file == file && entry.left == 0 && clean(self) {
+        if entry.left == 0 && clean(self) {
             self.durable(file).jobs[job].left = 1;
             self.keep_metadata(job, file);
         }
@@ -309,7 +328,7 @@ impl Machine {
         durable.jobs.release(job);
         match waiter {
             Waiter::Request(io) => self.completed(io),
-            Waiter::File => durable.whole = None,
+            Waiter::File => durable.whole.retain(|other| *other != job),
         }
     }
 }

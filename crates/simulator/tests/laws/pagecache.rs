@@ -192,6 +192,29 @@ fn a_flush_waits_until_the_device_has_emptied_its_buffer() {
 }
 
 #[test]
+fn files_on_devices_of_their_own_are_flushed_at_the_same_time() {
+    let end_ns = |system: &System, bytes| {
+        let writes = Workload { flush_at_end: true, ..load(0, 65536, 1, bytes) };
+        run(system, &writes, Caching::Buffered).elapsed_ns()
+    };
+    let rack = |disks| {
+        let text = Description::file("rack").expect("it comes with the program");
+        let mut rack = Description::read(text, "rack").expect("it is a system");
+        for key in ["disks", "hosts", "buses"] {
+            rack.set(key, disks).expect("the key exists");
+        }
+        rack.system().expect("it is a system")
+    };
+    let wide = ("host.cache.dirty_limit", "64MiB");
+    // With the rules of Linux, and with the lazy writer of Windows. The caches hold all files.
+    let linux = [linux(&[wide]), linux(&[wide, ("disks", "8")])];
+    for ([one, eight], bytes) in [([rack("1"), rack("8")], 6 * MIB), (linux, MIB)] {
+        let (one, eight) = (end_ns(&one, bytes), end_ns(&eight, bytes));
+        assert!(eight < 2 * one, "{eight} ns for eight files, {one} ns for one");
+    }
+}
+
+#[test]
 fn a_flush_takes_its_own_time_too_once_for_data_and_twice_in_a_commit() {
     let changes = [("host.cache.linux.flush", "500us"), ("host.cache.linux.timestamp_tick", "1us")];
     let each = |data_only| Workload {
