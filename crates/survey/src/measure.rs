@@ -40,6 +40,9 @@ const FLUSH_SHARE: f64 = 2.0;
 /// A trial of a simulated system ends early after this many requests, summed over all its files. A
 /// fast device would otherwise need seconds of CPU for a precision that no conclusion uses.
 const SIMULATED_REQUESTS_MAX: u64 = 100_000;
+/// A buffered trial of a simulated system also ends after this many bytes, summed over all its
+/// files: large requests consist of many pages, each of which needs CPU time.
+const SIMULATED_BUFFERED_BYTES_MAX: u64 = 32 << 30;
 /// Minimum length of a soaked trial, since the soaker is accurate to a few percent only (ns).
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
 /// Time reserved for the analysis and the page (ns).
@@ -493,8 +496,10 @@ impl<'a> Survey<'a> {
         let region = self.region(grid_point);
         let read = !grid_point.write;
         let enough = subject.simulated_files().map(|files| {
-            let requests = SIMULATED_REQUESTS_MAX / files;
-            requests.max(4 * u64::from(grid_point.depth)) * u64::from(grid_point.request_bytes)
+            let request = u64::from(grid_point.request_bytes);
+            let bytes = if buffered { SIMULATED_BUFFERED_BYTES_MAX / files } else { u64::MAX };
+            let requests = (SIMULATED_REQUESTS_MAX / files).min(bytes / request);
+            requests.max(4 * u64::from(grid_point.depth)) * request
         });
         let workload = Workload {
             // Programs that use the page cache issue one request at a time.

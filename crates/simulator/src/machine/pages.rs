@@ -34,8 +34,8 @@ pub(crate) struct Pages {
     resident: u64,
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Entry by file and first byte.
-    index: BTreeMap<(u32, u64), u32>,
+    /// For each file, its entries by first byte.
+    index: Vec<BTreeMap<u64, u32>>,
     newest: u32,
     oldest: u32,
 }
@@ -49,7 +49,7 @@ impl Pages {
             resident: 0,
             entries: Vec::new(),
             free: Vec::new(),
-            index: BTreeMap::new(),
+            index: Vec::new(),
             newest: NONE,
             oldest: NONE,
         }
@@ -81,12 +81,23 @@ impl Pages {
 
     /// Entries that overlap a range, in order of offset.
     fn overlapping(&self, file: u32, from: u64, to: u64) -> impl Iterator<Item = u32> {
-        // Entries do not overlap, so at most one that starts before the range reaches into it.
-        let before = self.index.range((file, 0)..(file, from)).next_back();
-        let start = before.map_or(from, |((_, start), _)| *start);
-        let all = self.index.range((file, start)..(file, to));
-        let reaches = move |number: &u32| self.entries[*number as usize].to > from;
-        all.map(|(_, number)| *number).filter(reaches)
+        let of_file = self.index.get(file as usize).filter(|index| !index.is_empty());
+        of_file.into_iter().flat_map(move |index| {
+            // Entries do not overlap, so at most one that starts before the range reaches into it.
+            let before = index.range(..from).next_back();
+            let reaches = move |number: &u32| self.entries[*number as usize].to > from;
+            let before = before.map(|(_, number)| *number).filter(reaches);
+            before.into_iter().chain(index.range(from..to).map(|(_, number)| *number))
+        })
+    }
+
+    /// The entries of a file by first byte.
+    fn of_file(&mut self, file: u32) -> &mut BTreeMap<u64, u32> {
+        let file = file as usize;
+        if file >= self.index.len() {
+            self.index.resize_with(file + 1, BTreeMap::new);
+        }
+        &mut self.index[file]
     }
 
     /// Marks the resident part of a range as used now.
@@ -164,7 +175,7 @@ impl Pages {
                 self.entries.len() as u32 - 1
             }
         };
-        self.index.insert((file, from), number);
+        self.of_file(file).insert(from, number);
         self.list(number);
     }
 
@@ -210,14 +221,15 @@ impl Pages {
         let (file, from) = (entry.file, entry.from);
         self.resident -= first - from + entry.to - last;
         (entry.from, entry.to) = (first, last);
-        self.index.remove(&(file, from));
-        self.index.insert((file, first), number);
+        let index = self.of_file(file);
+        index.remove(&from);
+        index.insert(first, number);
     }
 
     fn remove(&mut self, number: u32) {
         let Entry { file, from, to, .. } = self.entries[number as usize];
         self.resident -= to - from;
-        self.index.remove(&(file, from));
+        self.of_file(file).remove(&from);
         self.free.push(number);
     }
 
