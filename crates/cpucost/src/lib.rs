@@ -3,8 +3,9 @@
 //! It is measured as two bounds, because no single counter is complete. The lower bound is the CPU
 //! time charged to the process ([`HostMeter`]), which misses kernel threads and interrupts. The
 //! upper bound is the CPU time that an idle-priority [`Soaker`] loses while the work runs. Also
-//! reported are the busy time of the whole machine (elapsed time minus idle time, because the
-//! kernel only samples busy time) and, if the host has hardware counters, instructions and cycles.
+//! reported are the busy time of the whole machine (elapsed time minus idle time, which is exact;
+//! the kernel's own busy time is an estimate from samples) and, if the host has hardware counters,
+//! instructions and cycles.
 //!
 //! No clock is read here: callers pass their monotonic time, so that a simulator can also implement
 //! [`CpuMeter`]. All `unsafe` code is in `sys`. Linux only.

@@ -313,9 +313,9 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
     }
 }
 
-/// Creates a link or special file under a temporary name, and renames it when it has all its
-/// attributes, because such entries cannot be created without a name. With `replaces`, it replaces
-/// an existing entry.
+/// Creates a link or special file under a temporary name, sets its attributes and renames it. (A
+/// regular file needs no temporary name until it is complete: `O_TMPFILE`.) With `replaces`, it
+/// replaces an existing entry.
 pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,

@@ -105,13 +105,21 @@ impl Recorded {
     /// never leaves a file without an entry. Warns on stderr if no entry can be written.
     pub fn about_to_make(path: &Path) -> Recorded {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Recorded::new(path, &format!("{name}.json"), "after a kill remove halfpower-*.test by hand")
+        Recorded::new(
+            path,
+            &format!("{name}.json"),
+            "if the process was killed, remove halfpower-*.test by hand",
+        )
     }
 
     /// Records that a file system will be mounted on a folder (absolute path).
     pub fn about_to_mount(folder: &Path) -> Recorded {
         let name = format!("{}-{}.{MOUNT}", std::process::id(), ioengine::clock::unix_ns());
-        Recorded::new(folder, &name, "after a kill unmount by hand (fusermount3 -u DIR)")
+        Recorded::new(
+            folder,
+            &name,
+            "if the process was killed, unmount DIR by hand: fusermount3 -u DIR",
+        )
     }
 
     fn new(path: &Path, name: &str, by_hand: &str) -> Recorded {

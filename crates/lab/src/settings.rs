@@ -204,7 +204,7 @@ pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
     let none = |target: &Path| {
         Failure::usage(format!(
             "{}: no single block device is known below this target, so host settings cannot be \
-             changed; drop the flags under Host (halfpower run --help)",
+             changed; drop the flags listed under 'Host' in halfpower run --help",
             target.display()
         ))
     };
@@ -224,8 +224,8 @@ pub fn disk_beneath(targets: &[PathBuf]) -> Outcome<PathBuf> {
             _ => common = Some(disk),
         }
     }
-    let no_target = "host settings need a target on a block device; name one, or drop the flags \
-                     under Host (halfpower run --help)";
+    let no_target = "host settings need a target on a block device; name such a target, or drop \
+                     the flags listed under 'Host' in halfpower run --help";
     common.ok_or_else(|| Failure::usage(no_target))
 }
 

@@ -161,7 +161,7 @@ fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
         ),
         (
             experiment.host != HostParameters::default(),
-            "the flags under Host (halfpower run --help)",
+            "the flags listed under 'Host' in halfpower run --help",
             "is not this host",
         ),
     ])?;

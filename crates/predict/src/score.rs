@@ -27,9 +27,9 @@ const LATENCY_WEIGHT: f64 = 0.3;
 const LATE_WEIGHT: f64 = 0.5;
 /// A parameter whose interval spans more than this factor is reported as unidentified.
 pub const UNIDENTIFIED: f64 = 3.0;
-/// Descent steps of each promising structure.
+/// Number of descent steps of each promising structure.
 const FIRST_STEPS: usize = 2;
-/// Descent steps of the best structures.
+/// Number of further descent steps of each of the best structures.
 const BEST_STEPS: usize = 6;
 /// A structure's simulation stops once its sum of squares is this many times that of the worst
 /// promising structure: fewer parameters cannot make up for it.

@@ -220,7 +220,7 @@ fn completeness(of: &Connection, uuid: &str) -> rusqlite::Result<Option<(bool, i
     of.query_row(sql, [uuid], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
 
-/// The rows of a table that have one value in a column.
+/// The rows of a table where a column has a given value.
 #[derive(Clone, Copy)]
 struct Rows {
     table: &'static str,

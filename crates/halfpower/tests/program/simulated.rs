@@ -204,7 +204,7 @@ fn what_means_nothing_in_a_simulated_system_is_refused_with_the_remedy() {
         ("--inject eio@1", "has no injected faults", "drop --inject"),
         ("--cpus-allowed 0", "CPUs of this host", "drop --cpus-allowed"),
         ("--ioengine sync", "in its own way", "drop --ioengine"),
-        ("--scheduler none", "is not this host", "the flags under Host"),
+        ("--scheduler none", "is not this host", "the flags listed under 'Host'"),
         ("--overwrite=data", "no data that could be lost", "--overwrite"),
         ("--rw write --allocation truncate", "no blocks", "drop --allocation truncate"),
         ("--hint random", "no kernel", "drop --hint"),

@@ -435,7 +435,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "log",
         "FILE",
         OUTPUT,
-        "Write every request to this file as CSV, times from the start of its trial",
+        "Log all requests to this file as CSV; times count from the start of each trial",
         |experiment, text| put(&mut experiment.log, Ok(text.into())),
     ),
     Parameter::switch(

@@ -100,7 +100,9 @@ impl Cylinders {
         ns as f64 <= plain_ns * 1.01 + 1000.0
     }
 
-    /// An offset in a part of a cylinder (shares) whose read completes closest to an angle (ns).
+    /// An offset in a cylinder at which a read completes as close as possible to an angle (ns since
+    /// the start of a revolution). `part` is the allowed part of the cylinder: where it begins and
+    /// ends, as shares.
     fn at_angle(&self, cylinder: u64, part: [f64; 2], angle: f64, dice: &mut Stream) -> u64 {
         let (first, each) = self.range(cylinder);
         let room = each.saturating_sub(u64::from(READ_BYTES)) as f64;
@@ -179,7 +181,7 @@ impl Arm<'_> {
             } else {
                 revolution_ns * self.dice.unit()
             };
-            // Each pair uses other places, because data near earlier requests may be in the buffer.
+            // No two pairs use the same places: data near earlier requests may be in the buffer.
             let from = distance + self.dice.below(room.min(CYLINDERS) + 1);
             let to = from - distance;
             let any = revolution_ns * self.dice.unit();
@@ -301,13 +303,13 @@ pub struct Seek {
     pub half_ns: f64,
 }
 
-/// A fitted seek curve: `near` over the square root of the distance up to the knee, `far` over the
-/// distance beyond (Ruemmler and Wilkes 1994).
+/// A fitted seek curve. Up to the knee, the time is linear in the square root of the distance
+/// (`near`); from there on, it is linear in the distance (`far`). Ruemmler and Wilkes 1994.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Line over the square root of the distance (ns).
+    /// Time as a line over the square root of the distance (ns).
     pub near: Line,
-    /// Line over the distance (ns).
+    /// Time as a line over the distance (ns).
     pub far: Line,
     /// The last distance on the near part, and the first on the far part (cylinders).
     pub knee: [u64; 2],

@@ -88,7 +88,7 @@ impl Need {
         }
         if need.streams.is_empty() {
             return Err(
-                "the need has no reads or writes; add some, such as 'reads 8k 20000/s'".into()
+                "neither reads nor writes are given; add some, such as 'reads 8k 20000/s'".into()
             );
         }
         Ok(need)

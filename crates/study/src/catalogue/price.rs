@@ -377,7 +377,7 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
     found.loss("C023", slower, "sequential rate, deficit of the cheaper target");
     found.loss("C024", Some(1.0 - reads), "random reads, deficit of the cheaper target");
-    let what = "sequential rate of the cheaper target for the price of the more expensive";
+    let what = "sequential rate of cheaper targets for the same money, over the more expensive one";
     found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
     found.gain(
         "C033",
@@ -387,7 +387,8 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let what = "sequential rate of the more expensive target over the cheaper";
     found.gain("C034", scan.map(|(cheap, dear)| dear / cheap), what);
     for id in ["C178", "C277"] {
-        let what = "random reads of the cheaper target for the price of the more expensive";
+        let what =
+            "random reads of cheaper targets for the same money, over the more expensive one";
         found.gain(id, Some(reads * premium), what);
     }
 }

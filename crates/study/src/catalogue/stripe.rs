@@ -61,8 +61,8 @@ const CHUNK_MAX: u64 = 16 << 20;
 const MEMBERS_MAX: u64 = 64;
 /// Repetitions of each burst; the median counts.
 const TIMES: usize = 7;
-/// Bursts start at multiples of this (bytes), so that no cache answers. All usual chunk sizes
-/// divide it.
+/// Bursts start at multiples of this (bytes), so far apart that no cache has their data. It is a
+/// multiple of all usual chunk sizes.
 const STEP_BYTES: u64 = 48 << 20;
 
 /// The internal structure of a target as seen from timing.

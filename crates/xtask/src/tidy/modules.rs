@@ -96,7 +96,7 @@ fn against_the_order(imports: &[Import<'_>], declared: &[String]) -> Vec<Finding
         if place(&import.to) > place(&import.from) {
             let Import { from, to, .. } = import;
             let message =
-                format!("module `{from}` imports `{to}`, which the root declares below it");
+                format!("module `{from}` imports `{to}`, which is declared after it; swap them");
             findings.push(Finding::new(import.path, import.line, message));
         }
     }
@@ -174,8 +174,10 @@ mod tests {
         let low = ("low.rs", "//! x\nfn f() { crate::high::g() }");
         assert_eq!(
             messages(&[root, low, ("high.rs", "")]),
-            ["crates/a/src/low.rs:2: module `low` imports `high`, \
-              which the root declares below it"]
+            [
+                "crates/a/src/low.rs:2: module `low` imports `high`, which is declared after it; swap \
+              them"
+            ]
         );
     }
 
