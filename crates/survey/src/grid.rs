@@ -53,6 +53,9 @@ const QUICK_NS: u64 = 20_000_000_000;
 const THOROUGH_NS: u64 = 600_000_000_000;
 /// Factor that makes trials in virtual time longer.
 const VIRTUAL_LONGER: u64 = 8;
+/// With at least this many files, each on devices of its own, a trial in virtual time is an average
+/// already and is not repeated.
+const MANY_FILES: u32 = 100;
 /// Maximum request size of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 /// Maximum size of the buffers in flight (bytes); with more, memory pressure would be measured.
@@ -81,8 +84,14 @@ impl Budget {
     /// The budget in virtual time, which costs little. Its trials are longer, so that each
     /// completes many large requests even on slow devices.
     #[must_use]
-    pub fn in_virtual_time(self) -> Budget {
-        Budget { trial_ns: self.trial_ns * VIRTUAL_LONGER, ..self }
+    pub fn in_virtual_time(self, files: u32) -> Budget {
+        let rounds = if files >= MANY_FILES { 1 } else { self.rounds };
+        Budget { trial_ns: self.trial_ns * VIRTUAL_LONGER, rounds, ..self }
+    }
+
+    /// Whether the trials of a point are repeated until its interval is narrow.
+    pub fn repeats(&self) -> bool {
+        self.rounds > 1
     }
 
     /// The budget with the requests of a user's program as additional points.

@@ -319,9 +319,10 @@ impl<'a> Survey<'a> {
         let mut order = Vec::new();
         for grid_point in fresh.into_iter().filter(|new| self.may_go_on(new)).collect::<Vec<_>>() {
             let index = self.add(grid_point)?;
-            order.extend([(index, false); NEW_POINT_TRIALS]);
+            let trials = if self.budget.repeats() { NEW_POINT_TRIALS } else { 1 };
+            order.extend(std::iter::repeat_n((index, false), trials));
         }
-        if order.len() < BATCH {
+        if order.len() < BATCH && self.budget.repeats() {
             let needy = schedule::neediest(&measured, peaks, measured.len()).into_iter();
             let able = needy.filter(|index| self.may_go_on(&self.grid_points[*index]));
             order.extend(able.take(BATCH - order.len()).map(|index| (index, false)));

@@ -128,8 +128,8 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
     let survey_target = SurveyTarget::of(options)?;
-    if matches!(survey_target, SurveyTarget::Simulated(_)) {
-        budget = budget.in_virtual_time();
+    if let SurveyTarget::Simulated(place) = &survey_target {
+        budget = budget.in_virtual_time(place.system.setup.files());
     }
     let pages = options.base.buffer_pages;
     let size = size_of(&survey_target, options, &budget)?;
@@ -373,8 +373,13 @@ fn plan(
     };
     page::check(&options.html)?;
     let workloads = grid::first(budget, &limits).len();
-    let trials =
-        format!("measure up to {workloads} workloads, {} times or more each", budget.rounds);
+    let trials = format!(
+        "measure up to {workloads} workloads, {} each",
+        match budget.rounds {
+            1 => "once".to_owned(),
+            rounds => format!("{rounds} times or more"),
+        }
+    );
     if let SurveyTarget::Simulated(_) = survey_target {
         let (each, most) = (units::time(budget.trial_ns as f64), budget.budget_ns as f64);
         let most = units::time(most);
