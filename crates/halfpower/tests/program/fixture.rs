@@ -198,7 +198,13 @@ impl Place {
     // ---- the program
 
     pub fn command(&self, line: &str) -> Command {
-        let mut command = self.command_of(&self.program);
+        let mut command = if ignores_interrupts() {
+            let mut env = self.command_of("env");
+            env.arg("--default-signal=INT").arg(&self.program);
+            env
+        } else {
+            self.command_of(&self.program)
+        };
         command.args(line.split_whitespace());
         command
     }
@@ -389,6 +395,15 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 // ---- the running program
+
+/// Whether this process ignores SIGINT. A shell starts commands in the background so, and programs
+/// inherit it until they install a handler.
+fn ignores_interrupts() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    ignored & (1 << (2 - 1)) != 0
+}
 
 /// A running program; dropping it kills it.
 pub struct Running {
