@@ -1,7 +1,8 @@
 //! Statistics and models: plain numbers in, values with confidence intervals out.
 //!
 //! [`histogram`], [`quantile`] and [`bootstrap`] summarise a trial. [`outlier`], [`drift`],
-//! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`lsq`],
+//! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`comparison`]
+//! compares two sets of trials, [`fleet`] the hosts of a fleet. [`lsq`],
 //! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models. [`cachesteps`] finds the caches of a
 //! machine, and [`ladder`] finds the bottleneck. [`units`] reads and writes sizes,
 //! durations and rates as people do. Nothing here does I/O, reads a clock or keeps
@@ -22,6 +23,7 @@ pub mod quantile;
 
 pub mod bootstrap;
 pub mod comparison;
+pub mod fleet;
 
 pub mod changepoint;
 pub mod drift;

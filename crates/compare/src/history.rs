@@ -25,7 +25,7 @@ use crate::matching::{self, Settings};
 use crate::side::{self, RunFacts, Side};
 
 /// Runs needed before and after a change.
-const RUNS_MIN: usize = 3;
+pub(crate) const RUNS_MIN: usize = 3;
 /// Maximum probability that chance causes a change, over all moments.
 const PROBABILITY_MAX: f64 = 0.01;
 
@@ -101,11 +101,11 @@ pub struct ChangeOverTime {
 }
 
 /// A point with its results in those runs that measured it.
-struct Series {
-    settings: Settings,
-    workload: String,
+pub(crate) struct Series {
+    pub settings: Settings,
+    pub workload: String,
     /// Index of the run, and the result in it.
-    results: Vec<(usize, PastResult)>,
+    pub results: Vec<(usize, PastResult)>,
 }
 
 /// Reads the history of the points that a filter selects.
@@ -147,7 +147,11 @@ pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
 }
 
 /// Reads the results of all runs, which are sorted by time. Each thread reads a part of them.
-fn all_series(store: &Store, runs: &[RunFacts], words: &[String]) -> Outcome<Vec<Series>> {
+pub(crate) fn all_series(
+    store: &Store,
+    runs: &[RunFacts],
+    words: &[String],
+) -> Outcome<Vec<Series>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_a_thread = runs.len().div_ceil(threads).max(1);
     let parts: Vec<Outcome<Vec<Series>>> = std::thread::scope(|scope| {
@@ -268,7 +272,7 @@ fn history(runs: &[RunFacts], series: Series) -> PointHistory {
 /// The indices at which a series changes. The ratio of each change compares the part that begins
 /// there with the part before, up to the neighbouring changes. The p-value is corrected for the
 /// number of moments.
-fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
+pub(crate) fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     let mut indices = Vec::new();
     search(rates, 0, rates.len(), &mut indices);
     indices.sort_unstable();

@@ -5,7 +5,8 @@
 //! decides, `limit` defines when a change fails a build, `live` measures sides in turn, `command`
 //! runs other tools, `baseline` measures a stored run again, and `document`, `text`, `junit` and
 //! `page` show the result. `history` follows points over time. The first side is the baseline; the
-//! others are compared with it.
+//! others are compared with it. `fleet` compares many hosts with each other, and `fleet_page` shows
+//! them.
 
 pub mod matching;
 pub mod side;
@@ -20,3 +21,5 @@ pub mod text;
 pub mod junit;
 pub mod page;
 pub mod history;
+pub mod fleet;
+pub mod fleet_page;

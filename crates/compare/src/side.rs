@@ -240,7 +240,22 @@ impl RunFacts {
         }
     }
 
-    fn named(&self) -> Vec<(String, String)> {
+    /// The model of the target: of the simulated system, of the device, or the file system if the
+    /// model is unknown.
+    pub fn model(&self) -> String {
+        let target = &self.target;
+        let simulated =
+            target.simulated.as_ref().map(|simulated| format!("sim:{}", simulated.system));
+        let device = || target.device.as_ref()?.model.as_ref().map(|model| model.trim().to_owned());
+        let unknown = || match &target.file_system {
+            Some(system) => format!("unknown device with {system}"),
+            None => "unknown device".to_owned(),
+        };
+        simulated.or_else(device).unwrap_or_else(unknown)
+    }
+
+    /// All facts as names and values.
+    pub(crate) fn named(&self) -> Vec<(String, String)> {
         let mut all = vec![("halfpower version".to_owned(), self.version.clone())];
         for (title, facts) in [json::facts("host", &self.host), json::facts("target", &self.target)]
         {

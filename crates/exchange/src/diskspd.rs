@@ -15,17 +15,23 @@ use lab::point_key::PointKey;
 use roxmltree::{Document, Node, ParsingOptions};
 use workload::{Pattern, Workload};
 
+use crate::checked::{self, NUMBER_MAX};
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 /// Format of the document.
 pub const FORMAT: &str = "diskspd-xml";
 /// Maximum number of XML nodes.
 const NODES_MAX: u32 = 2_000_000;
+/// Maximum number of attributes of an element: the effort of the parser grows with its square.
+const ATTRIBUTES_MAX: usize = 1000;
 
 /// Whether a text is a result of diskspd.
 pub fn is_result(text: &str) -> bool {
-    let start = text.trim_start_matches('\u{feff}').trim_start();
-    (start.starts_with("<Results>") || start.starts_with("<?xml")) && text.contains("<TimeSpan>")
+    let start = checked::without_mark(text).trim_start();
+    let is_utf16 = checked::is_utf16(start) && start.trim_start_matches('\0').starts_with('<');
+    is_utf16
+        || (start.starts_with("<Results>") || start.starts_with("<?xml"))
+            && text.contains("<TimeSpan>")
 }
 
 /// Reads a result.
@@ -33,9 +39,10 @@ pub fn is_result(text: &str) -> bool {
 /// # Errors
 /// One line: no XML, not of diskspd, damaged, or targets with different loads.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
+    check_text(text)?;
     let options =
         ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, entity_resolver: None };
-    let document = Document::parse_with_options(text.trim_start_matches('\u{feff}'), options);
+    let document = Document::parse_with_options(checked::without_mark(text), options);
     let document = document
         .map_err(|error| Failure::failed(format!("{error}; import the output of diskspd -Rxml")))?;
     let root = document.root_element();
@@ -56,9 +63,9 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let mut has_latencies = true;
     for (span, settings) in children(root, "TimeSpan").zip(&settings) {
         let load = Load::of(*settings)?;
-        let mut trial = trial_of(span)?;
+        let mut trial = trial_of(span, load.request_bytes)?;
         if trial.requests() > 0 {
-            trial.started_unix_ns = started(root);
+            trial.started_unix_ns = started(root).unwrap_or(0);
             has_latencies &= trial.latency().count() > 0;
             target = TargetFacts { name: load.path.clone(), kind: "file".into(), ..target };
             points.push(Point { key: load.key(&trial), trials: vec![trial] });
@@ -72,18 +79,39 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let host = system.and_then(|system| value(system, "ComputerName")).unwrap_or(UNKNOWN_HOST);
     let latencies = if has_latencies { "the latency histogram" } else { "latencies (use -L)" };
     let missing = ["the CPU time of the process", latencies, "the rate over time"];
+    let start = "the start (no date that can be read; 1970 is stored)";
+    let start = started(root).is_none().then_some(start);
     Ok(vec![Imported {
         tool: format!("diskspd-{}", version.unwrap_or("unknown")),
         format: FORMAT,
         title: target.name.clone(),
-        started_unix_ns: started(root),
+        started_unix_ns: started(root).unwrap_or(0),
         host: Host { name: host.to_owned(), ..Host::default() },
         target,
         points,
-        missing: missing.map(str::to_owned).to_vec(),
+        missing: missing.into_iter().chain(start).map(str::to_owned).collect(),
         document: text.to_owned(),
         supplement: String::new(),
     }])
+}
+
+/// Checks what the parser should not see.
+fn check_text(text: &str) -> Outcome<()> {
+    if checked::is_utf16(text) {
+        return Err(Failure::failed("the text is in UTF-16; save it as UTF-8"));
+    }
+    // Each attribute has a '=', and no attribute has a '<'.
+    let mut line = 1;
+    for part in text.split('<') {
+        if part.bytes().filter(|byte| *byte == b'=').count() > ATTRIBUTES_MAX {
+            return Err(Failure::failed(format!(
+                "line {line}: an element has more than {ATTRIBUTES_MAX} attributes; import the \
+                 output of diskspd -Rxml"
+            )));
+        }
+        line += part.bytes().filter(|byte| *byte == b'\n').count();
+    }
+    Ok(())
 }
 
 fn children<'a, 'i>(
@@ -101,46 +129,65 @@ fn value<'a>(node: Node<'a, '_>, name: &'static str) -> Option<&'a str> {
     Some(child(node, name)?.text()?.trim())
 }
 
+/// A failure with the line of an element.
+fn failed(node: Node<'_, '_>, what: &str) -> Failure {
+    let line = node.document().text_pos_at(node.range().start).row;
+    Failure::failed(format!("line {line}: {what}; create the file again"))
+}
+
 /// A number; None if the element does not exist.
 fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
-    let Some(text) = value(node, name) else { return Ok(None) };
+    let mut all = children(node, name);
+    let Some(element) = all.next() else { return Ok(None) };
+    if all.next().is_some() {
+        return Err(failed(node, &format!("{name} is there twice")));
+    }
+    let text = element.text().unwrap_or_default().trim();
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     number.map(Some).ok_or_else(|| {
-        let line = node.document().text_pos_at(node.range().start).row;
         let text: String = text.escape_debug().take(40).collect();
-        Failure::failed(format!(
-            "line {line}: {name} '{text}' is not a number; create the file again"
-        ))
+        failed(element, &format!("{name} '{text}' is not a number"))
     })
 }
 
-fn count(node: Node<'_, '_>, name: &'static str) -> Outcome<u64> {
-    Ok(number(node, name)?.unwrap_or(0.0) as u64)
+/// A whole number up to `most`; 0 if the element does not exist.
+fn count(node: Node<'_, '_>, name: &'static str, most: u64) -> Outcome<u64> {
+    let Some(number) = number(node, name)? else { return Ok(0) };
+    checked::whole(number, most).ok_or_else(|| {
+        let (node, number) = (child(node, name).unwrap_or(node), checked::short(number));
+        failed(node, &format!("{name} {number} is not a whole number from 0 to {most}"))
+    })
+}
+
+/// A time (ns) from seconds; 0 if the element does not exist.
+fn time_ns(node: Node<'_, '_>, name: &'static str) -> Outcome<u64> {
+    let seconds = number(node, name)?.unwrap_or(0.0);
+    let time = imported::time_ns(name, seconds);
+    time.map_err(|_| failed(node, &format!("{name} {} s is too long", checked::short(seconds))))
 }
 
 /// Start of the test (ns since 1970): diskspd prints `2026/11/24 10:43:16 UTC`.
-fn started(root: Node<'_, '_>) -> i64 {
-    let text = child(root, "System").and_then(|system| value(system, "RunTime"));
-    let text = text.map(|text| text.trim_end_matches("UTC").trim().replace('/', "-"));
-    text.and_then(|text| date::parse_utc(&text)).unwrap_or(0)
+fn started(root: Node<'_, '_>) -> Option<i64> {
+    let text = child(root, "System").and_then(|system| value(system, "RunTime"))?;
+    date::parse_utc(&text.trim_end_matches("UTC").trim().replace('/', "-"))
 }
 
 /// The load of a time span.
 #[derive(Clone, Debug, PartialEq)]
 struct Load {
     path: String,
-    request_bytes: u64,
+    request_bytes: u32,
     is_random: bool,
-    write_percent: u64,
-    depth: u64,
+    write_percent: u8,
+    depth: u32,
     /// Threads of all targets.
-    threads: u64,
+    threads: u32,
     targets: u32,
     file_bytes: u64,
     is_direct: bool,
     is_through: bool,
-    warm_up_s: f64,
-    duration_s: f64,
+    warm_up_ns: u64,
+    duration_ns: u64,
 }
 
 impl Load {
@@ -150,20 +197,21 @@ impl Load {
         let of_target = |target: Node<'_, '_>| -> Outcome<Load> {
             let is_on = |name| value(target, name) == Some("true");
             let disables_all = is_on("DisableAllCache");
+            let narrow = |name| count(target, name, u64::from(u32::MAX)).map(|count| count as u32);
+            let random = count(target, "RandomRatio", 100)?;
             Ok(Load {
                 path: value(target, "Path").unwrap_or_default().to_owned(),
-                request_bytes: count(target, "BlockSize")?,
-                is_random: child(target, "Random").is_some()
-                    || number(target, "RandomRatio")?.is_some_and(|percent| percent >= 50.0),
-                write_percent: count(target, "WriteRatio")?,
-                depth: count(target, "RequestCount")?.max(1),
-                threads: count(target, "ThreadsPerFile")?.max(1),
+                request_bytes: narrow("BlockSize")?,
+                is_random: child(target, "Random").is_some() || random >= 50,
+                write_percent: count(target, "WriteRatio", 100)? as u8,
+                depth: narrow("RequestCount")?.max(1),
+                threads: narrow("ThreadsPerFile")?.max(1),
                 targets: 1,
-                file_bytes: count(target, "FileSize")?,
+                file_bytes: count(target, "FileSize", NUMBER_MAX)?,
                 is_direct: disables_all || is_on("DisableOSCache"),
                 is_through: disables_all || is_on("WriteThrough"),
-                warm_up_s: number(span, "Warmup")?.unwrap_or(0.0),
-                duration_s: number(span, "Duration")?.unwrap_or(0.0),
+                warm_up_ns: time_ns(span, "Warmup")?,
+                duration_ns: time_ns(span, "Duration")?,
             })
         };
         let loads: Outcome<Vec<Load>> = targets.into_iter().map(of_target).collect();
@@ -177,7 +225,7 @@ impl Load {
             ));
         }
         // With -F, diskspd reports the number of threads of all targets together.
-        let total = count(span, "ThreadCount")?;
+        let total = count(span, "ThreadCount", u64::from(u32::MAX / 2))? as u32;
         let single = first.threads;
         for other in loads {
             let same = Load { path: first.path.clone(), threads: single, ..other.clone() };
@@ -187,29 +235,29 @@ impl Load {
                      halfpower is the same for all targets; measure them one by one",
                 ));
             }
-            first.threads = first.threads.saturating_add(other.threads);
+            let threads = first.threads.checked_add(other.threads);
+            first.threads = threads.ok_or_else(|| failed(span, "too many threads"))?;
             first.targets += 1;
         }
         if total > 0 {
-            first.threads = total.div_ceil(u64::from(first.targets)) * u64::from(first.targets);
+            let threads = total.div_ceil(first.targets).checked_mul(first.targets);
+            first.threads = threads.ok_or_else(|| failed(span, "too many threads"))?;
         }
         Ok(first)
     }
 
     fn key(&self, trial: &Trial) -> PointKey {
-        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        let ns = |seconds: f64| (seconds * 1e9) as u64;
         let workload = Workload {
             // Overlapped I/O: several requests of a thread are outstanding.
             engine_kind: if self.depth > 1 { EngineKind::Libaio } else { EngineKind::Sync },
             pattern: if self.is_random { Pattern::Random } else { Pattern::Sequential },
-            read_percent: 100_u64.saturating_sub(self.write_percent) as u8,
-            request_bytes: narrow(self.request_bytes),
-            depth: narrow(self.depth),
-            threads: narrow(self.threads / u64::from(self.targets)),
+            read_percent: 100 - self.write_percent,
+            request_bytes: self.request_bytes,
+            depth: self.depth,
+            threads: self.threads / self.targets,
             region_bytes: if self.file_bytes > 0 { self.file_bytes } else { trial.bytes() },
-            limit_ns: (self.duration_s > 0.0).then(|| ns(self.duration_s)),
-            warm_up_ns: ns(self.warm_up_s),
+            limit_ns: Some(self.duration_ns).filter(|ns| *ns > 0),
+            warm_up_ns: self.warm_up_ns,
             ..Workload::default()
         };
         let caching = Caching::of(self.is_direct, self.is_through);
@@ -217,19 +265,35 @@ impl Load {
     }
 }
 
-fn trial_of(span: Node<'_, '_>) -> Outcome<Trial> {
-    let seconds = number(span, "TestTimeSeconds")?.filter(|seconds| *seconds > 0.0);
-    let seconds = seconds.ok_or_else(|| {
-        Failure::failed("a time span has no TestTimeSeconds; import the complete output of diskspd")
-    })?;
-    let elapsed_ns = imported::time_ns("TestTimeSeconds", seconds)?;
+fn trial_of(span: Node<'_, '_>, request_bytes: u32) -> Outcome<Trial> {
+    if number(span, "TestTimeSeconds")?.is_none_or(|seconds| seconds == 0.0) {
+        return Err(Failure::failed(
+            "a time span has no TestTimeSeconds; import the complete output of diskspd",
+        ));
+    }
+    let elapsed_ns = time_ns(span, "TestTimeSeconds")?;
+    if elapsed_ns == 0 {
+        return Err(failed(span, "TestTimeSeconds is less than 1 ns"));
+    }
     let mut directions = [Direction::default(), Direction::default()];
     for target in children(span, "Thread").flat_map(|thread| children(thread, "Target")) {
         let names = [("ReadBytes", "ReadCount"), ("WriteBytes", "WriteCount")];
-        for (direction, (bytes, requests)) in directions.iter_mut().zip(names) {
-            direction.bytes = direction.bytes.saturating_add(count(target, bytes)?);
-            direction.requests = direction.requests.saturating_add(count(target, requests)?);
+        for (direction, (bytes_name, requests_name)) in directions.iter_mut().zip(names) {
+            let bytes = count(target, bytes_name, NUMBER_MAX)?;
+            let requests = count(target, requests_name, NUMBER_MAX)?;
+            if requests > 0 && (bytes == 0 || bytes / requests > u64::from(request_bytes)) {
+                return Err(failed(
+                    target,
+                    &format!("{bytes_name} {bytes} do not fit {requests_name} {requests}"),
+                ));
+            }
+            direction.bytes = direction.bytes.saturating_add(bytes);
+            direction.requests = direction.requests.saturating_add(requests);
         }
+    }
+    let trial = Trial { directions: directions.clone(), ..Trial::default() };
+    if !checked::is_storable(&trial) {
+        return Err(failed(span, "all threads together have more bytes than can be stored"));
     }
     if let Some(latency) = child(span, "Latency") {
         let names = [
@@ -276,9 +340,13 @@ fn histogram(
 fn machine_ns(span: Node<'_, '_>, elapsed_ns: u64) -> Outcome<Option<u64>> {
     let Some(usage) = child(span, "CpuUtilization") else { return Ok(None) };
     let cpus = children(usage, "CPU").count() as f64;
-    let average = child(usage, "Average").map(|node| number(node, "UsagePercent")).transpose()?;
-    let busy = |percent: f64| (percent / 100.0 * cpus * elapsed_ns as f64) as u64;
-    Ok(average.flatten().map(busy))
+    let Some(average) = child(usage, "Average") else { return Ok(None) };
+    let Some(percent) = number(average, "UsagePercent")? else { return Ok(None) };
+    let busy_ns = percent / 100.0 * cpus * elapsed_ns as f64;
+    let busy_ns = checked::whole(busy_ns.floor(), NUMBER_MAX).filter(|_| percent < 101.0);
+    busy_ns
+        .map(Some)
+        .ok_or_else(|| failed(average, &format!("UsagePercent is {}", checked::short(percent))))
 }
 
 #[cfg(test)]
@@ -363,5 +431,48 @@ mod tests {
             let failure = read(text).unwrap_err();
             assert_eq!(failure.message.lines().count(), 1, "{failure}");
         }
+    }
+    #[test]
+    fn numbers_that_no_test_has_are_refused_with_the_line() {
+        for (from, to, cause) in [
+            ("<BlockSize>4096", "<BlockSize>99999999999", "line 5: BlockSize"),
+            ("<BlockSize>4096", "<BlockSize>0.5", "line 5: BlockSize"),
+            ("<BlockSize>", "<BlockSize>1</BlockSize><BlockSize>", "BlockSize is there twice"),
+            ("<RequestCount>8", "<RequestCount>1e12", "line 7: RequestCount"),
+            ("<WriteRatio>0", "<WriteRatio>200", "line 6: WriteRatio"),
+            ("<Duration>10", "<Duration>1e300", "line 4: Duration"),
+            ("<FileSize>1073741824", "<FileSize>1e19", "line 6: FileSize"),
+            ("Seconds>10.0", "Seconds>1e-10", "line 9: TestTimeSeconds is less than 1 ns"),
+            ("<ReadBytes>409600000</ReadBytes>", "", "line 18: ReadBytes 0 do not fit"),
+            ("<ReadBytes>409600000", "<ReadBytes>0", "line 18: ReadBytes 0 do not fit"),
+            ("<ReadBytes>409600000", "<ReadBytes>1e300", "line 18: ReadBytes"),
+            ("<ReadBytes>409600000", "<ReadBytes>4e18", "line 18: ReadBytes"),
+            ("<UsagePercent>25.0", "<UsagePercent>1e300", "UsagePercent"),
+        ] {
+            let failure = read(&RESULT.replacen(from, to, 1)).unwrap_err();
+            assert!(failure.message.contains(cause), "{to}: {failure}");
+            assert_eq!(failure.message.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn an_element_with_many_attributes_is_refused_before_it_is_parsed() {
+        let attributes: String = (0..100_000).map(|at| format!(" a{at}=\"\"")).collect();
+        let text = RESULT.replacen("<System>", &format!("<System{attributes}>"), 1);
+        let failure = read(&text).unwrap_err();
+        assert!(failure.message.starts_with("line 2: an element has more than"), "{failure}");
+    }
+
+    #[test]
+    fn text_in_utf_16_is_named_with_the_remedy() {
+        let text: String = RESULT.chars().flat_map(|c| [c, '\0']).collect();
+        assert!(is_result(&text));
+        assert!(read(&text).unwrap_err().message.contains("save it as UTF-8"));
+    }
+
+    #[test]
+    fn a_start_that_cannot_be_read_is_said() {
+        let run = read(&RESULT.replace("2026/11/24", "yesterday")).unwrap().remove(0);
+        assert!(run.missing.iter().any(|text| text.contains("the start")));
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! A run that was imported from the same format is written with the numbers that were read.
 
-use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use lab::failure::{Failure, Outcome, check_not_under_dev};
+use lab::interrupt::Interrupt;
 use lab::recorder;
 use results::{RunId, RunRow, Store, Table};
 
@@ -94,7 +94,10 @@ pub fn write(
 }
 
 fn written(result: io::Result<()>) -> Outcome<()> {
-    result.map_err(|error| Failure::failed(format!("writing: {}", ioengine::error::cause(&error))))
+    result.map_err(|error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::failed(format!("writing the export: {cause}; give another --output"))
+    })
 }
 
 /// The runs in the format of one tool: the original text if they were imported from this format,
@@ -133,50 +136,109 @@ fn metrics(store: &Store, run: &RunRow) -> Outcome<openmetrics::Run> {
     })
 }
 
-/// Writes a file completely or not at all: it is written under a temporary name in the same folder,
-/// and then renamed. An existing file is replaced only if `overwrite` names it.
-///
-/// # Errors
-/// The file exists or cannot be written, or `write` fails.
-pub fn to_file(
-    path: &Path,
-    overwrite: Option<&PathBuf>,
-    write: impl FnOnce(&mut BufWriter<File>) -> Outcome<()>,
-) -> Outcome<()> {
-    check_not_under_dev(path, "--output")?;
-    let replace = overwrite.is_some_and(|named| named == path);
-    let shown = path.display();
-    let failed = |error: &dyn Display| Failure::failed(format!("writing {shown}: {error}"));
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => {
-            return Err(Failure::refused(format!("{shown} is not a file; give another --output")));
+/// A file that a signal stops being written.
+#[derive(Debug)]
+pub struct Interruptible<'a> {
+    file: File,
+    interrupt: &'a Interrupt,
+}
+
+impl Write for Interruptible<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // An error of the kind `Interrupted` would be tried again.
+        if self.interrupt.is_set() {
+            Err(io::Error::other("interrupted"))
+        } else {
+            self.file.write(bytes)
         }
-        Ok(_) if !replace => {
-            return Err(Failure::refused(format!(
-                "{shown} exists; give another --output, or --overwrite {shown}"
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// A file to export to.
+#[derive(Clone, Copy, Debug)]
+pub struct Output<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// The file that may be replaced.
+    pub overwrite: Option<&'a Path>,
+    /// The database that is read; it and its log are never replaced.
+    pub db: &'a Path,
+}
+
+impl Output<'_> {
+    /// Whether the file exists and may be replaced.
+    fn replaces(&self) -> Outcome<bool> {
+        check_not_under_dev(self.path, "--output")?;
+        let shown = self.path.display();
+        let refused =
+            |why: &str| Err(Failure::refused(format!("{shown} {why}; give another --output")));
+        if lab::page::is_beside(self.path, self.db) {
+            return refused("belongs to the database that is exported");
+        }
+        if let Some(named) = self.overwrite.filter(|named| *named != self.path) {
+            let named = named.display();
+            return Err(Failure::usage(format!(
+                "--overwrite {named} is not the file of --output; give --overwrite {shown}"
             )));
         }
-        _ => {}
+        match fs::symlink_metadata(self.path) {
+            Ok(found) if !found.is_file() => refused("is not a file"),
+            Ok(_) if self.overwrite.is_none() => Err(Failure::refused(format!(
+                "{shown} exists; give another --output, or --overwrite {shown}"
+            ))),
+            Ok(_) if is_database(self.path) => refused("is a database"),
+            found => Ok(found.is_ok()),
+        }
     }
+}
+
+/// Whether a file is a database of SQLite.
+fn is_database(path: &Path) -> bool {
+    let mut head = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && head.starts_with(b"SQLite format 3")
+}
+
+/// Writes a file completely or not at all: it is written under a temporary name in the same folder,
+/// and then renamed. An existing file is replaced only if `overwrite` names it. After a signal
+/// nothing is left behind.
+///
+/// # Errors
+/// The file exists or cannot be written, `write` fails, or a signal arrived.
+pub fn to_file(
+    to: Output<'_>,
+    interrupt: &Interrupt,
+    write: impl FnOnce(&mut BufWriter<Interruptible<'_>>) -> Outcome<()>,
+) -> Outcome<()> {
+    let (path, replace) = (to.path, to.replaces()?);
+    let shown = path.display();
+    let failed = |error: &io::Error| {
+        let cause = ioengine::error::cause(error);
+        Failure::failed(format!("writing {shown}: {cause}; give another --output"))
+    };
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside: PathBuf = path.with_file_name(name);
     let file = OpenOptions::new().write(true).create_new(true).open(&beside);
-    let file = file.map_err(|error| failed(&ioengine::error::cause(&error)))?;
-    let mut out = BufWriter::new(file);
+    let file = file.map_err(|error| failed(&error))?;
+    let mut out = BufWriter::new(Interruptible { file, interrupt });
     let result = write(&mut out).and_then(|()| {
-        let done = out.flush().and_then(|()| out.get_ref().sync_all());
+        let done = out.flush().and_then(|()| out.get_ref().file.sync_all());
         let done = done.and_then(|()| match replace {
             true => fs::rename(&beside, path),
             // `hard_link` fails if a file with this name was created in the meantime.
             false => fs::hard_link(&beside, path).and_then(|()| fs::remove_file(&beside)),
         });
-        done.map_err(|error| failed(&ioengine::error::cause(&error)))
+        done.map_err(|error| failed(&error))
     });
     if result.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    result
+    if interrupt.is_set() && result.is_err() { Err(Failure::interrupted()) } else { result }
 }
 
 #[cfg(test)]
@@ -204,20 +266,53 @@ mod tests {
     fn a_file_is_replaced_only_on_request_and_only_if_the_export_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
-        let put = |text: &'static str, named: Option<&PathBuf>| {
-            to_file(&path, named, |out| written(out.write_all(text.as_bytes())))
+        let (db, interrupt) = (folder.path().join("x.db"), Interrupt::default());
+        let put = |text: &'static str, named: Option<&Path>| {
+            let to = Output { path: &path, overwrite: named, db: &db };
+            to_file(to, &interrupt, |out| written(out.write_all(text.as_bytes())))
         };
         put("one", None).unwrap();
         assert!(put("two", None).unwrap_err().message.contains("--overwrite"));
         assert!(put("two", Some(&folder.path().join("b.csv"))).is_err());
         put("two", Some(&path)).unwrap();
-        assert!(to_file(&path, Some(&path), |_| Err(Failure::failed("no"))).is_err());
+        let failing = |_: &mut BufWriter<Interruptible<'_>>| Err(Failure::failed("no"));
+        let to = Output { path: &path, overwrite: Some(&path), db: &db };
+        assert!(to_file(to, &interrupt, failing).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("nowhere", &link).unwrap();
-        assert!(
-            to_file(&link, Some(&link), |_| Ok(())).unwrap_err().message.contains("not a file")
-        );
+        let link = Output { path: &link, overwrite: Some(&link), db: &db };
+        let refused = to_file(link, &interrupt, |_| Ok(())).unwrap_err().message;
+        assert!(refused.contains("not a file"), "{refused}");
+    }
+
+    #[test]
+    fn a_database_is_never_replaced_by_an_export() {
+        let folder = tempfile::tempdir().unwrap();
+        let (db, other) = (folder.path().join("a.db"), folder.path().join("b.db"));
+        for path in [&db, &other] {
+            Store::open(path).unwrap().close().unwrap();
+        }
+        let (copy, wal) = (fs::read(&db).unwrap(), folder.path().join("a.db-wal"));
+        for path in [&db, &other, &wal, &folder.path().join("./a.db")] {
+            let to = Output { path, overwrite: Some(path), db: &db };
+            let refused = to_file(to, &Interrupt::default(), |_| Ok(())).unwrap_err();
+            assert_eq!(refused.exit, lab::failure::Exit::Refused, "{refused}");
+        }
+        assert_eq!(fs::read(&db).unwrap(), copy);
+    }
+
+    #[test]
+    fn a_signal_ends_an_export_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, db) = (folder.path().join("a.csv"), folder.path().join("a.db"));
+        let interrupt = Interrupt::default();
+        let ended = to_file(Output { path: &path, overwrite: None, db: &db }, &interrupt, |out| {
+            interrupt.flag().store(true, std::sync::atomic::Ordering::Relaxed);
+            (0..100_000).try_for_each(|_| written(out.write_all(b"a line\n")))
+        });
+        assert_eq!(ended.unwrap_err().exit, lab::failure::Exit::Interrupted);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

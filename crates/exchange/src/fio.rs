@@ -5,8 +5,8 @@
 //! use. `keys` lists the options without a translation, and `options` reads the options of one job
 //! by type. `load` translates the requests of a job, `storage` its files, `translate` makes a run
 //! of both, and `schedule` decides which jobs run together. `output` has the fields of fio's JSON
-//! and `logs` reads its logs over time; `import` converts both to points, and `export` converts
-//! points to JSON.
+//! and `logs` reads its logs over time. `jobs` makes the key of a point from the options of a job,
+//! `import` converts documents and logs to points, and `export` converts points to JSON.
 
 pub mod expression;
 pub mod job_file;
@@ -20,6 +20,7 @@ pub mod translate;
 pub mod schedule;
 pub mod output;
 pub mod logs;
+mod jobs;
 pub mod import;
 pub mod export;
 #[doc(hidden)]

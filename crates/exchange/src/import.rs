@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lab::failure::{Failure, Outcome};
 use lab::json::Program;
 use lab::recorder::Recorder;
-use results::Store;
+use results::{RunId, Store};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -108,10 +108,22 @@ pub struct ImportedRun {
     line: String,
 }
 
+impl ImportDocument {
+    /// The runs, each in one line.
+    pub fn lines(&self) -> Vec<String> {
+        self.runs.iter().map(|run| run.line.replace(char::is_control, " ")).collect()
+    }
+}
+
 impl ImportedRun {
-    fn new(imported: &Imported, stored: &Stored, file: &str) -> ImportedRun {
+    fn new(imported: &Imported, stored: &Stored, file: &str, label: Option<&str>) -> ImportedRun {
         let id = stored.run.id.0;
-        let known = if stored.is_new { "" } else { " (imported before)" };
+        let is_as_labelled = label.is_none() || label == stored.run.label.as_deref();
+        let known = match (stored.is_new, is_as_labelled) {
+            (true, _) => "",
+            (false, true) => " (imported before)",
+            (false, false) => " (imported before; halfpower runs tag changes its label)",
+        };
         ImportedRun {
             run: id,
             uuid: stored.run.uuid.clone(),
@@ -123,11 +135,6 @@ impl ImportedRun {
             not_reported: imported.missing.clone(),
             line: format!("run {id}{known}: {}", imported.describe()),
         }
-    }
-
-    /// The run in one line.
-    pub fn line(&self) -> &str {
-        &self.line
     }
 }
 
@@ -213,8 +220,14 @@ fn text_of(path: &Path) -> Outcome<String> {
             BYTES_MAX >> 20
         )));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        let path = path.display();
+        return Err(Failure::failed(format!("reading {path}: it is UTF-16; save it as UTF-8")));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))?;
+    // Some editors and shells begin a file with a byte order mark.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// Imports files. With `plan`, the lines say what would be stored, and nothing is written.
@@ -242,14 +255,48 @@ pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<Import
         }));
         return Ok(document);
     }
-    Recorder::check(Some(&to.db), files)?;
+    let is_new = std::fs::symlink_metadata(&to.db).is_err();
+    let stored = store_all(&all, files, to);
+    if stored.is_err() && is_new {
+        // The empty database of a failed import would only confuse.
+        for end in ["", "-wal", "-shm", "-journal"] {
+            let mut path = to.db.clone().into_os_string();
+            path.push(end);
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    document.runs = stored?;
+    Ok(document)
+}
+
+/// Stores all runs, or none.
+fn store_all(
+    all: &[(String, Imported)],
+    files: &[PathBuf],
+    to: &Destination,
+) -> Outcome<Vec<ImportedRun>> {
+    Recorder::check(Some(&to.db), files).map_err(|failure| without_no_store(&failure))?;
     let mut store = Store::open(&to.db)?;
-    for (file, run) in &all {
-        let stored = run.store(&mut store, file, to.label.as_deref())?;
-        document.runs.push(ImportedRun::new(run, &stored, file));
+    let mut runs: Vec<ImportedRun> = Vec::new();
+    for (file, run) in all {
+        match run.store(&mut store, file, to.label.as_deref()) {
+            Ok(stored) => runs.push(ImportedRun::new(run, &stored, file, to.label.as_deref())),
+            Err(failure) => {
+                let new = runs.iter().filter(|run| run.is_new).map(|run| RunId(run.run));
+                store.delete_runs(&new.collect::<Vec<RunId>>())?;
+                store.close()?;
+                return Err(Failure::new(failure.exit, format!("{file}: {failure}")));
+            }
+        }
     }
     store.close()?;
-    Ok(document)
+    Ok(runs)
+}
+
+/// An import has no `--no-store`, which the checks of runs recommend.
+fn without_no_store(failure: &Failure) -> Failure {
+    let message = failure.message.replace(", or use --no-store", "");
+    Failure::new(failure.exit, message)
 }
 
 #[cfg(test)]
@@ -297,9 +344,13 @@ mod tests {
     fn devices_folders_and_bytes_that_are_no_text_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let bytes = folder.path().join("a.json");
-        fs::write(&bytes, [0xff, 0xfe, 0]).unwrap();
+        fs::write(&bytes, [0xff, 0xff, 0]).unwrap();
         for path in [Path::new("/dev/zero"), folder.path(), &bytes, Path::new("/none")] {
             assert!(read(path).unwrap_err().message.starts_with("reading "));
         }
+        fs::write(&bytes, [0xff, 0xfe, b'{', 0]).unwrap();
+        assert!(read(&bytes).unwrap_err().message.contains("save it as UTF-8"));
+        fs::write(&bytes, format!("\u{feff}{FIO}")).unwrap();
+        assert_eq!(read(&bytes).unwrap().len(), 1);
     }
 }

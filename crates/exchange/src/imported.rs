@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use analysis::histogram::{Exact, Histogram};
+use analysis::histogram::{Exact, Histogram, bucket_bounds, bucket_index};
 use analysis::units;
 use lab::failure::{Failure, Outcome};
 use lab::json;
@@ -171,7 +171,9 @@ pub fn time_ns(what: &str, seconds: f64) -> Outcome<u64> {
     if ns.is_finite() && (0.0..i64::MAX as f64).contains(&ns) {
         return Ok(ns.round() as u64);
     }
-    Err(Failure::failed(format!("{what} is {seconds} s; the file is damaged, so create it again")))
+    Err(Failure::failed(format!(
+        "{what} is {seconds:?} s; the file is damaged, so create it again"
+    )))
 }
 
 /// Builds a latency histogram from percentiles. The requests between two percentiles are counted at
@@ -185,31 +187,49 @@ pub fn histogram(
     mean_ns: f64,
     percentiles: &[(f64, u64)],
 ) -> Histogram {
-    let mut rough = Histogram::new();
     if count == 0 || max_ns < min_ns {
-        return rough;
+        return Histogram::default();
     }
     let mut sorted: Vec<(f64, u64)> =
         percentiles.iter().copied().filter(|(share, _)| (0.0..=1.0).contains(share)).collect();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    rough.record_n(min_ns, 1);
+    let mut counts = vec![(min_ns, 1)];
     let (mut counted, mut latest_ns) = (1, min_ns);
     for (share, ns) in sorted {
         let rank = ((share * count as f64).next_down().ceil() as u64).min(count - 1);
         latest_ns = ns.clamp(latest_ns, max_ns);
-        rough.record_n(latest_ns, rank.saturating_sub(counted));
+        counts.push((latest_ns, rank.saturating_sub(counted)));
         counted = counted.max(rank);
     }
-    rough.record_n(max_ns, count - counted);
-    exact(&rough, min_ns, max_ns, mean_ns)
+    counts.push((max_ns, count - counted));
+    of_counts(counts, (min_ns, max_ns), mean_ns)
 }
 
-/// The histogram with the stated minimum, maximum and mean.
-pub fn exact(rough: &Histogram, min_ns: u64, max_ns: u64, mean_ns: f64) -> Histogram {
-    let sum_ns = (mean_ns.max(0.0) * rough.count() as f64).round() as u128;
-    let exact = Exact { overflow: rough.overflow(), min_ns, max_ns, sum_ns };
-    let buckets = rough.buckets().map(|bucket| (bucket.low_ns, bucket.count));
-    Histogram::from_buckets(buckets, Some(exact)).unwrap_or_else(|_| rough.clone())
+/// The histogram of latencies (ns), each with its number of requests, with the stated minimum,
+/// maximum and mean if they are possible. Memory is used only for the result, because a document
+/// may have thousands of histograms.
+pub fn of_counts(
+    counts: impl IntoIterator<Item = (u64, u64)>,
+    (min_ns, max_ns): (u64, u64),
+    mean_ns: f64,
+) -> Histogram {
+    let counts: Vec<(u64, u64)> = counts.into_iter().filter(|(_, n)| *n > 0).collect();
+    let (mut buckets, mut overflow, mut count) = (BTreeMap::<u64, u64>::new(), 0_u64, 0_u64);
+    for (ns, n) in &counts {
+        let counter = match bucket_bounds(bucket_index(*ns)) {
+            Some((low_ns, _)) => buckets.entry(low_ns).or_default(),
+            None => &mut overflow,
+        };
+        *counter = counter.saturating_add(*n);
+        count = count.saturating_add(*n);
+    }
+    let sum_ns = (mean_ns.max(0.0) * count as f64).round() as u128;
+    let exact = Exact { overflow, min_ns, max_ns, sum_ns };
+    Histogram::from_buckets(buckets, Some(exact)).unwrap_or_else(|_| {
+        let mut rough = Histogram::default();
+        counts.iter().for_each(|(ns, n)| rough.record_n(*ns, *n));
+        rough
+    })
 }
 
 /// Points whose trials come one by one: trials with the same settings belong to one point.

@@ -15,6 +15,11 @@ use workload::{Pattern, Workload};
 
 use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
+/// What begins the output of each run of iozone.
+const BANNER: &str = "Performance Test of File I/O";
+/// The remedy for a row whose columns are not clear.
+const REMEDY: &str = "import the output as iozone printed it, with its blanks";
+
 /// Format of the document.
 pub const FORMAT: &str = "iozone-table";
 const KIB: u64 = 1024;
@@ -27,7 +32,7 @@ const MONTHS: [&str; 12] =
 
 /// Whether a text is output of iozone.
 pub fn is_table(text: &str) -> bool {
-    text.contains("Performance Test of File I/O") || text.lines().any(|line| ends(line).is_some())
+    text.contains(BANNER) || text.lines().any(|line| ends(line).is_some())
 }
 
 /// Where the first three columns of the table end, if this is the line of its names. All columns
@@ -44,50 +49,46 @@ fn ends(line: &str) -> Option<[usize; 3]> {
     Some([line.find(words[0])? + 2, reclen, reclen + write])
 }
 
-/// Reads a table.
+/// What the lines above a table say about it.
+#[derive(Clone, Debug, Default)]
+struct Section {
+    is_direct: bool,
+    is_through: bool,
+    has_other_unit: bool,
+    started_unix_ns: Option<i64>,
+    /// Ends of the first three columns, while the lines are rows of the table.
+    ends: Option<[usize; 3]>,
+}
+
+impl Section {
+    /// Reads a line that is no row.
+    fn note(&mut self, line: &str) {
+        if line.contains(BANNER) {
+            *self = Section::default();
+        }
+        self.is_direct |= line.contains("O_DIRECT feature enabled");
+        self.is_through |= line.contains("O_SYNC") || line.contains("SYNC Mode");
+        self.started_unix_ns = began(line).or(self.started_unix_ns);
+        if let Some((_, unit)) = line.split_once("Output is in ") {
+            self.has_other_unit = !unit.to_ascii_lowercase().starts_with("kbytes/sec");
+        }
+        self.ends = ends(line);
+    }
+
+    /// The ends of the columns if the line is a row.
+    fn is_row(&self, line: &str) -> Option<[usize; 3]> {
+        self.ends.filter(|_| line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+    }
+}
+
+/// Reads a table. Each run in the output has its own unit, caching and start.
 ///
 /// # Errors
 /// One line: no table, other units, or the number of the damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
-    let has = |words: &str| text.contains(words);
-    let unit = text.split_once("Output is in ").map_or("", |(_, rest)| rest);
-    if !unit.is_empty() && !unit.to_ascii_lowercase().starts_with("kbytes/sec") {
-        return Err(Failure::failed(
-            "the table is not in kBytes/sec; run iozone without -O and -N",
-        ));
-    }
-    let caching = Caching::of(has("O_DIRECT feature enabled"), has("O_SYNC") || has("SYNC Mode"));
-    let started_unix_ns = text.lines().find_map(began).unwrap_or(0);
-    let (mut trials, mut table) = (Trials::default(), None);
-    for (number, line) in (1..).zip(text.lines()) {
-        if let Some(ends) = ends(line) {
-            table = Some(ends);
-        } else if let Some(ends) = table {
-            if line.trim().is_empty()
-                || !line.trim_start().starts_with(|c: char| c.is_ascii_digit())
-            {
-                table = None;
-                continue;
-            }
-            let row = Row::read(line, ends).map_err(|what| {
-                Failure::failed(format!("line {number}: {what}; create the output again"))
-            })?;
-            for (key, trial) in row.trials(caching)? {
-                trials.add(key, Trial { started_unix_ns, ..trial });
-            }
-            if trials.points.len() > POINTS_MAX {
-                return Err(Failure::failed(format!(
-                    "more than {POINTS_MAX} tests; split the output"
-                )));
-            }
-        }
-    }
-    if trials.points.is_empty() {
-        return Err(Failure::failed(
-            "no table with rates (kB, reclen, write ...); import what iozone printed with -a, or \
-             with -s, -r and -i",
-        ));
-    }
+    let trials = trials(text)?;
+    let starts = || trials.points.iter().flat_map(|point| &point.trials);
+    let is_unknown = starts().any(|trial| trial.started_unix_ns == 0);
     let version =
         text.split_once("$Revision: ").and_then(|(_, rest)| rest.split_whitespace().next());
     let missing = [
@@ -98,18 +99,59 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         "the rate over time",
         "the zone of its clock (UTC is assumed)",
     ];
+    let start = is_unknown.then_some("the start (no date that can be read; 1970 is stored)");
     Ok(vec![Imported {
         tool: format!("iozone-{}", version.unwrap_or("unknown")),
         format: FORMAT,
         title: "table".to_owned(),
-        started_unix_ns,
+        started_unix_ns: starts().map(|trial| trial.started_unix_ns).min().unwrap_or(0),
         host: Host { name: UNKNOWN_HOST.to_owned(), ..Host::default() },
         target: TargetFacts::default(),
         points: trials.points,
-        missing: missing.map(str::to_owned).to_vec(),
+        missing: missing.into_iter().chain(start).map(str::to_owned).collect(),
         document: text.to_owned(),
         supplement: String::new(),
     }])
+}
+
+/// The trials of all tables.
+fn trials(text: &str) -> Outcome<Trials> {
+    let (mut trials, mut section) = (Trials::default(), Section::default());
+    let last = text.lines().count();
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some(ends) = section.is_row(line) else {
+            section.note(line);
+            if section.has_other_unit && section.ends.is_some() {
+                return Err(Failure::failed(format!(
+                    "line {number}: the table is not in kBytes/sec; run iozone without -O and -N"
+                )));
+            }
+            continue;
+        };
+        if number == last && !text.ends_with('\n') {
+            return Err(Failure::failed(format!(
+                "line {number}: the row has no line end, so the file may be cut; create the \
+                 output again, or end the row if it is complete"
+            )));
+        }
+        let failed = |what: String| Failure::failed(format!("line {number}: {what}; {REMEDY}"));
+        let row = Row::read(line, ends).map_err(failed)?;
+        let caching = Caching::of(section.is_direct, section.is_through);
+        let started_unix_ns = section.started_unix_ns.unwrap_or(0);
+        for (key, trial) in row.trials(caching)? {
+            trials.add(key, Trial { started_unix_ns, ..trial });
+        }
+        if trials.points.len() > POINTS_MAX {
+            return Err(Failure::failed(format!("more than {POINTS_MAX} tests; split the output")));
+        }
+    }
+    if trials.points.is_empty() {
+        return Err(Failure::failed(
+            "no table with rates (kB, reclen, write ...); import what iozone printed with -a, or \
+             with -s, -r and -i",
+        ));
+    }
+    Ok(trials)
 }
 
 /// The start: `Run began: Sun Mar  5 12:56:17 2023`.
@@ -125,19 +167,28 @@ fn began(line: &str) -> Option<i64> {
 struct Row {
     file_kib: u64,
     record_kib: u64,
+    record_bytes: u32,
     /// Rates (KiB/s): write, rewrite, read, reread, random read, random write.
     rates: [Option<u64>; 6],
 }
 
 impl Row {
     fn read(line: &str, ends: [usize; 3]) -> Result<Row, String> {
+        let line = line.trim_end();
         if !line.is_ascii() {
             return Err("not a row of numbers".to_owned());
         }
+        // Numbers end at the right edge of their column, unless blanks were removed or added.
         let number = |from: usize, to: usize| -> Result<Option<u64>, String> {
-            let text = line.get(from..to.min(line.len())).unwrap_or_default().trim();
+            let cell = line.get(from..to.min(line.len())).unwrap_or_default();
+            let text = cell.trim_start();
             if text.is_empty() {
                 return Ok(None);
+            }
+            let is_digit = |at: usize| line.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+            if !is_digit(to - 1) || is_digit(to) {
+                let text = text.trim_end().escape_debug();
+                return Err(format!("'{text}' does not end where its column ends"));
             }
             let number = text.parse().ok().filter(|number| *number <= NUMBER_MAX);
             number.map(Some).ok_or_else(|| format!("'{}' is no number", text.escape_debug()))
@@ -147,13 +198,19 @@ impl Row {
             size.ok_or_else(|| "no size of the file or of a record".to_owned())
         };
         let (file_kib, record_kib) = (size(0, ends[0])?, size(ends[0], ends[1])?);
+        if record_kib > file_kib {
+            return Err(format!("the record ({record_kib} KiB) is larger than the file"));
+        }
+        let record_bytes = record_kib.checked_mul(KIB).and_then(|bytes| bytes.try_into().ok());
+        let record_bytes =
+            record_bytes.ok_or_else(|| format!("the record ({record_kib} KiB) is over 4 GiB"))?;
         let mut rates = [None; 6];
         for (index, rate) in rates.iter_mut().enumerate() {
             let width = ends[2] - ends[1];
             let from = ends[1] + index * width;
             *rate = number(from, from + width)?.filter(|rate| *rate > 0);
         }
-        Ok(Row { file_kib, record_kib, rates })
+        Ok(Row { file_kib, record_kib, record_bytes, rates })
     }
 
     /// A trial for each test: the file once, at the printed rate.
@@ -174,7 +231,7 @@ impl Row {
                 engine_kind: EngineKind::Sync,
                 pattern,
                 read_percent,
-                request_bytes: u32::try_from(self.record_kib * KIB).unwrap_or(u32::MAX),
+                request_bytes: self.record_bytes,
                 region_bytes: self.file_kib * KIB,
                 ..Workload::default()
             };
@@ -241,7 +298,7 @@ iozone test complete.
     fn damaged_tables_are_refused_with_the_line() {
         for (from, to, cause) in [
             ("     2689", "      NaN", "line 8: 'NaN'"),
-            ("     2689", "    -2689", "line 8: '-2689'"),
+            ("     2689", "    -2689", "line 8: '-2689' is no number"),
             ("       4  ", "       0  ", "line 8: no size"),
             ("          102400       4", "99999999999999999999   4", "line 8: "),
             ("          102400", "          1024é0", "line 8: "),
@@ -254,5 +311,56 @@ iozone test complete.
         }
         let cut = &TABLE[..TABLE.find("          102400").unwrap()];
         assert!(read(cut).unwrap_err().message.contains("no table"));
+    }
+    const NAMES: &str = "              kB  reclen    write  rewrite    read    reread    read\n";
+
+    #[test]
+    fn rows_whose_columns_are_shifted_or_spill_are_refused() {
+        let trimmed = "kB  reclen    write  rewrite    read    reread    read     write";
+        for (names, row, cause) in [
+            (trimmed, "102400       4     2689     3151     9640", "does not end where"),
+            (NAMES.trim_end(), "         102400       4     2689     3151", "does not end where"),
+            (NAMES.trim_end(), "           102400       4     2689     3151", "does not end where"),
+            (NAMES.trim_end(), "          102400       412345678901234567890", "does not end"),
+            (NAMES.trim_end(), "          102400       4 1234567890", "does not end where"),
+            (NAMES.trim_end(), "          102400  204800     2689", "larger than the file"),
+            (NAMES.trim_end(), "         9999999 9999999     2689", "over 4 GiB"),
+        ] {
+            let failure = read(&format!("{names}\n{row}\n")).unwrap_err();
+            assert!(failure.message.starts_with("line 2: "), "{failure}");
+            assert!(failure.message.contains(cause), "{row}: {failure}");
+        }
+    }
+
+    #[test]
+    fn each_output_has_its_own_unit_caching_and_start() {
+        let buffered = TABLE.replace("\tO_DIRECT feature enabled\n", "");
+        let later = buffered.replace("Mar  5", "Mar  6");
+        let run = read(&format!("{TABLE}{later}")).unwrap().remove(0);
+        let direct = run.points.iter().filter(|point| point.key.caching.is_direct()).count();
+        assert_eq!((run.points.len(), direct), (14, 7));
+        let last = run.points.last().unwrap();
+        assert_eq!(date::utc(last.trials[0].started_unix_ns), "2023-03-06 12:56");
+        assert_eq!(date::utc(run.started_unix_ns), "2023-03-05 12:56");
+        let other = buffered.replace("kBytes/sec", "operations per second");
+        let failure = read(&format!("{TABLE}{other}")).unwrap_err();
+        assert!(failure.message.contains("not in kBytes/sec"), "{failure}");
+        let before = format!("\tOutput is in kBytes/sec\n{other}");
+        assert!(read(&before).unwrap_err().message.contains("line 7: the table is not"));
+    }
+
+    #[test]
+    fn a_table_that_is_cut_in_a_row_is_refused() {
+        for cut in ["          102400       4     26", "          102400       4     2689     3151"]
+        {
+            let failure = read(&format!("{NAMES}{cut}")).unwrap_err();
+            assert!(failure.message.contains("line 2: the row has no line end"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_start_that_cannot_be_read_is_said() {
+        let run = read(&TABLE.replace("2023", "99999")).unwrap().remove(0);
+        assert!(run.missing.iter().any(|text| text.contains("the start")));
     }
 }

@@ -5,6 +5,7 @@
 //! points ([`imported`]); [`mod@import`] recognises the format of a file, and [`mod@export`] writes
 //! stored runs.
 
+mod checked;
 pub mod imported;
 pub mod fio;
 pub mod diskspd;

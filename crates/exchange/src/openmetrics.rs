@@ -4,6 +4,7 @@
 //! Each point is a set of gauges and a latency summary, with the workload as labels. Units are
 //! those of the standard: bytes and seconds.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -54,14 +55,22 @@ const GAUGES: [Gauge; 6] = [
     }),
 ];
 
-/// The metrics of runs. If several points have the same labels, only the first is used; so name the
-/// newest run first.
+/// The metrics of runs. If points of several runs have the same labels, only those of the first run
+/// are used; so name the newest run first.
 pub fn text(runs: &[Run]) -> String {
     let mut points: Vec<(String, &Run, &Point)> = Vec::new();
+    let mut known = HashSet::new();
     for run in runs {
+        let mut of_run: HashMap<String, u32> = HashMap::new();
         for point in run.points.iter().filter(|point| !point.trials.is_empty()) {
-            let labels = labels(run, &point.key);
-            if points.iter().all(|(known, _, _)| *known != labels) {
+            let mut labels = labels(run, &point.key);
+            // Points that differ in a setting without a label are numbered.
+            let count = of_run.entry(labels.clone()).or_insert(0);
+            *count += 1;
+            if *count > 1 {
+                let _ = write!(labels, ",point=\"{count}\"");
+            }
+            if known.insert(labels.clone()) {
                 points.push((labels, run, point));
             }
         }
@@ -111,7 +120,10 @@ fn labels(run: &Run, key: &PointKey) -> String {
         ("caching", key.caching.name().to_owned()),
         ("rwmixread", key.read_percent().to_string()),
     ];
-    let all = all.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value)));
+    let rate = key.requests_per_s().map(|rate| ("rate_iops", rate.to_string()));
+    let all = all.into_iter().chain(rate);
+    let all: Vec<String> =
+        all.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value))).collect();
     all.join(",")
 }
 

@@ -12,6 +12,7 @@ use lab::point_key::PointKey;
 use papers::classic::trace::{self, TraceLine};
 use workload::Workload;
 
+use crate::checked;
 use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
 /// Format of the document.
@@ -19,12 +20,17 @@ pub const FORMAT: &str = "sqlio-csv";
 /// Bytes of a MB and a KB in the papers.
 const MB: f64 = 1_048_576.0;
 const KB: f64 = 1024.0;
+/// How much MB/s may exceed IO/s times the block size (share): both are rounded.
+const EXCESS_MAX: f64 = 0.02;
+/// Half of the last digit of MB/s, IO/s and the block size (KB).
+const ROUNDING: f64 = 0.000_5;
 /// Maximum number of different tests in a trace.
 const POINTS_MAX: usize = 100_000;
 
 /// Whether a text is a trace file.
 pub fn is_trace(text: &str) -> bool {
-    text.lines().next().is_some_and(|line| line.trim_end() == trace::header())
+    let first = checked::without_mark(text).lines().next();
+    first.is_some_and(|line| line.trim_end() == trace::header())
 }
 
 /// Reads a trace file.
@@ -33,20 +39,17 @@ pub fn is_trace(text: &str) -> bool {
 /// One line with the number of the damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let mut trials = Trials::default();
-    let (mut title, mut has_mix) = (String::new(), false);
+    let (mut title, mut has_mix, mut has_sizes) = (String::new(), false, false);
     for (number, line) in (2..).zip(text.lines().skip(1)) {
         if line.trim().is_empty() {
             continue;
         }
-        let line: TraceLine = line.parse().map_err(|why| {
+        let failed = |why: String| {
             Failure::failed(format!("line {number}: {why}; restore the line or remove it"))
-        })?;
-        if line.threads == 0 || line.block_kb == 0.0 || line.clock_s == 0.0 {
-            return Err(Failure::failed(format!(
-                "line {number}: no threads, block size or time; restore the line or remove it"
-            )));
-        }
-        let (key, trial) = (key(&line), trial(&line)?);
+        };
+        let line: TraceLine = line.parse().map_err(failed)?;
+        let (key, trial) = test(&line).map_err(failed)?;
+        has_sizes |= excess(&line) < -EXCESS_MAX;
         has_mix |= line.operation == "mix";
         if title.is_empty() {
             title.clone_from(&line.comment);
@@ -65,6 +68,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     };
     let missing = ["whether requests were random", "latencies", "the rate over time"];
     let share = has_mix.then_some("the share of reads (half is assumed)");
+    let sizes = has_sizes.then_some("the size of each request (some were smaller than the block)");
     Ok(vec![Imported {
         tool: "sqlio".to_owned(),
         format: FORMAT,
@@ -73,13 +77,49 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         host: Host { name: UNKNOWN_HOST.to_owned(), ..Host::default() },
         target: TargetFacts::default(),
         points,
-        missing: missing.into_iter().chain(share).map(str::to_owned).collect(),
+        missing: missing.into_iter().chain(share).chain(sizes).map(str::to_owned).collect(),
         document: text.to_owned(),
         supplement: String::new(),
     }])
 }
 
-fn key(line: &TraceLine) -> PointKey {
+/// By what share MB/s exceed IO/s times the block size, as far as rounding does not explain it.
+fn excess(line: &TraceLine) -> f64 {
+    let most = (line.io_per_s + ROUNDING) * (line.block_kb + ROUNDING) * KB;
+    let least = (line.io_per_s - ROUNDING).max(0.0) * (line.block_kb - ROUNDING).max(0.0) * KB;
+    let bytes = line.mb_per_s * MB;
+    if bytes - ROUNDING * MB > most {
+        bytes / most - 1.0
+    } else if bytes + ROUNDING * MB < least {
+        bytes / least - 1.0
+    } else {
+        0.0
+    }
+}
+
+/// The point and the trial of a line.
+fn test(line: &TraceLine) -> Result<(PointKey, Trial), String> {
+    let block_bytes = (line.block_kb * KB).round();
+    if line.threads == 0 || block_bytes == 0.0 || line.clock_s == 0.0 {
+        return Err("no threads, block size or time".to_owned());
+    }
+    let block_bytes =
+        checked::whole(block_bytes, u64::from(u32::MAX)).ok_or("BlockSize is more than 4 GiB")?;
+    let file_bytes = checked::whole((line.file_kb * KB).round(), checked::NUMBER_MAX);
+    let file_bytes = file_bytes.ok_or("FileSize is too large")?;
+    if excess(line) > EXCESS_MAX {
+        return Err("MB/s are more than IO/s times BlockSize".to_owned());
+    }
+    let trial = trial(line)?;
+    Ok((key(line, block_bytes as u32, file_bytes)?, trial))
+}
+
+fn time_ns(what: &str, seconds: f64) -> Result<u64, String> {
+    let time = imported::time_ns(what, seconds);
+    time.map_err(|_| format!("{what} is {} s", checked::short(seconds)))
+}
+
+fn key(line: &TraceLine, block_bytes: u32, file_bytes: u64) -> Result<PointKey, String> {
     let workload = Workload {
         engine_kind: if line.outstanding == 0 { EngineKind::Sync } else { EngineKind::Libaio },
         read_percent: match line.operation.as_str() {
@@ -87,23 +127,30 @@ fn key(line: &TraceLine) -> PointKey {
             "read" => 100,
             _ => 50,
         },
-        request_bytes: (line.block_kb * KB) as u32,
+        request_bytes: block_bytes,
         depth: line.outstanding.max(1),
         threads: line.threads,
-        region_bytes: (line.file_kb * KB) as u64,
-        limit_ns: line.time_s.map(|seconds| (seconds * 1e9) as u64),
+        region_bytes: file_bytes,
+        limit_ns: line.time_s.map(|seconds| time_ns("Time", seconds)).transpose()?,
         ..Workload::default()
     };
     let caching = trace::caching(line.buffering);
-    PointKey { caching, ..PointKey::of(&workload) }
+    Ok(PointKey { caching, ..PointKey::of(&workload) })
 }
 
-fn trial(line: &TraceLine) -> Outcome<Trial> {
-    let elapsed_ns = imported::time_ns("Clock(s)", line.clock_s)?;
-    let user_ns = imported::time_ns("User(ms)", line.user_ms / 1e3)?;
-    let system_ns = imported::time_ns("Kernel(ms)", line.kernel_ms / 1e3)?;
-    let bytes = (line.mb_per_s * MB * line.clock_s).round() as u64;
-    let requests = (line.io_per_s * line.clock_s).round() as u64;
+fn trial(line: &TraceLine) -> Result<Trial, String> {
+    let elapsed_ns = time_ns("Clock(s)", line.clock_s)?;
+    if elapsed_ns == 0 {
+        return Err("Clock(s) is less than 1 ns".to_owned());
+    }
+    let user_ns = time_ns("User(ms)", line.user_ms / 1e3)?;
+    let system_ns = time_ns("Kernel(ms)", line.kernel_ms / 1e3)?;
+    let amount = |what: &str, per_s: f64| {
+        let amount = checked::whole((per_s * line.clock_s).round(), checked::NUMBER_MAX);
+        amount.ok_or_else(|| format!("{what} times Clock(s) is too large"))
+    };
+    let bytes = amount("MB/s", line.mb_per_s * MB)?;
+    let requests = amount("IO/s", line.io_per_s)?;
     let all = Direction { bytes, requests, ..Direction::default() };
     let half = Direction { bytes: bytes / 2, requests: requests / 2, ..Direction::default() };
     let (bytes, requests) = (bytes - half.bytes, requests - half.requests);
@@ -113,7 +160,7 @@ fn trial(line: &TraceLine) -> Outcome<Trial> {
         "write" => [Direction::default(), all],
         _ => [half, rest],
     };
-    Ok(Trial {
+    let trial = Trial {
         started_unix_ns: line.started_unix_ns,
         directions,
         elapsed_ns,
@@ -125,7 +172,12 @@ fn trial(line: &TraceLine) -> Outcome<Trial> {
             ..CpuUsage::default()
         },
         ..Trial::default()
-    })
+    };
+    if checked::is_storable(&trial) {
+        Ok(trial)
+    } else {
+        Err("User(ms) and Kernel(ms) are too large".to_owned())
+    }
 }
 
 /// The trace of points: a header, and a line for each trial without a soaker.
@@ -172,5 +224,42 @@ mod tests {
         assert_eq!(mix.points[0].trials[0].requests(), 4800);
         assert!(mix.missing.iter().any(|text| text.contains("share of reads")));
         assert!(read(&trace::header()).unwrap_err().message.contains("nothing to import"));
+    }
+    const GOOD: &str = "10.000,2560.000,read,4,1,H,1,2,65536,2.000,10,20,2026-11-24 10:43:16,c";
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        let text = format!("\u{feff}{}\r\n{GOOD}\r\n", trace::header());
+        assert!(is_trace(&text));
+        let trial = &read(&text).unwrap()[0].points[0].trials[0];
+        assert_eq!((trial.bytes(), trial.requests()), (20 << 20, 5120));
+    }
+
+    #[test]
+    fn numbers_that_contradict_each_other_or_cannot_be_stored_are_refused_with_the_line() {
+        for (from, to, cause) in [
+            ("10.000,", "10000,", "MB/s are more than IO/s"),
+            ("10.000,", "1e300,", "MB/s are more than IO/s"),
+            ("read,4,", "read,1e20,", "BlockSize is more than 4 GiB"),
+            ("read,4,", "read,0.0001,", "no threads, block size or time"),
+            (",2.000,", ",1e-12,", "Clock(s) is less than 1 ns"),
+            (",2.000,", ",1e15,", "Clock(s)"),
+            ("65536", "1e300", "FileSize is too large"),
+            (",2,65536", ",1e300,65536", "Time"),
+            ("10.000,2560.000", "1e15,2.56e17", "MB/s times Clock(s) is too large"),
+            (",10,20,", ",9e12,9e12,", "User(ms) and Kernel(ms)"),
+        ] {
+            let text = format!("{}\n{}\n", trace::header(), GOOD.replacen(from, to, 1));
+            let failure = read(&text).unwrap_err();
+            assert!(failure.message.starts_with("line 2: "), "{failure}");
+            assert!(failure.message.contains(cause), "{to}: {failure}");
+        }
+    }
+
+    #[test]
+    fn requests_smaller_than_the_block_are_accepted_and_said() {
+        let line = GOOD.replacen("10.000,", "5.000,", 1);
+        let run = read(&format!("{}\n{line}\n", trace::header())).unwrap().remove(0);
+        assert!(run.missing.iter().any(|text| text.contains("smaller than the block")));
     }
 }

@@ -94,6 +94,8 @@ pub enum Verb {
     Compare(Box<compare::CompareArgs>),
     /// Show stored points over time, and when they changed
     History(compare::HistoryArgs),
+    /// Find the odd hosts of a fleet: in what, since when, and what distinguishes them
+    Fleet(compare::FleetArgs),
     /// Name a stored run, measure it again later, and say whether it became slower
     Baseline(compare::BaselineArgs),
     /// List, show, label, delete and merge stored runs

@@ -82,6 +82,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Report(args) => command::report::execute(args),
         Verb::Compare(args) => command::compare::execute(args),
         Verb::History(args) => command::compare::history(args),
+        Verb::Fleet(args) => command::compare::fleet(args),
         Verb::Baseline(args) => command::compare::baseline(args),
         Verb::Runs(args) => command::runs::execute(args),
         Verb::Import(args) => command::exchange::import(args),

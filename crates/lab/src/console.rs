@@ -3,6 +3,7 @@
 //! Progress is a bar on a terminal, one line a minute elsewhere, and nothing with `--quiet`.
 //! Colours follow NO_COLOR and whether the stream is a terminal (the anstream crate decides).
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,8 +60,22 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// see [`lost_data`].
 pub fn data(text: &str) {
     let mut stream = anstream::stdout();
-    let written = writeln!(stream, "{text}").and_then(|()| stream.flush());
+    let written = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
     note(&written);
+}
+
+/// A text without control characters other than line ends and tabs. Names of files, jobs and hosts
+/// may contain any, which a terminal would obey.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    for c in text.chars() {
+        if is_harmful(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    Cow::Owned(shown)
 }
 
 /// Prints a line of data that need not be UTF-8, such as a file name.
@@ -137,7 +152,7 @@ pub fn lost_data() -> bool {
 
 fn write_line(stream: &mut impl Write, text: &str) {
     // A failure to write to stderr cannot be reported.
-    let _ = writeln!(stream, "{text}").and_then(|()| stream.flush());
+    let _ = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
 }
 
 /// A progress bar, or one line per minute without a terminal.
@@ -206,5 +221,16 @@ impl Progress {
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\tb\nä"), "a\tb\nä");
+        assert_eq!(printable("\u{1b}[31mred\r\u{9b}"), "\\u{1b}[31mred\\r\\u{9b}");
     }
 }

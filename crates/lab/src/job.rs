@@ -285,8 +285,8 @@ fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     let wanted: Vec<HostSetting> = wanted.into_iter().filter_map(setting).collect();
     if null && !wanted.is_empty() {
         return Err(Failure::usage(
-            "--ioengine null uses no device, so there are no host settings to change; drop the flags \
-             listed under 'Host' in halfpower run --help",
+            "--ioengine null uses no device, so there are no host settings to change; drop the \
+             flags listed under 'Host' in halfpower run --help",
         ));
     }
     Ok(wanted)

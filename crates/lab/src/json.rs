@@ -11,6 +11,7 @@ use ioengine::Op;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::console;
 use crate::journal::settings::Change;
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, Trial, Verdict};
@@ -492,6 +493,15 @@ fn by_operation(point: &Point) -> ByOperationDocument {
 /// A document as indented JSON.
 pub fn print(document: &impl Serialize) -> String {
     serde_json::to_string_pretty(document).expect("our documents have string keys only")
+}
+
+/// Prints a result to stdout: as JSON, or as lines of text.
+pub fn answer(as_json: bool, document: &impl Serialize, lines: impl FnOnce() -> Vec<String>) {
+    if as_json {
+        console::data(&print(document));
+    } else {
+        lines().iter().for_each(|line| console::data(line));
+    }
 }
 
 /// The fields of a serialisable value as a titled list of names and values, without nulls.

@@ -1,41 +1,44 @@
 //! fio's JSON output as points and trials.
 //!
-//! A job becomes a point with one trial. Entries with the same name and group are threads of one
-//! job, and their counts are summed. In client mode, each server becomes a separate run. The
+//! A job becomes a point with one trial. Entries with the same name, group and options are threads
+//! of one job, and their counts are summed. In client mode, each server becomes a separate run. The
 //! completion latency of fio (`clat`) is imported as the latency if it has percentiles, because fio
 //! prints percentiles of the total latency only on request. Logs over time that are imported with
-//! the document become the intervals of their job.
+//! the document become the intervals of their job. A document that contradicts itself is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
-use ioengine::{Caching, EngineKind};
 use lab::failure::{Failure, Outcome};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Direction, Point, State, Trial};
-use lab::point_key::PointKey;
-use lab::skew::{self, Split};
-use workload::{Arrival, Distribution, Pattern, Workload};
 
-use crate::fio::expression::{Quantity, evaluate};
-use crate::fio::keys;
+use crate::fio::jobs::{self, Given, Options, refused, shown};
 use crate::fio::logs::Logs;
-use crate::fio::output::{self, Found, Job, Latency, Output, Texts};
+use crate::fio::output::{self, Divided, Found, Job, Latency, NOT_STATED, Output, Texts};
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 /// Format of the document.
 pub const FORMAT: &str = "fio-json";
+/// How the version of fio begins.
+const FIO: &str = "fio-";
 /// What is missing without logs.
 const NO_SERIES: &str = "the rate over time (import it with the logs of write_bw_log)";
 /// Options that name the prefix of a log. Without a value, the prefix is the name of the job, and
 /// fio does not print the option.
 const LOG_OPTIONS: [&str; 3] = ["write_bw_log", "write_iops_log", "write_lat_log"];
-/// Maximum number of jobs and threads.
-const JOBS_MAX: usize = 10_000;
-/// Names of fio's engines that wait for each request.
-const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
+/// Maximum number of servers.
+const SERVERS_MAX: usize = 1000;
+/// Maximum number of different jobs. The latencies of each direction of a job take up to 40 KiB.
+const POINTS_MAX: usize = 4000;
+/// Maximum of counts, bytes and times, because the database stores signed numbers.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+/// Maximum number of requests of a job that took less than 1 ms.
+const QUICK_REQUESTS_MAX: u64 = 1000;
+/// What fio's buckets and rounding may add to a latency (share).
+const ROUNDING: f64 = 0.02;
 
 /// Reads the last document in fio's output; returns one run for each server, else a single run.
 /// Jobs take their logs of `logs` that lie in the folder of the document.
@@ -44,68 +47,200 @@ const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "
 /// One line: the text has no document, a damaged document, or a document without requests.
 pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> {
     let Found { output, text, documents } = output::parse(text)?;
-    if output.all_jobs().count() > JOBS_MAX {
-        return Err(Failure::failed(format!("more than {JOBS_MAX} jobs; use --group_reporting")));
-    }
+    check_document(&output)?;
     let mut by_host: BTreeMap<&str, Vec<&Job>> = BTreeMap::new();
     for job in output.all_jobs() {
         let host = job.hostname.as_deref().filter(|name| !name.is_empty());
         by_host.entry(host.unwrap_or(UNKNOWN_HOST)).or_default().push(job);
     }
-    let runs: Outcome<Vec<Imported>> =
-        by_host.into_iter().map(|(host, jobs)| run(text, &output, host, &jobs)).collect();
-    let mut runs = runs?;
-    if let ([run], false) = (runs.as_mut_slice(), logs.is_empty()) {
-        let jobs: Vec<&Job> = output.all_jobs().collect();
-        let entries = entries(&jobs, &output.globals());
-        attach(run, &entries, path.parent().unwrap_or(Path::new("")), logs);
+    let servers = by_host.len();
+    if servers > SERVERS_MAX {
+        return Err(Failure::failed(format!(
+            "results of {servers} servers; import at most {SERVERS_MAX} servers at once"
+        )));
     }
-    let mut runs: Vec<Imported> = runs.into_iter().filter(|run| !run.points.is_empty()).collect();
+    let divided = if servers > 1 { Some(Divided::new(text, servers)?) } else { None };
+    let (mut runs, mut others) = (Vec::new(), Others::new());
+    for (host, jobs) in by_host {
+        let globals = jobs::options(output.globals(host));
+        let groups = groups(&output, &jobs, &globals, &mut others)?;
+        let mut run = run(&output, host, &groups)?;
+        if servers == 1 && !logs.is_empty() {
+            attach(&mut run, &groups, path.parent().unwrap_or(Path::new("")), logs);
+        }
+        if !run.points.is_empty() {
+            run.document =
+                divided.as_ref().map_or_else(|| text.to_owned(), |divided| divided.of(host));
+            runs.push(run);
+        }
+    }
     if runs.is_empty() {
-        return Err(Failure::failed("no job of fio completed a request; nothing to import"));
+        return Err(nothing(&others));
     }
     if documents > 1 {
         let earlier = format!("{} earlier documents of the file", documents - 1);
         runs.iter_mut().for_each(|run| run.missing.push(earlier.clone()));
     }
+    for ((what, _), job) in &others {
+        runs.iter_mut().for_each(|run| run.missing.push(format!("job {job} ({what})")));
+    }
     Ok(runs)
 }
 
-fn run(text: &str, output: &Output, host: &str, jobs: &[&Job]) -> Outcome<Imported> {
-    let globals = output.globals();
-    let mut points: Vec<((u64, &str), Point)> = Vec::new();
-    let mut missing = Vec::new();
-    let mut target = TargetFacts::default();
-    for job in jobs {
-        let requests = job.read.total_ios.saturating_add(job.write.total_ios);
-        if requests == 0 {
-            continue;
+/// Refuses documents whose units or counters are not those of fio 3.
+fn check_document(output: &Output) -> Outcome<()> {
+    let version = shown(&output.version);
+    let major = output.version.strip_prefix(FIO).map(|rest| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        digits.parse::<u32>()
+    });
+    match major {
+        Some(Ok(major)) if major >= 3 => {}
+        Some(Ok(_)) => {
+            return Err(Failure::failed(format!(
+                "this is the output of {version}, whose units differ; run fio 3 or newer"
+            )));
         }
-        let mut options = globals.clone();
-        options.extend(job.options.clone().unwrap_or_default());
-        let given = Given::of(&options);
-        let mut trial = trial(job, requests)?;
-        trial.started_unix_ns = started_unix_ns(output, job, trial.elapsed_ns);
+        _ if output.version.starts_with("halfpower-") => {}
+        _ => {
+            return Err(Failure::failed(format!(
+                "'{version}' is not a version of fio; import the output of fio 3 or newer"
+            )));
+        }
+    }
+    let has = |jobs: &Option<Vec<Job>>| jobs.as_ref().is_some_and(|jobs| !jobs.is_empty());
+    if has(&output.jobs) && has(&output.client_stats) {
+        return Err(Failure::failed(
+            "both jobs and client_stats have results, which would count twice; import the output \
+             of one fio",
+        ));
+    }
+    let different: BTreeSet<_> =
+        output.all_jobs().map(|job| (&job.hostname, identity(job))).collect();
+    if different.len() > POINTS_MAX {
+        return Err(Failure::failed(format!(
+            "{} different jobs; import at most {POINTS_MAX} at once",
+            different.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Requests that are not imported, in a few words, and what to do.
+type Other = (&'static str, &'static str);
+/// Requests that are not imported, with the first job that has them.
+type Others = BTreeMap<Other, String>;
+
+/// The failure of a document without requests.
+fn nothing(others: &Others) -> Failure {
+    match others.first_key_value() {
+        Some(((what, remedy), job)) => {
+            Failure::failed(format!("nothing to import: job {job} has {what}; {remedy}"))
+        }
+        None => Failure::failed(
+            "no job of fio completed a request; nothing to import, so let the jobs run longer",
+        ),
+    }
+}
+
+/// What a job is recognised by: threads of a job have the same name, group and options.
+type Identity<'a> = (u64, &'a str, Option<&'a Texts>);
+
+fn identity(job: &Job) -> Identity<'_> {
+    (job.groupid, &job.jobname, job.options.as_ref())
+}
+
+/// A job with the entries of its threads. With `group_reporting` it has one entry.
+struct Group<'a> {
+    given: Given<'a>,
+    /// The entries with requests.
+    entries: Vec<&'a Job>,
+    /// Number of threads, whether they have requests or not.
+    threads: u32,
+    /// What the names of its logs may begin with.
+    prefixes: BTreeSet<&'a str>,
+}
+
+/// The jobs of a server. Adds requests that are not imported to `others`.
+fn groups<'a>(
+    output: &Output,
+    jobs: &[&'a Job],
+    globals: &'a Options<'a>,
+    others: &mut Others,
+) -> Outcome<Vec<Group<'a>>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for job in jobs {
+        let place = *places.entry(identity(job)).or_insert(groups.len());
+        if place == groups.len() {
+            let given = Given::new(job, globals, output.version.starts_with(FIO));
+            let named = LOG_OPTIONS.iter().filter_map(|option| given.text(option));
+            let named = named.filter(|prefix| !prefix.is_empty());
+            let prefixes = named.chain([job.jobname.as_str()]).collect();
+            groups.push(Group { given, entries: Vec::new(), threads: 0, prefixes });
+        }
+        let group = &mut groups[place];
+        group.threads = group.threads.saturating_add(1);
+        if job.read.total_ios > 0 || job.write.total_ios > 0 {
+            group.entries.push(job);
+        } else if let Some(other) = other_requests(job) {
+            others.entry(other).or_insert_with(|| shown(&job.jobname));
+        }
+    }
+    for group in &mut groups {
+        // Threads without requests have logs, too.
+        let stated = match group.given.threads() {
+            Err(_) if group.entries.is_empty() => 1,
+            stated => stated?,
+        };
+        group.threads = group.threads.max(stated);
+    }
+    Ok(groups)
+}
+
+/// Requests of a job without reads and writes, and what to do.
+fn other_requests(job: &Job) -> Option<Other> {
+    if job.mixed.total_ios > 0 {
+        return Some((
+            "one sum of reads and writes",
+            "run fio without unified_rw_reporting, or with unified_rw_reporting=both",
+        ));
+    }
+    let trims = ("only trims", "import jobs that read or write");
+    (job.trim.total_ios > 0).then_some(trims)
+}
+
+/// The run of a server, without the document.
+fn run(output: &Output, host: &str, groups: &[Group<'_>]) -> Outcome<Imported> {
+    let (mut points, mut names) = (Vec::new(), Vec::new());
+    let mut missing = vec![NO_SERIES.to_owned()];
+    let mut target = TargetFacts::default();
+    for Group { given, entries, .. } in groups {
+        let Some(first) = entries.first() else { continue };
+        let mut all: Option<Trial> = None;
+        for job in entries {
+            let mut trial = trial(job, given.slack()?)?;
+            trial.started_unix_ns = started_unix_ns(output, job, trial.elapsed_ns);
+            missing.extend(missing_latencies(job, &trial, given.slack()?));
+            match &mut all {
+                Some(all) => imported::add_threads(all, &trial),
+                None => all = Some(trial),
+            }
+        }
+        if entries.iter().any(|job| job.trim.total_ios > 0) {
+            missing.push("trims".to_owned());
+        }
+        let Some(trial) = all else { continue };
+        check_numbers(&first.jobname, &trial)?;
         if target.name.is_empty() {
             target = given.target();
         }
-        let latency = [&job.read, &job.write].map(|direction| &direction.clat_ns);
-        if latency.iter().any(|latency| latency.count > 0 && latency.bins.is_none()) {
-            missing.push("the latency histogram (use json+)".to_owned());
-        }
-        let identity = (job.groupid, job.jobname.as_str());
-        match points.iter_mut().find(|(known, _)| *known == identity) {
-            Some((_, point)) => imported::add_threads(&mut point.trials[0], &trial),
-            None => {
-                let key = given.key(&trial, &mut missing);
-                points.push((identity, Point { key, trials: vec![trial] }));
-            }
-        }
+        let key = given.key(&trial, entries.len() as u32, &mut missing)?;
+        points.push(Point { key, trials: vec![trial] });
+        names.push(first.jobname.as_str());
+        missing.sort();
+        missing.dedup();
     }
-    missing.push(NO_SERIES.to_owned());
-    missing.sort();
-    missing.dedup();
-    let names: Vec<&str> = points.iter().map(|((_, name), _)| *name).collect();
     Ok(Imported {
         tool: output.version.clone(),
         format: FORMAT,
@@ -116,64 +251,46 @@ fn run(text: &str, output: &Output, host: &str, jobs: &[&Job]) -> Outcome<Import
             }
             few => format!("jobs {}", few.join(", ")),
         },
-        started_unix_ns: points.iter().map(|(_, p)| p.trials[0].started_unix_ns).min().unwrap_or(0),
+        started_unix_ns: points.iter().map(|p| p.trials[0].started_unix_ns).min().unwrap_or(0),
         host: Host { name: host.to_owned(), ..Host::default() },
         target,
-        points: points.into_iter().map(|(_, point)| point).collect(),
+        points,
         missing,
-        document: text.to_owned(),
+        document: String::new(),
         supplement: String::new(),
     })
 }
 
-/// A job with its threads, as far as its logs need it.
-struct Entry<'a> {
-    identity: (u64, &'a str),
-    threads: u32,
-    has_requests: bool,
-    /// What the names of its logs may begin with.
-    prefixes: Vec<String>,
-}
-
-/// The jobs. An entry with `group_reporting` stands for all threads of its job.
-fn entries<'a>(jobs: &[&'a Job], globals: &Texts) -> Vec<Entry<'a>> {
-    let mut entries: Vec<Entry<'a>> = Vec::new();
-    let mut stated = Vec::new();
-    for job in jobs {
-        let identity = (job.groupid, job.jobname.as_str());
-        let has_requests = job.read.total_ios.saturating_add(job.write.total_ios) > 0;
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.identity == identity) {
-            entry.threads += 1;
-            entry.has_requests |= has_requests;
-            continue;
-        }
-        let mut options = globals.clone();
-        options.extend(job.options.clone().unwrap_or_default());
-        let named = LOG_OPTIONS.iter().filter_map(|option| options.get(*option).cloned());
-        let named = named.filter(|prefix| !prefix.is_empty());
-        let prefixes = named.chain([job.jobname.clone()]).collect();
-        stated.push(Given::of(&options).number("numjobs").unwrap_or(1).min(JOBS_MAX as u64) as u32);
-        entries.push(Entry { identity, threads: 1, has_requests, prefixes });
+/// What is missing of an entry's latencies.
+fn missing_latencies(job: &Job, trial: &Trial, slack: u64) -> Option<String> {
+    let is_less = |direction: &Direction| {
+        direction.latency.count() < direction.requests.saturating_sub(slack)
+    };
+    if trial.directions.iter().any(is_less) {
+        let some = if trial.latency().count() > 0 { "some" } else { "single" };
+        return Some(format!("latencies of {some} requests"));
     }
-    for (entry, stated) in entries.iter_mut().zip(stated) {
-        entry.threads = entry.threads.max(stated);
-    }
-    entries
+    let latency = [&job.read, &job.write].map(|from| latency_of(&from.clat_ns, &from.lat_ns));
+    let has_none = |latency: &&Latency| latency.max > 0 && latency.bins.is_none();
+    latency.iter().any(has_none).then(|| "the latency histogram (use json+)".to_owned())
 }
 
 /// Gives the points of a run their logs. fio numbers the threads of all jobs from 1.
-fn attach(run: &mut Imported, entries: &[Entry<'_>], folder: &Path, logs: &mut Logs) {
+fn attach(run: &mut Imported, groups: &[Group<'_>], folder: &Path, logs: &mut Logs) {
+    let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
+    for prefix in groups.iter().flat_map(|group| &group.prefixes) {
+        *uses.entry(prefix).or_default() += 1;
+    }
     let (mut points, mut next) = (run.points.iter_mut(), 1_u32);
-    for entry in entries {
-        let numbers = next..=next.saturating_add(entry.threads - 1);
-        next = next.saturating_add(entry.threads);
+    for group in groups {
+        let numbers = next..=next.saturating_add(group.threads - 1);
+        next = next.saturating_add(group.threads);
         // A job without requests has no point.
-        let Some(point) = entry.has_requests.then(|| points.next()).flatten() else { continue };
-        let ours: Vec<&str> = entry.prefixes.iter().map(String::as_str).collect();
-        let others = entries.iter().filter(|other| other.identity != entry.identity);
-        let is_only =
-            !others.flat_map(|other| &other.prefixes).any(|other| ours.contains(&other.as_str()));
-        let text = logs.attach(&mut point.trials[0], folder, &ours, &numbers, is_only);
+        let has_point = !group.entries.is_empty();
+        let Some(point) = has_point.then(|| points.next()).flatten() else { continue };
+        let prefixes: Vec<&str> = group.prefixes.iter().copied().collect();
+        let is_only = prefixes.iter().all(|prefix| uses[prefix] == 1);
+        let text = logs.attach(&mut point.trials[0], folder, &prefixes, &numbers, is_only);
         run.supplement.push_str(&text);
     }
     if run.points.iter().all(|point| !point.trials[0].series.is_empty()) {
@@ -190,24 +307,29 @@ fn started_unix_ns(output: &Output, job: &Job, elapsed_ns: u64) -> i64 {
     }
 }
 
-fn trial(job: &Job, requests: u64) -> Outcome<Trial> {
+/// The trial of an entry. `slack` is the number of requests by which its counters may differ.
+fn trial(job: &Job, slack: u64) -> Outcome<Trial> {
+    check_counts(job, slack)?;
+    let named = |failure: Failure| refused(&job.jobname, &failure.message);
     let length_ms = job.read.runtime.max(job.write.runtime);
     let length_ms = if length_ms == 0 { job.job_runtime } else { length_ms };
-    let elapsed_ns = imported::time_ns("runtime", length_ms.max(1) as f64 / 1e3)?;
-    let directions = [&job.read, &job.write].map(|direction| Direction {
-        bytes: direction.io_bytes,
-        requests: direction.total_ios,
-        latency: histogram(latency_of(&direction.clat_ns, &direction.lat_ns), direction.total_ios),
-    });
+    let elapsed_ns = imported::time_ns("runtime", length_ms.max(1) as f64 / 1e3).map_err(named)?;
+    let unusual = job.total_err.unwrap_or(0).saturating_add(u64::from(job.error != 0));
+    let mut directions = [const { None }; 2];
+    for (place, from) in directions.iter_mut().zip([&job.read, &job.write]) {
+        let latency = latency_of(&from.clat_ns, &from.lat_ns);
+        let latency = histogram(latency, from.total_ios, slack.saturating_add(unusual))
+            .map_err(|why| refused(&job.jobname, &format!("{why}; {DAMAGED}")))?;
+        *place = Some(Direction { bytes: from.io_bytes, requests: from.total_ios, latency });
+    }
     let cpu_ns = |percent: f64| {
-        imported::time_ns("CPU time", percent / 100.0 * job.job_runtime as f64 / 1e3)
+        imported::time_ns("CPU time", percent / 100.0 * job.job_runtime as f64 / 1e3).map_err(named)
     };
     let (user_ns, system_ns) = (cpu_ns(job.usr_cpu)?, cpu_ns(job.sys_cpu)?);
-    let short = job.read.short_ios.saturating_add(job.write.short_ios);
     let mut trial = Trial {
-        directions,
+        directions: directions.map(Option::unwrap_or_default),
         errors: job.total_err.unwrap_or_else(|| u64::from(job.error != 0)),
-        short_transfers: short,
+        short_transfers: job.read.short_ios.saturating_add(job.write.short_ios),
         elapsed_ns,
         cpu: CpuUsage {
             elapsed_ns,
@@ -219,11 +341,55 @@ fn trial(job: &Job, requests: u64) -> Outcome<Trial> {
         ..Trial::default()
     };
     if job.error != 0 {
-        let (name, error, requests) = (&job.jobname, job.error, requests);
+        let (name, error, requests) = (&job.jobname, job.error, trial.requests());
         let text = format!("job {name} ended with error {error} after {requests} requests");
         trial.verdict.add(State::Invalid, text);
     }
     Ok(trial)
+}
+
+/// What to do with a document that contradicts itself.
+const DAMAGED: &str = "the file is damaged, so create it again";
+
+/// Refuses bytes without requests, requests without bytes, and requests without time.
+fn check_counts(job: &Job, slack: u64) -> Outcome<()> {
+    let refused = |why: String| Err(refused(&job.jobname, &format!("{why}; {DAMAGED}")));
+    let has_errors = job.error != 0 || job.total_err.unwrap_or(0) > 0;
+    for (direction, name) in [(&job.read, "reads"), (&job.write, "writes")] {
+        let (bytes, requests) = (direction.io_bytes, direction.total_ios);
+        if bytes == 0 && requests > slack && !has_errors {
+            return refused(format!("{requests} {name} transferred 0 bytes"));
+        }
+        if bytes > 0 && requests == 0 && slack == 1 {
+            return refused(format!("0 {name} transferred {bytes} bytes"));
+        }
+    }
+    let requests = job.read.total_ios.saturating_add(job.write.total_ios);
+    let length_ms = job.read.runtime.max(job.write.runtime).max(job.job_runtime);
+    if length_ms == 0 && requests > QUICK_REQUESTS_MAX {
+        return refused(format!("{requests} requests took a runtime of 0 ms"));
+    }
+    Ok(())
+}
+
+/// Refuses numbers that the database cannot store.
+fn check_numbers(name: &str, trial: &Trial) -> Outcome<()> {
+    let [read, write] = &trial.directions;
+    for (what, number) in [
+        ("bytes", read.bytes.saturating_add(write.bytes)),
+        ("requests", read.requests.saturating_add(write.requests)),
+        ("errors", trial.errors),
+        ("short transfers", trial.short_transfers),
+        ("ns of CPU time", trial.cpu.process_ns),
+        ("latencies", read.latency.count().saturating_add(write.latency.count())),
+        ("ns (the longest latency)", trial.latency().max().unwrap_or(0)),
+    ] {
+        if number > NUMBER_MAX {
+            let why = format!("{number} {what} are more than 2^63 - 1; {DAMAGED}");
+            return Err(refused(name, &why));
+        }
+    }
+    Ok(())
 }
 
 /// The completion latency if it has percentiles, else the total latency.
@@ -236,164 +402,87 @@ fn latency_of<'a>(completion: &'a Latency, whole: &'a Latency) -> &'a Latency {
     }
 }
 
-fn histogram(latency: &Latency, requests: u64) -> Histogram {
-    if latency.count == 0 {
-        return Histogram::new();
+/// The latencies of a direction.
+///
+/// # Errors
+/// What is impossible.
+fn histogram(latency: &Latency, requests: u64, slack: u64) -> Result<Histogram, String> {
+    let bins = bins(latency)?;
+    let binned = bins.iter().fold(0_u64, |sum, (_, count)| sum.saturating_add(*count));
+    let count = match latency.count {
+        NOT_STATED if binned > 0 => binned,
+        NOT_STATED if latency.max == 0 => 0,
+        NOT_STATED => requests,
+        stated => stated,
+    };
+    let differ = |one: u64, other: u64| one.abs_diff(other) > slack;
+    if !bins.is_empty() && differ(binned, count) {
+        return Err(format!("the bins have {binned} latencies, but N is {count}"));
     }
-    if let Some(bins) = &latency.bins {
-        let mut rough = Histogram::new();
-        for (midpoint, count) in bins {
-            let ns = midpoint.trim().parse().unwrap_or(0);
-            // The midpoint of an outermost bucket may lie beyond minimum or maximum.
-            rough.record_n(u64::clamp(ns, latency.min, latency.max.max(latency.min)), *count);
-        }
-        return imported::exact(&rough, latency.min, latency.max, latency.mean);
+    if count == 0 {
+        return Ok(Histogram::default());
     }
-    let shares: Vec<(f64, u64)> = latency
-        .percentile
-        .iter()
-        .flatten()
-        .filter_map(|(percent, ns)| Some((percent.trim().parse::<f64>().ok()? / 100.0, *ns)))
-        .collect();
-    imported::histogram(
-        latency.count.min(requests),
-        (latency.min, latency.max),
-        latency.mean,
-        &shares,
-    )
+    if count > requests && differ(count, requests) {
+        return Err(format!("{count} latencies of {requests} requests"));
+    }
+    let (min, max, mean) = (latency.min, latency.max, latency.mean);
+    if min > max || max > NUMBER_MAX {
+        return Err(format!("the shortest latency is {min} ns, the longest {max} ns"));
+    }
+    let rounded = |ns: u64| ns as f64 * (1.0 + ROUNDING) + 1.0;
+    if !(min as f64 / (1.0 + ROUNDING) - 1.0..=rounded(max)).contains(&mean) {
+        return Err(format!("the mean latency {mean:?} ns is not between {min} and {max} ns"));
+    }
+    if let Some((ns, _)) = bins.last().filter(|(ns, _)| *ns as f64 > rounded(max)) {
+        return Err(format!("a bin is at {ns} ns, but the longest latency is {max} ns"));
+    }
+    if let Some((ns, _)) = bins.first().filter(|(ns, _)| rounded(*ns) < min as f64) {
+        return Err(format!("a bin is at {ns} ns, but the shortest latency is {min} ns"));
+    }
+    let shares = shares(latency)?;
+    if let Some((_, ns)) = shares.last().filter(|(_, ns)| *ns as f64 > rounded(max)) {
+        return Err(format!("a percentile is {ns} ns, but the longest latency is {max} ns"));
+    }
+    if bins.is_empty() {
+        return Ok(imported::histogram(count.min(requests), (min, max), mean, &shares));
+    }
+    // The midpoint of an outermost bucket may lie beyond minimum or maximum.
+    let bins = bins.into_iter().map(|(ns, count)| (ns.clamp(min, max), count));
+    Ok(imported::of_counts(bins, (min, max), mean))
 }
 
-/// The options of a job, under their main names.
-struct Given<'a>(BTreeMap<&'a str, &'a str>);
-
-impl<'a> Given<'a> {
-    fn of(options: &'a Texts) -> Given<'a> {
-        Given(options.iter().map(|(k, v)| (keys::main_name(k), v.trim())).collect())
+/// The bins in ascending order, each with its number of requests.
+fn bins(latency: &Latency) -> Result<Vec<(u64, u64)>, String> {
+    let mut bins = Vec::new();
+    for (midpoint, count) in latency.bins.iter().flatten() {
+        let ns = midpoint.trim().parse::<u64>().ok().filter(|ns| *ns <= NUMBER_MAX);
+        let ns =
+            ns.ok_or_else(|| format!("the bin '{}' is not at a time in ns", shown(midpoint)))?;
+        bins.push((ns, *count));
     }
+    bins.sort_unstable();
+    Ok(bins)
+}
 
-    fn text(&self, key: &str) -> Option<&'a str> {
-        self.0.get(key).copied()
-    }
-
-    fn is_on(&self, key: &str) -> bool {
-        self.text(key).is_some_and(|text| !matches!(text, "0" | "false" | "none"))
-    }
-
-    /// A number; None if the option is missing or not a plain number.
-    fn number(&self, key: &str) -> Option<u64> {
-        let kb_base = if self.text("kb_base") == Some("1000") { 1000 } else { 1024 };
-        // If the values for reads, writes and trims differ, only the first is used.
-        let first = self.text(key)?.split([',', ':']).next()?;
-        evaluate(first, Quantity::Bytes { kb_base }).ok()
-    }
-
-    fn time_ns(&self, key: &str) -> Option<u64> {
-        let us = evaluate(self.text(key)?, Quantity::Time { bare_us: 1_000_000 }).ok()?;
-        us.checked_mul(1000)
-    }
-
-    fn engine(&self) -> &'a str {
-        self.text("ioengine").unwrap_or("psync")
-    }
-
-    fn target(&self) -> TargetFacts {
-        let name = self.text("filename").or(self.text("directory")).unwrap_or_default();
-        let kind = match name {
-            name if name.starts_with("/dev/") => "block device",
-            _ => "file",
-        };
-        TargetFacts {
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            size_bytes: self.number("size").unwrap_or(0),
-            ..TargetFacts::default()
+/// The percentiles as shares (0 to 1) with latencies (ns), in ascending order.
+fn shares(latency: &Latency) -> Result<Vec<(f64, u64)>, String> {
+    let mut shares = Vec::new();
+    for (percent, ns) in latency.percentile.iter().flatten() {
+        let share = percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0);
+        match share.filter(|share| (0.0..=1.0).contains(share)) {
+            // fio before 3.2 fills its list of percentiles with 0.00.
+            Some(0.0) => {}
+            Some(share) => shares.push((share, *ns)),
+            None => return Err(format!("'{}' is not a percentile", shown(percent))),
         }
     }
-
-    /// The key of the point. Settings that are not known exactly are added to `missing`.
-    fn key(&self, trial: &Trial, missing: &mut Vec<String>) -> PointKey {
-        let rw = self.text("rw").unwrap_or_default();
-        let [read, write] = &trial.directions;
-        let measured = match (read.requests, write.requests) {
-            (_, 0) => 100,
-            (0, _) => 0,
-            (read, write) => (100.0 * read as f64 / (read as f64 + write as f64)).round() as u64,
-        };
-        let stated = self
-            .number("rwmixread")
-            .or_else(|| self.number("rwmixwrite").map(|percent| 100_u64.saturating_sub(percent)));
-        let is_mix = read.requests > 0 && write.requests > 0;
-        let read_percent = stated.filter(|percent| is_mix && *percent <= 100).unwrap_or(measured);
-        let mean_bytes = trial.bytes() / trial.requests().max(1);
-        let split = self.split();
-        let has_sizes = self.text("bssplit").or(self.text("bsrange")).is_some();
-        let request_bytes = match &split {
-            Some(split) => u64::from(split.largest_bytes()),
-            None => self.number("bs").filter(|_| !has_sizes).unwrap_or(mean_bytes),
-        };
-        if has_sizes && split.is_none() {
-            missing.push("the size of each request (the mean is stored)".to_owned());
-        }
-        if self.0.is_empty() {
-            missing.push("the job's options (depth and engine are assumed)".to_owned());
-        }
-        let waits = SYNCHRONOUS.contains(&self.engine());
-        let depth = if waits { 1 } else { self.number("iodepth").unwrap_or(1) };
-        let caching = Caching::of(self.is_on("direct"), self.is_on("sync"));
-        let workload = Workload {
-            engine_kind: self.engine_kind(missing),
-            pattern: if rw.starts_with("rand") { Pattern::Random } else { Pattern::Sequential },
-            read_percent: read_percent as u8,
-            request_bytes: u32::try_from(request_bytes).unwrap_or(u32::MAX),
-            request_sizes: split.map(|split| split.0).unwrap_or_default(),
-            distribution: self.distribution(),
-            depth: u32::try_from(depth).unwrap_or(u32::MAX),
-            threads: u32::try_from(self.number("numjobs").unwrap_or(1)).unwrap_or(u32::MAX),
-            region_offset: self.number("offset").unwrap_or(0),
-            region_bytes: self.number("size").unwrap_or_else(|| trial.bytes()),
-            arrival: match self.number("rate_iops") {
-                Some(rate) if rate > 0 => {
-                    // fio's rate applies to each thread.
-                    let threads = self.number("numjobs").unwrap_or(1);
-                    Arrival::Constant { requests_per_s: rate as f64 * threads as f64 }
-                }
-                _ => Arrival::Closed,
-            },
-            limit_ns: self.time_ns("runtime"),
-            warm_up_ns: self.time_ns("ramp_time").unwrap_or(0),
-            ..Workload::default()
-        };
-        PointKey { caching, ..PointKey::of(&workload) }
-    }
-
-    /// The request sizes of `bssplit`, if the requests had them: fio shortens random requests that
-    /// meet visited blocks of its random map.
-    fn split(&self) -> Option<Split> {
-        let is_random = self.text("rw").is_some_and(|rw| rw.starts_with("rand"));
-        let has_map = is_random && self.text("norandommap").is_none_or(|text| text == "0");
-        self.text("bssplit").filter(|_| !has_map)?.parse().ok()
-    }
-
-    /// The distribution of random requests; even if fio's has no equivalent.
-    fn distribution(&self) -> Distribution {
-        let text = self.text("random_distribution").unwrap_or("random");
-        skew::parse_distribution(text).unwrap_or(Distribution::Even)
-    }
-
-    fn engine_kind(&self, missing: &mut Vec<String>) -> EngineKind {
-        match self.engine() {
-            "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => EngineKind::Sync,
-            "libaio" => EngineKind::Libaio,
-            "io_uring" => EngineKind::IoUring,
-            "posixaio" => EngineKind::Threads,
-            "mmap" => EngineKind::Mmap,
-            "null" => EngineKind::Null,
-            other => {
-                missing
-                    .push(format!("an engine that halfpower has ({other} is stored as threads)"));
-                EngineKind::Threads
-            }
-        }
+    shares.sort_by(|a, b| a.0.total_cmp(&b.0));
+    match shares.windows(2).find(|pair| pair[1].1 < pair[0].1) {
+        Some([(_, ns), (share, less)]) => Err(format!(
+            "percentile {} is {less} ns, less than the {ns} ns of a lower percentile",
+            share * 100.0
+        )),
+        _ => Ok(shares),
     }
 }
 
@@ -449,7 +538,7 @@ mod tests {
         let run = read_with(&format!("{split}, \"norandommap\": \"1\""));
         let workload = &run.points[0].key.workload;
         assert_eq!((workload.request_bytes, workload.request_sizes.len()), (16384, 2));
-        assert_eq!(workload.distribution, Distribution::Zipf { theta: 1.1 });
+        assert_eq!(workload.distribution, workload::Distribution::Zipf { theta: 1.1 });
         // With a random map, fio issues other sizes.
         let run = read_with(split);
         let workload = &run.points[0].key.workload;
@@ -482,6 +571,263 @@ mod tests {
         let runs = read(&output(&jobs).replace("\"jobs\"", "\"client_stats\"")).unwrap();
         let hosts: Vec<&str> = runs.iter().map(|run| run.host.name.as_str()).collect();
         assert_eq!(hosts, ["one", "two"]);
+        for (run, other) in runs.iter().zip(["two", "one"]) {
+            assert!(run.document.contains(&run.host.name) && !run.document.contains(other));
+            let again = read(&run.document).unwrap();
+            assert_eq!(again[0].describe(), run.describe());
+            assert_eq!(again[0].document, run.document);
+        }
+    }
+
+    #[test]
+    fn only_output_of_fio_3_or_newer_and_of_halfpower_is_read() {
+        let with = |version: &str| read(&output(&[job("a", "")]).replace("fio-3.33", version));
+        for version in ["fio-3.0", "fio-3.36-48-gabc", "fio-4.1", "fio-10.0", "halfpower-1.0"] {
+            assert_eq!(with(version).unwrap()[0].tool, version);
+        }
+        let message = with("fio-2.16").unwrap_err().message;
+        assert!(message.contains("fio-2.16, whose units differ"), "{message}");
+        for version in ["banana", "fio-", "fio-x3", "3.33", "", "fio-99999999999"] {
+            let message = with(version).unwrap_err().message;
+            assert!(message.contains("is not a version of fio"), "{message}");
+        }
+    }
+
+    #[test]
+    fn jobs_with_the_same_name_and_other_options_are_different_points() {
+        let other = job("a", "").replace("randread", "read").replace("\"16\"", "\"8\"");
+        let runs = read(&output(&[job("a", ""), other, job("a", "")])).unwrap();
+        let points = &runs[0].points;
+        let found = points.iter().map(|p| (p.key.rw(), p.key.depth(), p.trials[0].requests()));
+        assert_eq!(found.collect::<Vec<_>>(), [("randread", 16, 20_000), ("read", 8, 10_000)]);
+        assert_eq!(points[0].key.threads(), 2, "entries without numjobs are threads");
+    }
+
+    /// A job of 1000 requests that transferred this many bytes, with these options.
+    fn sized(direction: &str, bytes: u64, options: &str) -> String {
+        format!(
+            r#"{{"jobname": "a", "job options": {{{options}}}, "job_runtime": 1000,
+                "{direction}": {{"io_bytes": {bytes}, "total_ios": 1000, "runtime": 1000}}}}"#
+        )
+    }
+
+    #[test]
+    fn the_size_of_requests_is_that_of_their_direction() {
+        for (direction, bs, bytes) in [
+            ("read", "8k", 8192),
+            ("write", "8k", 8192),
+            ("read", "4k,64k", 4096),
+            ("write", "4k,64k", 65536),
+            ("write", "4k,64k,8k", 65536),
+            ("read", ",8k", 4096),
+            ("write", ",8k", 8192),
+            ("write", "16k,", 4096),
+            ("write", "(2*4k)", 8192),
+        ] {
+            let options = format!(r#""rw": "{direction}", "bs": "{bs}""#);
+            let runs = read(&output(&[sized(direction, bytes * 1000, &options)])).unwrap();
+            assert_eq!(runs[0].points[0].key.request_bytes(), bytes, "{direction} bs={bs}");
+            assert!(runs[0].missing.iter().all(|text| !text.contains("mean")));
+        }
+    }
+
+    #[test]
+    fn requests_that_do_not_have_the_stated_size_are_refused_or_said() {
+        let read_as = |bytes: u64, options: &str| {
+            read(&output(&[sized("read", bytes, &format!("\"rw\": \"randread\", {options}"))]))
+        };
+        for (bytes, options, cause) in [
+            (4_096_000, r#""bs": "64k""#, "reads have 4096 bytes on average"),
+            (65_536_000, r#""bs": "4k""#, "options say bs=4096"),
+            (4_096_000, r#""bsrange": "64k-128k""#, "65536 to 131072"),
+            (4_096_000, r#""bssplit": "64k/50:16k/50""#, "16384 to 65536"),
+            (4_096_000, r#""bs": "0""#, "bs=0"),
+            (4_096_000, r#""bs": "x""#, "bs=x"),
+            (8_000_000_000_000, r#""bs": "8g""#, "4 GiB"),
+        ] {
+            let message = read_as(bytes, options).unwrap_err().message;
+            assert!(message.starts_with("job a: ") && message.contains(cause), "{message}");
+        }
+        // The requests in flight at the end of ramp_time are counted differently.
+        let options = r#""bs": "4k", "iodepth": "32", "ioengine": "libaio""#;
+        let runs = read_as(4_096_000 + 31 * 4096, options);
+        assert_eq!(runs.unwrap()[0].points[0].key.request_bytes(), 4096);
+        // halfpower prints only the largest of several sizes.
+        let text = output(&[sized("read", 4_096_000, r#""bs": "64k""#)]);
+        let runs = read(&text.replace("fio-3.33", "halfpower-1.0")).unwrap();
+        assert_eq!(runs[0].points[0].key.request_bytes(), 4096);
+        // With group_reporting fio prints a sum under the name of one job, with other options.
+        for options in [r#""bs": "64k", "name": "b""#, r#""bs": "5k""#] {
+            let runs = read_as(4_096_000, options).unwrap();
+            assert_eq!(runs[0].points[0].key.request_bytes(), 4096);
+            assert!(runs[0].missing.iter().any(|text| text.contains("the mean is stored")));
+        }
+    }
+
+    #[test]
+    fn an_option_of_the_job_overrides_that_of_all_jobs() {
+        let caching = |globals: &str, own: &str| {
+            let text = output(&[sized("read", 4_096_000, own)]);
+            let globals = format!("\"global options\": {{{globals}}}, \"jobs\"");
+            let runs = read(&text.replace("\"jobs\"", &globals))?;
+            Ok::<bool, Failure>(runs[0].points[0].key.caching.is_direct())
+        };
+        let (direct, buffered) = (r#""direct": "1""#, r#""buffered": "1""#);
+        let not_buffered = r#""buffered": "0""#;
+        assert!(caching(not_buffered, "").unwrap());
+        assert!(caching("", not_buffered).unwrap());
+        assert!(!caching(direct, buffered).unwrap());
+        assert!(caching(buffered, direct).unwrap());
+        assert!(!caching("", "").unwrap());
+        let message = caching("", &format!("{direct}, {buffered}")).unwrap_err().message;
+        assert!(message.contains("direct and buffered contradict each other"), "{message}");
+    }
+
+    /// The import of one job in which one text is replaced.
+    fn changed(from: &str, to: &str) -> Outcome<Vec<Imported>> {
+        let job = job("a", "");
+        assert!(job.contains(from));
+        read(&output(&[job.replace(from, to)]))
+    }
+
+    #[test]
+    fn impossible_latencies_are_refused() {
+        for (from, to, cause) in [
+            ("\"percentile\"", r#""bins": {"abc": 10000}, "percentile""#, "the bin 'abc'"),
+            ("\"percentile\"", r#""bins": {"1e5": 10000}, "percentile""#, "the bin '1e5'"),
+            ("\"percentile\"", r#""bins": {"100000": 5}, "percentile""#, "5 latencies"),
+            ("\"percentile\"", r#""bins": {"9000000": 10000}, "percentile""#, "9000000 ns"),
+            ("\"percentile\"", r#""bins": {"40000": 10000}, "percentile""#, "40000 ns"),
+            ("\"N\": 10000", "\"N\": 50000", "50000 latencies of 10000"),
+            ("180000", "1000000", "percentile 99"),
+            ("900000}", "9000000}", "a percentile is 9000000"),
+            ("50.000000", "NaN", "'NaN'"),
+            ("50.000000", "-3", "'-3'"),
+            ("50.000000", "150", "'150'"),
+            ("\"min\": 50000", "\"min\": 6000000", "shortest"),
+            ("190000.5", "-5", "mean latency -5"),
+            ("190000.5", "1e300", "mean latency 1e300"),
+            ("\"max\": 5000000", "\"max\": 18446744073709551614", "longest"),
+        ] {
+            let message = changed(from, to).unwrap_err().message;
+            assert!(message.starts_with("job a: ") && message.contains(cause), "{to}: {message}");
+            assert!(message.contains("create it again"), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_fio_rounds_or_omits_is_accepted() {
+        let missing = |runs: &[Imported]| runs[0].missing.join(", ");
+        // Midpoints beyond minimum and maximum, and 16 requests in flight.
+        let bins = r#""bins": {"49800": 5, "180224": 9999, "5020000": 12}, "percentile""#;
+        let text = job("a", "").replace("\"percentile\"", bins);
+        let runs = read(&output(&[text.replace("\"N\": 10000", "\"N\": 10016")])).unwrap();
+        assert_eq!(runs[0].points[0].trials[0].latency().max(), Some(5_000_000));
+        // fio before 3.18 does not print N, and fio 3.0 fills its percentiles with 0.00.
+        let runs = read(&output(&[job("a", "").replace("\"N\": 10000,", "")])).unwrap();
+        assert_eq!(runs[0].points[0].trials[0].latency().count(), 10_000);
+        let runs = changed("\"50.000000\"", "\"0.00\": 0, \"50.000000\"").unwrap();
+        assert_eq!(runs[0].points[0].trials[0].latency().min(), Some(50_000));
+        let runs = changed("\"N\": 10000", "\"N\": 5").unwrap();
+        assert!(missing(&runs).contains("latencies of some requests"));
+        let runs = changed("\"N\": 10000", "\"N\": 0").unwrap();
+        assert!(missing(&runs).contains("latencies of single requests"));
+    }
+
+    #[test]
+    fn impossible_options_and_counts_are_refused() {
+        for (from, to, cause) in [
+            ("\"16\"", "\"99999999999999\"", "iodepth=99999999999999"),
+            ("\"16\"", "\"-4\"", "iodepth=-4"),
+            ("\"16\"", "\"0\"", "iodepth=0"),
+            ("\"16\"", "\"1\", \"numjobs\": \"0\"", "numjobs=0"),
+            ("\"io_bytes\": 40960000", "\"io_bytes\": 0", "10000 reads transferred 0 bytes"),
+            ("40960000", "9223372036854775813", "9223372036854775813 bytes"),
+            ("\"total_ios\": 10000", "\"total_ios\": 18446744073709551615", "requests"),
+        ] {
+            let message = changed(from, to).unwrap_err().message;
+            assert!(message.starts_with("job a: ") && message.contains(cause), "{to}: {message}");
+        }
+        let no_time = job("a", "").replace("\"runtime\": 2000", "\"runtime\": 0");
+        let no_time = no_time.replace("\"job_runtime\": 1990", "\"job_runtime\": 0");
+        let message = read(&output(&[no_time])).unwrap_err().message;
+        assert!(message.contains("10000 requests took a runtime of 0 ms"), "{message}");
+        let halves = job("a", "").replace("40960000", "9000000000000000000");
+        assert!(read(&output(&[halves.clone(), halves])).is_err(), "the sum is too large");
+    }
+
+    #[test]
+    fn jobs_and_servers_in_one_document_are_refused() {
+        let both = format!("\"client_stats\": [{}], \"jobs\"", job("a", ""));
+        let text = output(&[job("a", "")]).replace("\"jobs\"", &both);
+        assert!(read(&text).unwrap_err().message.contains("count twice"));
+    }
+
+    #[test]
+    fn rates_and_pauses_are_part_of_the_workload() {
+        let with = |options: &str| {
+            let options = format!("\"16\", \"numjobs\": \"2\", {options}");
+            changed("\"16\"", &options).map(|mut runs| runs.remove(0))
+        };
+        let rate = |options: &str| with(options).unwrap().points[0].key.requests_per_s();
+        assert_eq!(rate(r#""rate_iops": "500,100""#), Some(1000.0));
+        assert_eq!(rate(r#""rate": "1m""#), Some(512.0));
+        assert_eq!(rate(r#""rate": ",1m""#), None);
+        assert_eq!(rate(r#""rate_iops": "0""#), None);
+        let run = with(r#""thinktime": "1000", "thinktime_blocks": "4", "thinktime_spin": "1""#);
+        let run = run.unwrap();
+        let think = run.points[0].key.workload.think.unwrap();
+        assert_eq!((think.pause_ns, think.requests), (1_000_000, 4));
+        assert!(run.missing.iter().any(|text| text.contains("thinktime_spin=1")));
+        let run = with(r#""thinktime": "1000", "rate_iops": "5""#).unwrap();
+        assert!(run.points[0].key.workload.think.is_none());
+        assert!(run.missing.iter().any(|text| text.contains("thinktime=1000")));
+        for options in [r#""rate": "x""#, r#""rate_iops": "-1""#, r#""thinktime": "x""#] {
+            let message = with(options).unwrap_err().message;
+            assert!(message.starts_with("job a: "), "{message}");
+        }
+    }
+
+    #[test]
+    fn too_many_servers_or_different_jobs_are_refused() {
+        let small = |name: &str, host: &str| {
+            format!(r#"{{"jobname": "{name}"{host}, "read": {{"io_bytes": 1, "total_ios": 1}}}}"#)
+        };
+        let host = |index| format!(", \"hostname\": \"h{index}\"");
+        let servers: Vec<String> = (0..=SERVERS_MAX).map(|i| small("a", &host(i))).collect();
+        let text = output(&servers).replace("\"jobs\"", "\"client_stats\"");
+        assert!(read(&text).unwrap_err().message.contains("at most 1000 servers"));
+        let jobs: Vec<String> = (0..=POINTS_MAX).map(|i| small(&i.to_string(), "")).collect();
+        let message = read(&output(&jobs)).unwrap_err().message;
+        assert!(message.contains("4001 different jobs"), "{message}");
+    }
+
+    #[test]
+    fn many_options_of_all_jobs_cost_little_time() {
+        let globals: Vec<String> = (0..20_000).map(|i| format!("\"o{i}\": \"1\"")).collect();
+        let globals = format!("\"global options\": {{{}}}, \"jobs\"", globals.join(","));
+        let jobs: Vec<String> = (0..1000).map(|i| job(&i.to_string(), "")).collect();
+        let runs = read(&output(&jobs).replace("\"jobs\"", &globals)).unwrap();
+        assert_eq!(runs[0].points.len(), 1000);
+    }
+
+    #[test]
+    fn requests_that_cannot_be_imported_are_named_with_a_remedy() {
+        let requests = r#"{"io_bytes": 4096, "total_ios": 1, "runtime": 1}"#;
+        for (field, cause, remedy) in [
+            ("mixed", "one sum of reads and writes", "unified_rw_reporting"),
+            ("trim", "trims", "read or write"),
+        ] {
+            let other = format!("{{\"jobname\": \"u\", \"{field}\": {requests}}}");
+            let message = read(&output(std::slice::from_ref(&other))).unwrap_err().message;
+            assert!(message.contains("job u has") && message.contains(cause), "{message}");
+            assert!(message.contains(remedy), "{message}");
+            let runs = read(&output(&[other, job("a", "")])).unwrap();
+            assert!(runs[0].missing.iter().any(|text| text.contains("job u (")));
+            let both = job("a", &format!(", \"{field}\": {requests}"));
+            let runs = read(&output(&[both])).unwrap();
+            assert_eq!(runs[0].missing.contains(&"trims".to_owned()), field == "trim");
+        }
     }
 
     #[test]
@@ -497,6 +843,7 @@ mod tests {
         let idle = job("a", "").replace("\"total_ios\": 10000", "\"total_ios\": 0");
         assert!(read(&output(&[idle])).unwrap_err().message.contains("nothing to import"));
         let backwards = job("a", "").replace("\"usr_cpu\": 10.0", "\"usr_cpu\": -10.0");
-        assert!(read(&output(&[backwards])).unwrap_err().message.contains("CPU time"));
+        let message = read(&output(&[backwards])).unwrap_err().message;
+        assert!(message.starts_with("job a: CPU time"), "{message}");
     }
 }

@@ -6,33 +6,28 @@
 //! if fio's JSON lies in the same folder and is imported with them; else they are a run of their
 //! own. A file of several threads (`per_job_logs=0`) has one thread after the other.
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use analysis::histogram::Histogram;
-use ioengine::EngineKind;
 use lab::failure::{Failure, Outcome};
-use lab::machine::{Host, TargetFacts};
-use lab::point::{Direction, Point, SeriesPoint, Trial};
-use lab::point_key::PointKey;
-use workload::Workload;
+use lab::point::Trial;
 
-use crate::imported::{Imported, UNKNOWN_HOST};
+use crate::checked::{self, NUMBER_MAX};
+use crate::imported::Imported;
+
+use self::line::Line;
+use self::rates::{Known, Rates, Window};
+
+mod line;
+mod rates;
+mod alone;
 
 /// Format of the document.
 pub const FORMAT: &str = "fio-log";
-/// Longest time (ms): three years. Times since 1970 are larger.
-const TIME_MAX_MS: u64 = 100_000_000_000;
-/// Largest value: 1 EB/s in KiB/s, or 11 days in ns.
-const VALUE_MAX: u64 = 1_000_000_000_000_000;
-/// Intervals of requests that were logged one by one: as long as those of halfpower (ms), but no
-/// more than so many.
-const INTERVAL_MS: u64 = 100;
-const INTERVALS_MAX: u64 = 10_000;
-/// Size of a request if nothing states it (bytes): the default of fio.
-const REQUEST_BYTES: f64 = 4096.0;
-const SECTOR_BYTES: f64 = 512.0;
+/// Maximum number of lines of all logs, so that memory is bounded.
+const LINES_MAX: usize = 20_000_000;
+/// By what share a log may differ from the job that it joins.
+const DIFFERENCE_MAX: f64 = 0.2;
 
 /// What a log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +66,7 @@ impl Name {
             Some((rest, number)) if number.parse::<u32>().is_ok() => (rest, number.parse().ok()),
             _ => (stem, None),
         };
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let folder = real(path.parent().unwrap_or(Path::new("")));
         if let Some(prefix) = stem.strip_suffix("_clat_hist") {
             return Some(Name { folder, prefix: prefix.to_owned(), kind: None, number });
         }
@@ -81,15 +76,27 @@ impl Name {
     }
 }
 
-/// A line.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    ms: u64,
-    value: u64,
-    /// 0 read, 1 write, 2 trim.
-    direction: usize,
-    /// 0 in a log of means.
-    bytes: u32,
+/// The path of a folder without links and dots, where it exists: one folder has many spellings.
+fn real(folder: &Path) -> PathBuf {
+    let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    named.canonicalize().unwrap_or_else(|_| folder.to_path_buf())
+}
+
+impl Kind {
+    /// Whether a mean is a rate, not a latency.
+    fn is_rate(self) -> bool {
+        matches!(self, Kind::Bandwidth | Kind::Requests)
+    }
+
+    /// What a mean of 1 transfers in a millisecond (bytes of KiB/s, or requests).
+    fn scale(self) -> f64 {
+        if self == Kind::Bandwidth { 1.024 } else { 1e-3 }
+    }
+
+    /// How many bytes a mean of 1 transfers in a millisecond.
+    fn most_bytes(self) -> f64 {
+        if self == Kind::Bandwidth { 1.024 } else { 1e-3 * rates::REQUEST_BYTES }
+    }
 }
 
 /// A log.
@@ -99,12 +106,18 @@ struct Log {
     name: Name,
     kind: Kind,
     lines: Vec<Line>,
+    /// Usual length of the time between two lines (ms).
+    step_ms: u64,
     text: String,
 }
 
 /// The logs of an import that no job has taken yet.
-#[derive(Clone, Debug, Default)]
-pub struct Logs(Vec<Log>);
+#[derive(Debug, Default)]
+pub struct Logs {
+    logs: Vec<Log>,
+    /// Why a log does not belong to its job.
+    failure: Option<Failure>,
+}
 
 /// Whether a file is a log of fio by its name.
 pub fn is_log(path: &Path) -> bool {
@@ -124,24 +137,26 @@ impl Logs {
                  --output-format=json+, which has the histogram",
             ));
         };
-        if self.0.iter().any(|known| known.name == name) {
+        if self.logs.iter().any(|known| known.name == name) {
             return Err(Failure::failed("the log is named twice; name it once"));
         }
-        let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-        let lines: Outcome<Vec<Line>> = lines.map(|(number, line)| read(number, line)).collect();
-        let lines = lines?;
-        if lines.iter().any(|line| line.bytes == 0) && lines.iter().any(|line| line.bytes > 0) {
+        checked::is_complete(&text)?;
+        let others = self.logs.iter().map(|log| log.lines.len()).sum();
+        let lines = read(&text, &name, kind, others)?;
+        if lines.iter().any(|line| line.bytes() == 0) && lines.iter().any(|line| line.bytes() > 0) {
             return Err(Failure::failed(
                 "means and single requests in one log; fio writes one of them, so create it again",
             ));
         }
-        self.0.push(Log { path: path.to_path_buf(), name, kind, lines, text });
+        let mut log = Log { path: path.to_path_buf(), name, kind, lines, step_ms: u64::MAX, text };
+        log.step_ms = log.usual_step_ms();
+        self.logs.push(log);
         Ok(())
     }
 
     /// Whether no log is left.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.logs.is_empty()
     }
 
     /// Takes the logs of a job: those in `folder` that begin with one of the prefixes, of threads
@@ -157,18 +172,19 @@ impl Logs {
             let is_prefix = |given: &&str| {
                 let given = folder.join(given);
                 let stem = given.file_name().unwrap_or_default();
-                let folders = [folder, given.parent().unwrap_or(folder)];
-                stem == name.prefix.as_str() && folders.contains(&name.folder.as_path())
+                let folders = [real(folder), real(given.parent().unwrap_or(folder))];
+                stem == name.prefix.as_str() && folders.contains(&name.folder)
             };
             prefixes.iter().any(is_prefix)
                 && name.number.map_or(is_only, |number| threads.contains(&number))
         };
-        let (ours, others) = self.0.drain(..).partition(|log| is_ours(&log.name));
-        self.0 = others;
+        let (ours, others) = self.logs.drain(..).partition(|log| is_ours(&log.name));
+        self.logs = others;
         ours
     }
 
-    /// Gives a trial the intervals of its logs; returns the text of the logs that were used.
+    /// Gives a trial the intervals of its logs; returns the text of the logs that were used. Logs
+    /// that do not belong to the trial make [`Logs::rest`] fail.
     pub fn attach(
         &mut self,
         trial: &mut Trial,
@@ -180,8 +196,18 @@ impl Logs {
         let logs = self.take(folder, prefixes, threads, is_only);
         let mean_bytes = trial.bytes() as f64 / trial.requests().max(1) as f64;
         let all: Vec<&Log> = logs.iter().collect();
-        if let Some(rates) = Rates::of(&all, Some(mean_bytes).filter(|bytes| *bytes > 0.0)) {
-            trial.series = rates.series();
+        let known = Known {
+            mean_bytes: Some(mean_bytes).filter(|bytes| *bytes > 0.0),
+            elapsed_ms: Some(trial.elapsed_ns.div_ceil(1_000_000)),
+            end_ms: rates::complete_ms(&all),
+        };
+        match belong(trial, &all) {
+            Ok(()) => {
+                if let Some(rates) = Rates::of(&all, known) {
+                    trial.series = rates.series();
+                }
+            }
+            Err(failure) => self.failure = self.failure.take().or(Some(failure)),
         }
         logs.into_iter().map(|log| log.text).collect()
     }
@@ -189,16 +215,20 @@ impl Logs {
     /// The logs that no job took: a run for each prefix, a point for each thread.
     ///
     /// # Errors
-    /// One line with the file: empty logs, or latencies without rates.
+    /// One line with the file: empty logs, latencies without rates, logs of different jobs, or logs
+    /// that did not belong to the job that took them.
     pub fn rest(mut self) -> Outcome<Vec<(PathBuf, Imported)>> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
         let mut runs = Vec::new();
-        while let Some(first) = self.0.first() {
+        while let Some(first) = self.logs.first() {
             let (path, name) = (first.path.clone(), first.name.clone());
             let is_ours =
                 |log: &Log| (&log.name.folder, &log.name.prefix) == (&name.folder, &name.prefix);
-            let (ours, others): (Vec<Log>, Vec<Log>) = self.0.drain(..).partition(is_ours);
-            self.0 = others;
-            let run = alone(&name.prefix, &path, &ours).map_err(|failure| {
+            let (ours, others): (Vec<Log>, Vec<Log>) = self.logs.drain(..).partition(is_ours);
+            self.logs = others;
+            let run = alone::run(&name.prefix, &path, ours).map_err(|failure| {
                 Failure::new(failure.exit, format!("{}: {}", path.display(), failure.message))
             })?;
             runs.push((path, run));
@@ -207,326 +237,213 @@ impl Logs {
     }
 }
 
-fn read(number: usize, line: &str) -> Outcome<Line> {
-    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-    let failed = |what: &str| {
-        Failure::failed(format!(
-            "line {number}: {what}; create the log again with fio 3, without log_unix_epoch and \
-             log_window_value"
-        ))
-    };
-    let [ms, value, direction, bytes, ..] = fields.as_slice() else {
-        return Err(failed(&format!("{} columns instead of 4 to 7", fields.len())));
-    };
-    let whole = |what: &str, text: &str, most: u64| {
-        let number = text.parse::<u64>().ok().filter(|number| *number <= most);
-        number.ok_or_else(|| {
-            let text: String = text.escape_debug().take(40).collect();
-            failed(&format!("{what} '{text}' is no number from 0 to {most}"))
-        })
-    };
-    if fields.len() > 7 {
-        return Err(failed(&format!("{} columns instead of 4 to 7", fields.len())));
-    }
-    Ok(Line {
-        ms: whole("the time", ms, TIME_MAX_MS)?,
-        value: whole("the value", value, VALUE_MAX)?,
-        direction: whole("the direction", direction, 2)? as usize,
-        bytes: whole("the size", bytes, u64::from(u32::MAX))? as u32,
-    })
+/// The time that a line of means reaches back to, and the thread that it belongs to.
+struct Cursor {
+    /// Whether another thread may begin: only in a log without a number.
+    may_restart: bool,
+    /// Whether a second line of the same time and direction begins another thread.
+    is_rate: bool,
+    before_ms: [u64; 3],
+    latest_ms: u64,
+    thread: u32,
 }
 
-/// An amount that was transferred in a time.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    start_ms: u64,
-    end_ms: u64,
-    direction: usize,
-    amount: f64,
-}
-
-/// Bytes and requests over time.
-struct Rates {
-    bytes: Vec<Window>,
-    requests: Vec<Window>,
-    /// Ends of the intervals (ms), increasing.
-    edges: Vec<u64>,
-    /// Whether the number of requests is known, not made from the bytes.
-    has_requests: bool,
-    /// Whether the number of bytes is known, not made from the requests.
-    has_bytes: bool,
-}
-
-impl Rates {
-    /// None if the logs have no rates. `mean_bytes` of a request, where it is known.
-    fn of(logs: &[&Log], mean_bytes: Option<f64>) -> Option<Rates> {
-        let of_kind =
-            |kind| logs.iter().copied().filter(move |log| log.kind == kind && log.has_means());
-        let means = |kind, scale: f64| -> Vec<Window> {
-            of_kind(kind).flat_map(|log: &Log| log.windows(scale)).collect()
-        };
-        let mut bytes = means(Kind::Bandwidth, 1.024);
-        let mut requests = means(Kind::Requests, 1e-3);
-        let mut edges = ends(of_kind(Kind::Bandwidth).chain(of_kind(Kind::Requests)));
-        let single = KINDS.iter().find_map(|(_, kind)| {
-            let is_single = |log: &&&Log| log.kind == *kind && log.is_single();
-            let logs: Vec<&Log> = logs.iter().filter(is_single).copied().collect();
-            (!logs.is_empty()).then_some(logs)
-        });
-        if let Some(single) = single {
-            let (all_bytes, all_requests, all_edges) = counted(&single);
-            let given = !edges.is_empty();
-            bytes = if bytes.is_empty() { all_bytes } else { bytes };
-            requests = if requests.is_empty() { all_requests } else { requests };
-            edges = if given { edges } else { all_edges };
-        }
-        let (has_bytes, has_requests) = (!bytes.is_empty(), !requests.is_empty());
-        let mean_bytes = mean_bytes.unwrap_or(REQUEST_BYTES);
-        let scaled = |windows: &[Window], by: f64| -> Vec<Window> {
-            windows.iter().map(|window| Window { amount: window.amount * by, ..*window }).collect()
-        };
-        match (has_bytes, has_requests) {
-            (false, false) => return None,
-            (true, false) => requests = scaled(&bytes, 1.0 / mean_bytes),
-            (false, true) => bytes = scaled(&requests, mean_bytes),
-            (true, true) => {}
-        }
-        let last_ms = bytes.iter().chain(&requests).map(|window| window.end_ms).max()?;
-        if edges.last().is_none_or(|last| *last < last_ms) {
-            edges.push(last_ms);
-        }
-        Some(Rates { bytes, requests, edges, has_requests, has_bytes })
+impl Cursor {
+    fn new(name: &Name, is_rate: bool) -> Cursor {
+        let may_restart = name.number.is_none();
+        Cursor { may_restart, is_rate, before_ms: [0; 3], latest_ms: 0, thread: 0 }
     }
 
-    fn series(&self) -> Vec<SeriesPoint> {
-        let (bytes, requests) = (self.spread(&self.bytes), self.spread(&self.requests));
-        let starts = std::iter::once(0).chain(self.edges.iter().copied());
-        let points = starts.zip(&self.edges).zip(bytes.into_iter().zip(requests));
-        let point = |((start, end), (bytes, requests)): ((u64, &u64), (f64, f64))| SeriesPoint {
-            start_ns: start * 1_000_000,
-            length_ns: (end - start) * 1_000_000,
-            bytes: bytes.round() as u64,
-            requests: requests.round() as u64,
-        };
-        points.map(point).collect()
-    }
-
-    /// The amount in each interval. A window that lies in several is divided by time: its rate is
-    /// added where whole intervals begin and taken off where they end, so that the effort does not
-    /// grow with their number.
-    fn spread(&self, windows: &[Window]) -> Vec<f64> {
-        let edges = &self.edges;
-        let mut amounts = vec![0.0; edges.len()];
-        let mut rates = vec![0.0; edges.len() + 1];
-        for window in windows {
-            let first = edges.partition_point(|edge| *edge <= window.start_ms);
-            let last = edges.partition_point(|edge| *edge < window.end_ms);
-            if first == last {
-                amounts[first] += window.amount;
-                continue;
+    /// The end of the line before of the same direction and thread, or 0.
+    ///
+    /// # Errors
+    /// What is wrong, if the time goes back or is there twice in a log of one thread.
+    fn start_ms(&mut self, line: Line) -> Result<u64, &'static str> {
+        let (ms, direction) = (line.ms(), line.direction());
+        let goes_back = ms < self.latest_ms;
+        let is_twice = self.is_rate && ms > 0 && ms == self.before_ms[direction];
+        if goes_back || is_twice {
+            if !self.may_restart && goes_back {
+                return Err("the time goes back, but the log is of one thread");
             }
-            let rate = window.amount / (window.end_ms - window.start_ms) as f64;
-            amounts[first] += rate * (edges[first] - window.start_ms) as f64;
-            amounts[last] += rate * (window.end_ms - edges[last - 1]) as f64;
-            rates[first + 1] += rate;
-            rates[last] -= rate;
+            if !self.may_restart {
+                return Err("two means of the same time and direction");
+            }
+            self.before_ms = [0; 3];
+            self.thread = self.thread.saturating_add(1);
         }
-        let (mut rate, mut start_ms) = (0.0, 0);
-        for ((amount, edge), change) in amounts.iter_mut().zip(edges).zip(rates) {
-            rate += change;
-            // Sums of rates that were taken off again may be a little below 0.
-            *amount += f64::max(rate, 0.0) * (edge - start_ms) as f64;
-            start_ms = *edge;
-        }
-        amounts
-    }
-
-    fn total(windows: &[Window], direction: usize) -> u64 {
-        let ours = windows.iter().filter(|window| window.direction == direction);
-        ours.map(|window| window.amount).sum::<f64>().round() as u64
+        self.latest_ms = ms;
+        Ok(std::mem::replace(&mut self.before_ms[direction], ms))
     }
 }
 
-/// Bytes and requests of logs of single requests, in intervals of the same length, and the ends of
-/// these.
-fn counted(logs: &[&Log]) -> (Vec<Window>, Vec<Window>, Vec<u64>) {
-    let lines = || logs.iter().flat_map(|log| log.transfers());
-    let last_ms = lines().map(|line| line.ms).max().unwrap_or(0);
-    let step = INTERVAL_MS.max((last_ms / INTERVALS_MAX).next_multiple_of(INTERVAL_MS));
-    let mut sums: BTreeMap<(u64, usize), (f64, f64)> = BTreeMap::new();
-    for line in lines() {
-        let (bytes, requests) = sums.entry((line.ms / step, line.direction)).or_default();
-        *bytes += f64::from(line.bytes);
-        *requests += 1.0;
+/// Reads and checks the lines of a log; `others` is the number of lines of the other logs.
+fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>> {
+    let (mut lines, mut amount) = (Vec::new(), 0.0);
+    let mut cursors = [true, false].map(|is_rate| Cursor::new(name, is_rate));
+    for (number, text) in (1..).zip(checked::without_mark(text).lines()) {
+        if text.trim().is_empty() {
+            continue;
+        }
+        let failed =
+            |what: &str, remedy: &str| Failure::failed(format!("line {number}: {what}; {remedy}"));
+        let line = Line::read(number, text)?;
+        let damaged = |what| failed(what, "the log is damaged, so create it again");
+        if line.bytes() > 0 || !kind.is_rate() {
+            cursors[1].start_ms(line).map_err(damaged)?;
+        } else {
+            let start_ms = cursors[0].start_ms(line).map_err(damaged)?;
+            if line.ms() == 0 {
+                return Err(failed("a mean at time 0 covers no time", "use a longer log_avg_msec"));
+            }
+            amount += line.value() as f64 * kind.most_bytes() * (line.ms() - start_ms) as f64;
+        }
+        if amount >= NUMBER_MAX as f64 {
+            return Err(damaged("the log has more bytes than can be stored"));
+        }
+        if others + lines.len() >= LINES_MAX {
+            let what = format!("more than {LINES_MAX} lines in all logs");
+            return Err(failed(&what, "use a longer log_avg_msec, or import fewer logs at once"));
+        }
+        lines.push(line);
     }
-    let window = |index: u64, direction, amount| {
-        let start_ms = index * step;
-        Window { start_ms, end_ms: start_ms + step, direction, amount }
-    };
-    let all = sums.iter().map(|((index, direction), (bytes, requests))| {
-        (window(*index, *direction, *bytes), window(*index, *direction, *requests))
-    });
-    let (bytes, requests) = all.unzip();
-    (bytes, requests, (1..=last_ms / step + 1).map(|index| index * step).collect())
+    lines.shrink_to_fit();
+    Ok(lines)
+}
+
+/// What a thread of a log of means transferred.
+#[derive(Clone, Copy, Debug)]
+struct ThreadSum {
+    amount: f64,
+    end_ms: u64,
 }
 
 impl Log {
     fn has_means(&self) -> bool {
-        self.lines.iter().any(|line| line.bytes == 0)
+        self.lines.first().is_some_and(|line| line.bytes() == 0)
     }
 
     fn is_single(&self) -> bool {
-        self.lines.iter().any(|line| line.bytes > 0)
+        self.lines.first().is_some_and(|line| line.bytes() > 0)
     }
 
     /// The lines of reads and writes.
-    fn transfers(&self) -> impl Iterator<Item = &Line> {
-        self.lines.iter().filter(|line| line.direction < 2)
+    fn transfers(&self) -> impl Iterator<Item = Line> {
+        self.lines.iter().copied().filter(|line| line.direction() < 2)
     }
 
     /// The lines of means as windows: each reaches back to the line before of its direction, or to
-    /// the start where the time goes backwards, because another thread begins there.
-    fn windows(&self, scale: f64) -> Vec<Window> {
-        let (mut windows, mut before_ms, mut latest_ms) = (Vec::new(), [0; 2], 0);
-        for line in self.transfers() {
-            if line.ms < latest_ms {
-                before_ms = [0; 2];
+    /// the start of the thread. fio writes no line for a time without requests, and the mean of the
+    /// next line is that of the usual time only, so a window is no longer than that.
+    fn windows(&self) -> impl Iterator<Item = Window> {
+        let mut cursor = Cursor::new(&self.name, true);
+        let scale = self.kind.scale();
+        let all = self.lines.iter().map(move |line| {
+            // The order was checked when the line was read.
+            let start_ms = cursor.start_ms(*line).unwrap_or(line.ms());
+            (*line, start_ms, cursor.thread)
+        });
+        let ours = all.filter(|(line, start_ms, _)| line.direction() < 2 && line.ms() > *start_ms);
+        ours.map(move |(line, start_ms, thread)| {
+            let (end_ms, length_ms) = (line.ms(), line.ms() - start_ms);
+            // A line that is late by nearly a step follows a time without requests.
+            let is_long = length_ms.saturating_mul(10) > self.step_ms.saturating_mul(19);
+            let length_ms = if is_long { self.step_ms } else { length_ms };
+            let amount = line.value() as f64 * scale * length_ms as f64;
+            let (start_ms, direction) = (end_ms - length_ms, line.direction());
+            Window { start_ms, end_ms, direction, amount, thread }
+        })
+    }
+
+    /// The usual length of a window: that which a quarter of them does not reach, because those
+    /// that follow a time without requests are longer.
+    fn usual_step_ms(&self) -> u64 {
+        if !self.has_means() || !self.kind.is_rate() {
+            return u64::MAX;
+        }
+        let windows = self.windows();
+        let mut lengths: Vec<u64> = windows.map(|window| window.end_ms - window.start_ms).collect();
+        // Few windows do not tell, so the longest counts.
+        let place = match lengths.len() {
+            0 => return u64::MAX,
+            few @ 1..4 => few - 1,
+            many => many / 4,
+        };
+        *lengths.select_nth_unstable(place).1
+    }
+
+    /// The threads of a log of means.
+    fn threads(&self) -> Vec<ThreadSum> {
+        let mut threads: Vec<ThreadSum> = Vec::new();
+        let mut latest = None;
+        for window in self.windows() {
+            if latest != Some(window.thread) {
+                threads.push(ThreadSum { amount: 0.0, end_ms: 0 });
             }
-            latest_ms = line.ms;
-            let start_ms = std::mem::replace(&mut before_ms[line.direction], line.ms);
-            if line.ms > start_ms {
-                let amount = line.value as f64 * scale * (line.ms - start_ms) as f64;
-                let (end_ms, direction) = (line.ms, line.direction);
-                windows.push(Window { start_ms, end_ms, direction, amount });
+            latest = Some(window.thread);
+            if let Some(thread) = threads.last_mut() {
+                thread.amount += window.amount;
+                thread.end_ms = window.end_ms;
             }
         }
-        windows
+        threads
+    }
+
+    /// How many threads the log has: the time goes back where another one begins.
+    fn thread_count(&self) -> u32 {
+        let mut cursor = Cursor::new(&self.name, self.has_means() && self.kind.is_rate());
+        self.lines.iter().for_each(|line| _ = cursor.start_ms(*line));
+        cursor.thread.saturating_add(1)
     }
 }
 
-/// The ends of the intervals of the log with the most lines, up to where a second thread begins.
-fn ends<'a>(logs: impl Iterator<Item = &'a Log>) -> Vec<u64> {
-    let longer =
-        |best: &'a Log, log: &'a Log| if log.lines.len() > best.lines.len() { log } else { best };
-    let Some(log) = logs.reduce(longer) else { return Vec::new() };
-    let mut edges = Vec::new();
-    for line in log.transfers() {
-        match edges.last() {
-            Some(last) if line.ms < *last => break,
-            Some(last) if line.ms == *last => {}
-            _ if line.ms == 0 => {}
-            _ => edges.push(line.ms),
+/// Checks that logs have about as much as the trial that they join. The last line of a thread may
+/// be missing.
+fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
+    let elapsed_ms = trial.elapsed_ns.div_ceil(1_000_000);
+    for (_, kind) in KINDS {
+        let ours = || logs.iter().filter(move |log| log.kind == kind);
+        let Some(first) = ours().find(|log| !log.lines.is_empty()) else { continue };
+        let counts_requests = kind == Kind::Requests;
+        let (mut least, mut most) = (0.0, 0.0);
+        for log in ours() {
+            if log.is_single() {
+                let bytes: f64 = log.transfers().map(|line| f64::from(line.bytes())).sum();
+                let amount = if counts_requests { log.transfers().count() as f64 } else { bytes };
+                least += amount;
+                most += amount;
+            } else if log.lines.is_empty() {
+                // A thread that ended before its first line.
+                most = f64::INFINITY;
+            } else if kind.is_rate() {
+                for thread in log.threads() {
+                    let rest_ms = elapsed_ms.saturating_sub(thread.end_ms);
+                    let rest_ms = rest_ms.min(log.step_ms.saturating_mul(2)) as f64;
+                    least += thread.amount;
+                    most += thread.amount * (1.0 + rest_ms / thread.end_ms.max(1) as f64);
+                }
+            } else {
+                // Means of latencies have no amounts.
+                (least, most) = (0.0, f64::INFINITY);
+            }
+        }
+        let stated = if counts_requests { trial.requests() } else { trial.bytes() } as f64;
+        if least > stated * (1.0 + DIFFERENCE_MAX) || most < stated * (1.0 - DIFFERENCE_MAX) {
+            let unit = if counts_requests { "requests" } else { "bytes" };
+            return Err(Failure::failed(format!(
+                "{}: the logs have {least:.0} {unit}, but their job in fio's JSON has {stated:.0}; \
+                 import all logs of this run, or the JSON without logs",
+                first.path.display()
+            )));
         }
     }
-    edges
-}
-
-/// A run of logs without fio's JSON.
-fn alone(prefix: &str, path: &Path, logs: &[Log]) -> Outcome<Imported> {
-    if logs.iter().all(|log| log.lines.is_empty()) {
-        return Err(Failure::failed("the log is empty; nothing to import"));
-    }
-    let mut numbers: Vec<Option<u32>> = logs.iter().map(|log| log.name.number).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut missing = vec!["the settings (sequential, depth 1, buffered and sync are assumed)"];
-    missing.extend(["the target", "CPU time", "the start (the file's time is stored)"]);
-    let mut trial: Option<Trial> = None;
-    for number in &numbers {
-        let ours: Vec<&Log> = logs.iter().filter(|log| log.name.number == *number).collect();
-        let Some(rates) = Rates::of(&ours, None) else { continue };
-        if !rates.has_bytes || !rates.has_requests {
-            missing.push("the size of requests (4 KiB is assumed, the default of fio)");
-        }
-        let thread = thread(&rates, &ours, &mut missing);
-        match &mut trial {
-            Some(all) => crate::imported::add_threads(all, &thread),
-            None => trial = Some(thread),
-        }
-    }
-    let rates = Rates::of(&logs.iter().collect::<Vec<_>>(), None);
-    let (Some(mut trial), Some(rates)) = (trial, rates) else {
-        return Err(Failure::failed(
-            "a log of mean latencies has no rates; import it with the bw or iops log of the run",
-        ));
-    };
-    trial.series = rates.series();
-    missing.sort_unstable();
-    missing.dedup();
-    let modified = std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
-    let modified = modified.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-    let ended_unix_ns = modified.map_or(0, |at| i64::try_from(at.as_nanos()).unwrap_or(0));
-    trial.started_unix_ns = ended_unix_ns.saturating_sub_unsigned(trial.elapsed_ns).max(0);
-    let text = |log: &Log| {
-        let name = log.path.file_name().unwrap_or_default().to_string_lossy();
-        format!("==> {name} <==\n{}", log.text)
-    };
-    Ok(Imported {
-        tool: "fio".to_owned(),
-        format: FORMAT,
-        title: format!("logs of {prefix}"),
-        started_unix_ns: trial.started_unix_ns,
-        host: Host { name: UNKNOWN_HOST.to_owned(), ..Host::default() },
-        target: TargetFacts::default(),
-        points: vec![Point { key: key(&trial, numbers.len()), trials: vec![trial] }],
-        missing: missing.into_iter().map(str::to_owned).collect(),
-        document: logs.iter().map(text).collect(),
-        supplement: String::new(),
-    })
-}
-
-/// The counts of one thread, with its latencies if each was logged.
-fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&str>) -> Trial {
-    let elapsed_ns = rates.edges.last().map_or(1, |last| last.saturating_mul(1_000_000));
-    let latencies = [Kind::Latency, Kind::Completion]
-        .iter()
-        .find_map(|kind| logs.iter().find(|log| log.kind == *kind && log.is_single()));
-    if latencies.is_none() {
-        missing.push("latencies of single requests");
-    }
-    let direction = |direction: usize| {
-        let mut latency = Histogram::new();
-        let lines = latencies.iter().flat_map(|log| log.transfers());
-        lines
-            .filter(|line| line.direction == direction)
-            .for_each(|line| latency.record(line.value));
-        Direction {
-            bytes: Rates::total(&rates.bytes, direction),
-            requests: Rates::total(&rates.requests, direction),
-            latency,
-        }
-    };
-    let mut trial =
-        Trial { directions: [direction(0), direction(1)], elapsed_ns, ..Trial::default() };
-    trial.cpu.elapsed_ns = elapsed_ns;
-    trial
-}
-
-/// The size of requests from their mean. fio logs rates as whole numbers, so the mean is off by up
-/// to a percent from a multiple of the sector.
-fn size(mean_bytes: f64) -> u32 {
-    let whole = ((mean_bytes / SECTOR_BYTES).round() * SECTOR_BYTES).max(SECTOR_BYTES);
-    let is_off = (whole / mean_bytes - 1.0).abs() > 0.01;
-    (if is_off { mean_bytes.round() } else { whole }).max(1.0) as u32
-}
-
-fn key(trial: &Trial, threads: usize) -> PointKey {
-    let [read, write] = &trial.directions;
-    let all = (read.requests + write.requests).max(1);
-    let workload = Workload {
-        engine_kind: EngineKind::Sync,
-        read_percent: (100.0 * read.requests as f64 / all as f64).round() as u8,
-        request_bytes: size(trial.bytes() as f64 / all as f64),
-        threads: threads as u32,
-        region_bytes: trial.bytes(),
-        ..Workload::default()
-    };
-    PointKey::of(&workload)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::point::{Direction, SeriesPoint};
 
     /// Logs of fio 3.33: a mix at 500 requests of 4 KiB per second in each direction, with
     /// `log_avg_msec=250`.
@@ -597,7 +514,7 @@ mod tests {
     fn threads_are_summed_although_their_intervals_differ() {
         let one_file = run(&[("a_bw.log", THREADS)]).unwrap();
         let lines: Vec<&str> = THREADS.lines().collect();
-        let (one, two) = (lines[..2].join("\n"), lines[2..].join("\n"));
+        let (one, two) = (lines[..2].join("\n") + "\n", lines[2..].join("\n") + "\n");
         let two_files = run(&[("a_bw.1.log", &one), ("a_bw.2.log", &two)]).unwrap();
         let bytes = (202 * 2000 + 205 * 2009 + 407 * 1000) * 1024 / 1000;
         for run in [one_file, two_files] {
@@ -619,7 +536,8 @@ mod tests {
         ];
         let mut all = logs(&files).unwrap();
         let mut trial = Trial::default();
-        trial.directions[0] = Direction { bytes: 4096, requests: 1, ..Direction::default() };
+        trial.directions[0] = Direction { bytes: 3_092_000, requests: 755, ..Direction::default() };
+        trial.elapsed_ns = 755_000_000;
         let text = all.attach(&mut trial, Path::new("in"), &["a"], &(1..=1), false);
         assert_eq!((text.as_str(), trial.series.len()), (MIX_BW, 3));
         let rest: Vec<PathBuf> = all.rest().unwrap().into_iter().map(|(path, _)| path).collect();
@@ -639,34 +557,170 @@ mod tests {
             ("1, 1, 0, 0\n2, 1, 0, 4096", "means and single requests"),
             ("", "empty"),
             ("1, 5, 2, 0", "no rates"),
+            ("100, 0, 0, 0", "no request"),
         ] {
-            let failure = run(&[("a_bw.1.log", text)]).unwrap_err();
+            let text = if text.is_empty() { text.to_owned() } else { format!("{text}\n") };
+            let failure = run(&[("a_bw.1.log", &text)]).unwrap_err();
             assert!(failure.message.contains(cause), "{failure}");
             assert!(failure.message.contains(';') && failure.message.lines().count() == 1);
         }
         let twice = run(&[("a_bw.1.log", MIX_BW), ("a_bw.1.log", MIX_BW)]).unwrap_err();
         assert!(twice.message.contains("named twice"));
-        let histogram = run(&[("a_clat_hist.1.log", "500, 0, 4096, 0")]).unwrap_err();
+        let histogram = run(&[("a_clat_hist.1.log", "500, 0, 4096, 0\n")]).unwrap_err();
         assert!(histogram.message.contains("json+"), "{histogram}");
-        let latencies = run(&[("a_lat.1.log", "250, 5000, 0, 0, 0")]).unwrap_err();
+        let latencies = run(&[("a_lat.1.log", "250, 5000, 0, 0, 0\n")]).unwrap_err();
         assert!(latencies.message.contains("bw or iops"), "{latencies}");
     }
 
     #[test]
     fn many_windows_over_many_intervals_take_little_time() {
-        let mut text: String = (1..200_000).map(|ms| format!("{ms}, 8, 0, 0\n")).collect();
+        let mut text: String = (1..50_000).map(|ms| format!("{ms}, 8000, 0, 0\n")).collect();
         // Each line goes backwards, so each is a thread of its own that began at the start.
-        text.extend((1..100_000).map(|at| format!("{}, 8, 0, 0\n", 200_000 - at)));
+        text.extend((0..200_000).map(|at| format!("{}, 8000, 0, 0\n", 250_000 - at)));
         let run = run(&[("a_bw.log", &text)]).unwrap();
         let trial = &run.points[0].trials[0];
-        assert_eq!(trial.series.len(), 199_999);
+        assert_eq!(trial.series.len(), 50_000);
         assert!((total(trial).0 as f64 / trial.bytes() as f64 - 1.0).abs() < 1e-3);
     }
 
     #[test]
     fn three_years_of_requests_are_no_more_intervals_than_allowed() {
-        let text = format!("0, 1, 0, 4096\n{TIME_MAX_MS}, 1, 0, 4096\n");
+        let text = format!("0, 1, 0, 4096\n{}, 1, 0, 4096\n", line::TIME_MAX_MS);
         let run = run(&[("a_bw.1.log", &text)]).unwrap();
-        assert!(run.points[0].trials[0].series.len() as u64 <= INTERVALS_MAX + 1);
+        assert!(run.points[0].trials[0].series.len() as u64 <= rates::COUNTED_MAX + 1);
+    }
+    fn trial(bytes: u64, requests: u64, elapsed_ms: u64) -> Trial {
+        let mut trial = Trial { elapsed_ns: elapsed_ms * 1_000_000, ..Trial::default() };
+        trial.directions[0] = Direction { bytes, requests, ..Direction::default() };
+        trial
+    }
+
+    fn attached(files: &[(&str, &str)], trial: &mut Trial) -> Outcome<()> {
+        let mut all = logs(files)?;
+        all.attach(trial, Path::new(""), &["a"], &(1..=9), true);
+        all.rest().map(drop)
+    }
+
+    #[test]
+    fn single_requests_end_with_the_last_one_or_with_the_run() {
+        // fio: 100 requests in 8 ms.
+        let text: String = (0..100).map(|at| format!("{}, 62000, 0, 4096, 0\n", at / 13)).collect();
+        let run = run(&[("a_lat.1.log", &text)]).unwrap();
+        let alone = &run.points[0].trials[0];
+        assert_eq!((alone.elapsed_ns, alone.bytes_per_s()), (8_000_000, 51_200_000.0));
+        assert_eq!(alone.series.len(), 1);
+        let mut trial = trial(409_600, 100, 9);
+        attached(&[("a_lat.1.log", &text)], &mut trial).unwrap();
+        assert_eq!(trial.series[0].length_ns, 9_000_000);
+    }
+
+    /// Two threads at 1000 requests of 4 KiB per second; the second lacks its last line.
+    const CUT: &str = "200, 4000, 0, 0, 0\n400, 4000, 0, 0, 0\n600, 4000, 0, 0, 0\n\
+                       800, 4000, 0, 0, 0\n1000, 4000, 0, 0, 0\n200, 4000, 0, 0, 0\n\
+                       400, 4000, 0, 0, 0\n600, 4000, 0, 0, 0\n800, 4000, 0, 0, 0\n";
+
+    #[test]
+    fn a_last_line_that_a_thread_lacks_is_no_idle_time() {
+        let alone = run(&[("a_bw.log", CUT)]).unwrap();
+        let point = &alone.points[0];
+        assert_eq!(point.key.threads(), 2);
+        assert!((point.trials[0].bytes_per_s() / (8000.0 * 1024.0) - 1.0).abs() < 1e-3);
+        let mut trial = trial(8_192_000, 2000, 1001);
+        attached(&[("a_bw.log", CUT)], &mut trial).unwrap();
+        for trial in [&trial, &point.trials[0]] {
+            assert_eq!(trial.series.len(), 4);
+            assert!(trial.series.iter().all(|part| part.bytes == 1_638_400), "{:?}", trial.series);
+        }
+        let early = CUT.replace("600, 4000, 0, 0, 0\n800, 4000, 0, 0, 0\n1000", "1000");
+        let idle = run(&[("a_bw.log", &early)]).unwrap();
+        assert_eq!(idle.points[0].trials[0].elapsed_ns, 800_000_000);
+    }
+
+    #[test]
+    fn a_thread_that_ended_early_counts_as_idle() {
+        let (long, short) = CUT.split_at(CUT.match_indices('\n').nth(4).unwrap().0 + 1);
+        let short = &short[..short.find("600").unwrap()];
+        let run = run(&[("a_bw.1.log", long), ("a_bw.2.log", short)]).unwrap();
+        let trial = &run.points[0].trials[0];
+        assert_eq!((trial.elapsed_ns, trial.series.len()), (1_000_000_000, 5));
+        assert_eq!(trial.series[4].bytes, 819_200);
+    }
+
+    #[test]
+    fn the_time_of_one_thread_must_increase() {
+        let back = "100, 1000, 0, 0, 0\n200, 1000, 0, 0, 0\n199, 1000, 0, 0, 0\n";
+        let twice = "100, 1000, 0, 0, 0\n100, 1000, 0, 0, 0\n200, 1000, 0, 0, 0\n";
+        for (text, cause) in [
+            (back, "line 3: the time goes back"),
+            (&*back.replace("1000, 0, 0,", "1, 0, 4096,"), "line 3: the time goes back"),
+            (twice, "line 2: two means of the same time"),
+            ("0, 1000, 0, 0, 0\n", "line 1: a mean at time 0"),
+        ] {
+            let failure = run(&[("a_bw.1.log", text)]).unwrap_err();
+            assert!(failure.message.contains(cause), "{failure}");
+        }
+        // In a log of all threads, another thread begins.
+        let all = run(&[("a_bw.log", twice)]).unwrap();
+        assert_eq!(all.points[0].key.threads(), 2);
+        assert_eq!(all.points[0].trials[0].bytes(), 204_800);
+    }
+
+    #[test]
+    fn logs_of_jobs_with_different_loads_are_not_added_up() {
+        let reads = "200, 4000, 0, 0, 0\n400, 4000, 0, 0, 0\n";
+        let writes = reads.replace(" 0, 0, 0", " 1, 0, 0");
+        let files = [("a_bw.1.log", reads), ("a_bw.2.log", reads), ("a_bw.3.log", &writes)];
+        let failure = run(&files).unwrap_err();
+        assert!(failure.message.contains("logs 1 and 3 have different loads"), "{failure}");
+        assert!(failure.message.contains("json"), "{failure}");
+        let same = run(&files[..2]).unwrap();
+        assert!(same.missing.iter().any(|text| text.contains("at the same time")));
+        let early = "0, 1, 0, 4096\n100, 1, 0, 4096\n";
+        let late = "500, 1, 0, 4096\n600, 1, 0, 4096\n";
+        let failure = run(&[("a_bw.1.log", early), ("a_bw.2.log", late)]).unwrap_err();
+        assert!(failure.message.contains("a_bw.2.log begins after the end"), "{failure}");
+    }
+
+    #[test]
+    fn logs_of_another_run_are_refused() {
+        for (bytes, requests) in [(81_920_000, 2000), (819_200, 2000)] {
+            let mut trial = trial(bytes, requests, 1001);
+            let failure = attached(&[("a_bw.log", CUT)], &mut trial).unwrap_err();
+            assert!(failure.message.starts_with("a_bw.log: the logs have"), "{failure}");
+            assert!(trial.series.is_empty());
+        }
+        let single = "1, 62000, 0, 4096, 0\n2, 62000, 0, 4096, 0\n";
+        assert!(attached(&[("a_lat.1.log", single)], &mut trial(40_960, 10, 3)).is_err());
+        assert!(attached(&[("a_lat.1.log", single)], &mut trial(8192, 2, 3)).is_ok());
+        // Means of latencies have no amounts.
+        let means = "100, 62000, 0, 0, 0\n";
+        assert!(attached(&[("a_lat.1.log", means)], &mut trial(8192, 2, 3)).is_ok());
+    }
+
+    #[test]
+    fn a_mean_after_a_time_without_requests_counts_for_its_own_time_only() {
+        // fio with thinktime: 200 requests of 4 KiB each 602 ms.
+        let text = "142, 4028, 0, 0, 0\n243, 2280, 0, 0, 0\n845, 8000, 0, 0, 0\n\
+                    1448, 8000, 0, 0, 0\n2050, 8000, 0, 0, 0\n2652, 7760, 0, 0, 0\n\
+                    2752, 240, 0, 0, 0\n";
+        attached(&[("a_bw.1.log", text)], &mut trial(4_096_000, 1000, 3253)).unwrap();
+    }
+
+    #[test]
+    fn a_log_that_is_cut_or_too_large_to_store_is_refused() {
+        let cut = run(&[("a_lat.1.log", "100, 1000, 0, 4096, 0\n300, 1000, 0, 40")]).unwrap_err();
+        assert!(cut.message.starts_with("line 2: the last line has no line end"), "{cut}");
+        for name in ["a_bw.1.log", "a_iops.1.log"] {
+            let huge = "100000000000, 1000000000000000, 0, 0, 0\n";
+            let failure = run(&[(name, huge)]).unwrap_err();
+            assert!(failure.message.starts_with("line 1: the log has more bytes"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn many_lines_are_refused_in_one_line() {
+        let name = Name::of(Path::new("a_bw.1.log")).unwrap();
+        let failure = read("1, 1, 0, 0\n", &name, Kind::Bandwidth, LINES_MAX).unwrap_err();
+        assert!(failure.message.contains("more than 20000000 lines"), "{failure}");
     }
 }

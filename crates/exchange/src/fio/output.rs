@@ -2,16 +2,32 @@
 //!
 //! Names and units are those of fio 3 (`stat.c`, and outputs of fio 3.33): rates `bw` in KiB/s,
 //! times `_ns` in ns, `runtime` in ms. fio prints messages before the document, and with
-//! `--status-interval` several documents; the last complete document is used.
+//! `--status-interval` several documents; the last complete document is used. Fields that only
+//! programs other than halfpower use are written, but not read.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
 
 use lab::failure::{Failure, Outcome};
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// Maximum number of positions at which a document is searched for, so that hostile texts take
+use crate::imported::UNKNOWN_HOST;
+
+/// Maximum number of positions without a document that are tried, so that hostile texts take
 /// little time.
-const ATTEMPTS_MAX: usize = 1000;
+const FAILURES_MAX: usize = 1000;
+/// Maximum number of jobs and threads in a document.
+pub const JOBS_MAX: usize = 10_000;
+/// How the error of too many jobs begins.
+const TOO_MANY: &str = "more than 10000 jobs";
+/// Number of requests of a latency that does not state it (fio before 3.18).
+pub const NOT_STATED: u64 = u64::MAX;
+/// Name of the sum over all servers.
+const SUM: &str = "All clients";
+/// Maximum size (bytes) of the copies of what belongs to no server.
+const COPIES_MAX: usize = 64 << 20;
 
 /// Names and values.
 pub type Texts = BTreeMap<String, String>;
@@ -37,10 +53,10 @@ pub struct Output {
     #[serde(rename = "global options", default, skip_serializing_if = "Option::is_none")]
     pub global_options: Option<Globals>,
     /// The jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "jobs")]
     pub jobs: Option<Vec<Job>>,
     /// The jobs of all servers, in client mode; the last entry is their sum.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "jobs")]
     pub client_stats: Option<Vec<Job>>,
 }
 
@@ -51,7 +67,21 @@ pub enum Globals {
     /// Options of fio itself, or of the only server.
     One(Texts),
     /// Options of several servers.
-    Each(Vec<Texts>),
+    Each(Vec<ServerOptions>),
+}
+
+/// Global options of one of several servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerOptions {
+    /// The server.
+    #[serde(default)]
+    pub hostname: String,
+    /// Port of the server.
+    #[serde(default)]
+    pub port: u64,
+    /// The options.
+    #[serde(flatten)]
+    pub options: Texts,
 }
 
 /// One job, thread or group of threads.
@@ -68,8 +98,10 @@ pub struct Job {
     /// Error number; 0 if there was none.
     pub error: i64,
     /// Estimated time left (s).
+    #[serde(skip_deserializing)]
     pub eta: u64,
     /// Time since the start of fio (s).
+    #[serde(skip_deserializing)]
     pub elapsed: u64,
     /// The job's own options.
     #[serde(rename = "job options", skip_serializing_if = "Option::is_none")]
@@ -80,7 +112,11 @@ pub struct Job {
     pub write: Direction,
     /// Trims.
     pub trim: Direction,
+    /// Reads, writes and trims as one sum, with `unified_rw_reporting`.
+    #[serde(skip_serializing)]
+    pub mixed: Mixed,
     /// Flushes.
+    #[serde(skip_deserializing)]
     pub sync: Flushes,
     /// Time of all threads (ms).
     pub job_runtime: u64,
@@ -89,30 +125,43 @@ pub struct Job {
     /// System time (percent of `job_runtime`).
     pub sys_cpu: f64,
     /// Context switches.
+    #[serde(skip_deserializing)]
     pub ctx: u64,
     /// Major page faults.
+    #[serde(skip_deserializing)]
     pub majf: u64,
     /// Minor page faults.
+    #[serde(skip_deserializing)]
     pub minf: u64,
     /// Depth when requests were submitted.
+    #[serde(skip_deserializing)]
     pub iodepth_level: Shares,
     /// Requests in a submission.
+    #[serde(skip_deserializing)]
     pub iodepth_submit: Shares,
     /// Requests in a completion.
+    #[serde(skip_deserializing)]
     pub iodepth_complete: Shares,
     /// Latencies below 1 us.
+    #[serde(skip_deserializing)]
     pub latency_ns: Shares,
     /// Latencies below 1 ms.
+    #[serde(skip_deserializing)]
     pub latency_us: Shares,
     /// Latencies of 1 ms and more.
+    #[serde(skip_deserializing)]
     pub latency_ms: Shares,
     /// Queue depth.
+    #[serde(skip_deserializing)]
     pub latency_depth: u64,
     /// Latency target (us).
+    #[serde(skip_deserializing)]
     pub latency_target: u64,
     /// Percentile of the latency target.
+    #[serde(skip_deserializing)]
     pub latency_percentile: f64,
     /// Window of the latency target (us).
+    #[serde(skip_deserializing)]
     pub latency_window: u64,
     /// Errors of all requests, with `continue_on_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,6 +171,14 @@ pub struct Job {
     pub hostname: Option<String>,
 }
 
+/// Requests of all directions.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Mixed {
+    /// Number of requests.
+    pub total_ios: u64,
+}
+
 /// Requests of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -129,12 +186,16 @@ pub struct Direction {
     /// Bytes transferred.
     pub io_bytes: u64,
     /// KiB transferred.
+    #[serde(skip_deserializing)]
     pub io_kbytes: u64,
     /// Bytes per second.
+    #[serde(skip_deserializing)]
     pub bw_bytes: u64,
     /// KiB per second.
+    #[serde(skip_deserializing)]
     pub bw: u64,
     /// Requests per second.
+    #[serde(skip_deserializing)]
     pub iops: f64,
     /// Length of the job (ms).
     pub runtime: u64,
@@ -143,34 +204,47 @@ pub struct Direction {
     /// Short transfers.
     pub short_ios: u64,
     /// Dropped requests.
+    #[serde(skip_deserializing)]
     pub drop_ios: u64,
     /// Time to submit.
+    #[serde(skip_deserializing)]
     pub slat_ns: Latency,
     /// Time from submission to completion.
     pub clat_ns: Latency,
     /// Time from the start of the submission to completion.
     pub lat_ns: Latency,
     /// Lowest rate of an interval (KiB/s).
+    #[serde(skip_deserializing)]
     pub bw_min: u64,
     /// Highest rate of an interval (KiB/s).
+    #[serde(skip_deserializing)]
     pub bw_max: u64,
     /// Share of the group's rate (percent).
+    #[serde(skip_deserializing)]
     pub bw_agg: f64,
     /// Mean rate of the intervals (KiB/s).
+    #[serde(skip_deserializing)]
     pub bw_mean: f64,
     /// Standard deviation of the intervals (KiB/s).
+    #[serde(skip_deserializing)]
     pub bw_dev: f64,
     /// Number of intervals.
+    #[serde(skip_deserializing)]
     pub bw_samples: u64,
     /// Lowest requests per second of an interval.
+    #[serde(skip_deserializing)]
     pub iops_min: u64,
     /// Highest requests per second of an interval.
+    #[serde(skip_deserializing)]
     pub iops_max: u64,
     /// Mean requests per second of the intervals.
+    #[serde(skip_deserializing)]
     pub iops_mean: f64,
     /// Standard deviation of the intervals (requests per second).
+    #[serde(skip_deserializing)]
     pub iops_stddev: f64,
     /// Number of intervals.
+    #[serde(skip_deserializing)]
     pub iops_samples: u64,
 }
 
@@ -185,9 +259,10 @@ pub struct Latency {
     /// Mean.
     pub mean: f64,
     /// Standard deviation.
+    #[serde(skip_deserializing)]
     pub stddev: f64,
-    /// Number of requests.
-    #[serde(rename = "N")]
+    /// Number of requests; [`NOT_STATED`] if the document does not have it.
+    #[serde(rename = "N", default = "not_stated")]
     pub count: u64,
     /// Latencies by percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -211,17 +286,54 @@ impl Output {
     /// All jobs; in client mode without the sum over the servers.
     pub fn all_jobs(&self) -> impl Iterator<Item = &Job> {
         let jobs = self.jobs.iter().chain(&self.client_stats).flatten();
-        jobs.filter(|job| job.hostname.is_none() || job.jobname != "All clients")
+        jobs.filter(|job| job.hostname.is_none() || job.jobname != SUM)
     }
 
-    /// The options of all jobs. If there are several servers, the options of the first.
-    pub fn globals(&self) -> Texts {
-        match &self.global_options {
-            Some(Globals::One(options)) => options.clone(),
-            Some(Globals::Each(all)) => all.first().cloned().unwrap_or_default(),
-            None => Texts::new(),
+    /// The options of all jobs of a server. If none are named after the server, the options of the
+    /// first server.
+    pub fn globals(&self, host: &str) -> Option<&Texts> {
+        match self.global_options.as_ref()? {
+            Globals::One(options) => Some(options),
+            Globals::Each(all) => {
+                let named = all.iter().find(|server| server.hostname == host);
+                named.or(all.first()).map(|server| &server.options)
+            }
         }
     }
+}
+
+fn not_stated() -> u64 {
+    NOT_STATED
+}
+
+/// Reads the list of jobs. Stops at [`JOBS_MAX`], so that a small hostile text takes little memory.
+fn jobs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Job>>, D::Error> {
+    struct Jobs;
+
+    impl<'de> Visitor<'de> for Jobs {
+        type Value = Option<Vec<Job>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of jobs")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut jobs = Vec::new();
+            while let Some(job) = list.next_element()? {
+                if jobs.len() == JOBS_MAX {
+                    return Err(A::Error::custom(TOO_MANY));
+                }
+                jobs.push(job);
+            }
+            Ok(Some(jobs))
+        }
+    }
+
+    deserializer.deserialize_any(Jobs)
 }
 
 /// Whether a text is output of fio.
@@ -243,11 +355,11 @@ pub struct Found<'a> {
 /// The last complete document of a text.
 ///
 /// # Errors
-/// There is no document, or the first one is damaged.
+/// There is no document, the first one is damaged, or one has too many jobs.
 pub fn parse(text: &str) -> Outcome<Found<'_>> {
-    let (mut last, mut documents, mut from) = (None, 0, 0);
+    let (mut last, mut documents, mut from, mut failures) = (None, 0, 0, 0);
     let mut why: Option<Failure> = None;
-    for _ in 0..ATTEMPTS_MAX {
+    while failures < FAILURES_MAX {
         let Some(at) = next_brace(text, from) else { break };
         let mut stream = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Output>();
         match stream.next() {
@@ -256,20 +368,23 @@ pub fn parse(text: &str) -> Outcome<Found<'_>> {
                 documents += 1;
                 last = Some(Found { output, text: &text[at..from], documents });
             }
+            Some(Err(error)) if error.to_string().starts_with(TOO_MANY) => {
+                return Err(Failure::failed(format!(
+                    "fio printed {TOO_MANY}; run fio with --group_reporting or with fewer jobs"
+                )));
+            }
             Some(Err(error)) => {
-                let line = text[..at].matches('\n').count() + error.line();
-                let cause = error.to_string();
-                let cause = cause.split(" at line").next().unwrap_or_default();
-                why.get_or_insert_with(|| {
-                    Failure::failed(format!(
+                failures += 1;
+                from = at + 1;
+                if last.is_none() && why.is_none() {
+                    let line = text[..at].matches('\n').count() + error.line();
+                    let cause = error.to_string();
+                    let cause = cause.split(" at line").next().unwrap_or_default();
+                    why = Some(Failure::failed(format!(
                         "line {line}: {cause}; import the complete output of fio 3 with \
                          --output-format=json or json+"
-                    ))
-                });
-                if last.is_some() {
-                    break;
+                    )));
                 }
-                from = at + 1;
             }
             None => break,
         }
@@ -285,6 +400,132 @@ fn next_brace(text: &str, from: usize) -> Option<usize> {
         before.is_none_or(|byte| *byte == b'\n')
     };
     text.get(from..)?.match_indices('{').map(|(at, _)| from + at).find(|at| is_first(*at))
+}
+
+/// A document of several servers, for a copy of what belongs to one of them.
+#[derive(Debug)]
+pub struct Divided<'a> {
+    text: &'a str,
+    lists: Vec<List>,
+}
+
+/// The elements of a list with their places in the text, each with the space before it, and with
+/// the server that it belongs to.
+type List = Vec<(Range<usize>, Belongs)>;
+
+/// What an element of a list belongs to.
+#[derive(Debug, PartialEq)]
+enum Belongs {
+    Server(String),
+    /// The sum over all servers, which belongs to no copy.
+    Sum,
+    /// No server, so that each copy has it.
+    All,
+}
+
+/// The fields that tell what an element belongs to.
+#[derive(Deserialize)]
+struct Owner {
+    hostname: Option<String>,
+    jobname: Option<String>,
+}
+
+impl Owner {
+    fn belongs(self) -> Belongs {
+        match (self.hostname.filter(|name| !name.is_empty()), self.jobname) {
+            (_, Some(job)) if job == SUM => Belongs::Sum,
+            (Some(host), _) => Belongs::Server(host),
+            (None, Some(_)) => Belongs::Server(UNKNOWN_HOST.to_owned()),
+            (None, None) => Belongs::All,
+        }
+    }
+}
+
+impl<'a> Divided<'a> {
+    /// Divides one complete document of `servers` servers.
+    ///
+    /// # Errors
+    /// A list has unknown elements; too much belongs to no server.
+    pub fn new(text: &'a str, servers: usize) -> Outcome<Divided<'a>> {
+        let lists = lists(text).ok_or_else(|| {
+            Failure::failed("the lists of servers have unknown elements; import the output of fio")
+        })?;
+        let elements = lists.iter().flatten().filter(|(_, belongs)| *belongs != Belongs::All);
+        let owned: usize = elements.map(|(range, _)| range.len()).sum();
+        if text.len().saturating_sub(owned).saturating_mul(servers) > COPIES_MAX {
+            return Err(Failure::failed(format!(
+                "the document has {servers} servers and a large part that belongs to none of \
+                 them; import the output of fewer servers"
+            )));
+        }
+        Ok(Divided { text, lists })
+    }
+
+    /// The document without what belongs to other servers, and without the sum over all servers.
+    pub fn of(&self, host: &str) -> String {
+        let (mut out, mut copied) = (String::new(), 0);
+        for list in &self.lists {
+            let Some((first, last)) = list.first().zip(list.last()) else { continue };
+            out.push_str(&self.text[copied..first.0.start]);
+            let ours = list.iter().filter(|(_, belongs)| match belongs {
+                Belongs::Server(name) => name == host,
+                Belongs::Sum => false,
+                Belongs::All => true,
+            });
+            let ours: Vec<&str> = ours.map(|(range, _)| &self.text[range.clone()]).collect();
+            out.push_str(&ours.join(","));
+            copied = last.0.end;
+        }
+        out.push_str(&self.text[copied..]);
+        out
+    }
+}
+
+/// The lists of a document that have elements of several servers.
+fn lists(text: &str) -> Option<Vec<List>> {
+    let (mut lists, mut at) = (Vec::new(), after(text, 0, '{')?);
+    while after(text, at, '}').is_none() {
+        let (key, end) = value::<String>(text, at)?;
+        at = after(text, end, ':')?;
+        let is_list = ["client_stats", "disk_util", "global options"].contains(&key.as_str());
+        at = match after(text, at, '[').filter(|_| is_list) {
+            Some(inside) => {
+                let (list, end) = list(text, inside)?;
+                lists.push(list);
+                end
+            }
+            None => value::<IgnoredAny>(text, at)?.1,
+        };
+        at = after(text, at, ',').unwrap_or(at);
+    }
+    Some(lists)
+}
+
+/// The elements of a list that begins at `at`, and the end of the list.
+fn list(text: &str, mut at: usize) -> Option<(List, usize)> {
+    let mut elements = Vec::new();
+    loop {
+        if let Some(end) = after(text, at, ']') {
+            return Some((elements, end));
+        }
+        let (owner, end) = value::<Owner>(text, at)?;
+        elements.push((at..end, owner.belongs()));
+        at = after(text, end, ',').unwrap_or(end);
+    }
+}
+
+/// The value at a place in the text, and its end.
+fn value<T: DeserializeOwned>(text: &str, at: usize) -> Option<(T, usize)> {
+    let mut stream = serde_json::Deserializer::from_str(text.get(at..)?).into_iter::<T>();
+    let value = stream.next()?.ok()?;
+    Some((value, at + stream.byte_offset()))
+}
+
+/// The place after a character that follows optional space.
+fn after(text: &str, at: usize, wanted: char) -> Option<usize> {
+    let rest = text.get(at..)?;
+    let found = rest.trim_ascii_start().strip_prefix(wanted)?;
+    Some(at + rest.len() - found.len())
 }
 
 #[cfg(test)]
@@ -328,6 +569,47 @@ mod tests {
             assert!(failure.message.contains("--output-format=json"), "{}", failure.message);
             assert_eq!(failure.message.lines().count(), 1);
         }
+    }
+
+    #[test]
+    fn of_very_many_documents_the_last_one_counts() {
+        let last = SMALL.replace("\"a\"", "\"b\"");
+        let text = format!("{}{{ a message\n{last}\n", format!("{SMALL}\n").repeat(1500));
+        let found = parse(&text).unwrap();
+        let name = &found.output.all_jobs().next().unwrap().jobname;
+        assert_eq!((name.as_str(), found.documents), ("b", 1501));
+    }
+
+    #[test]
+    fn too_many_jobs_are_refused_while_they_are_read() {
+        for list in ["jobs", "client_stats"] {
+            let jobs = "{},".repeat(JOBS_MAX);
+            let text = format!("{{\"fio version\":\"fio-3.33\",\"{list}\":[{jobs}{{}},?");
+            let message = parse(&text).unwrap_err().message;
+            assert!(message.contains(TOO_MANY) && message.contains("--group_reporting"));
+        }
+        assert!(TOO_MANY.contains(&JOBS_MAX.to_string()));
+    }
+
+    #[test]
+    fn a_copy_for_one_server_has_nothing_of_the_others() {
+        let text = r#"{"fio version": "fio-3.39", "global options": [
+            {"hostname": "one", "port": 8765, "rw": "read"}, {"hostname": "two", "bs": "8k"} ],
+            "client_stats": [{"jobname": "a", "hostname": "one"},
+            {"jobname": "b", "hostname": "two"}, {"jobname": "All clients", "hostname": "two"}],
+            "disk_util": [{"name": "vda", "hostname": "two"}, {"name": "vdb"}], "n": 1}"#;
+        let copy = Divided::new(text, 2).unwrap().of("two");
+        let copy: serde_json::Value = serde_json::from_str(&copy).unwrap();
+        let expected = serde_json::json!({
+            "fio version": "fio-3.39", "global options": [{"hostname": "two", "bs": "8k"}],
+            "client_stats": [{"jobname": "b", "hostname": "two"}],
+            "disk_util": [{"name": "vda", "hostname": "two"}, {"name": "vdb"}], "n": 1
+        });
+        assert_eq!(copy, expected);
+        let output = parse(text).unwrap().output;
+        let globals = ["one", "two"].map(|host| output.globals(host).unwrap().len());
+        assert_eq!(globals, [1, 1]);
+        assert!(Divided::new(text, COPIES_MAX).unwrap_err().message.contains("fewer servers"));
     }
 
     #[test]

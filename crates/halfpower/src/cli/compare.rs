@@ -106,6 +106,37 @@ pub struct CompareArgs {
     pub plan: bool,
 }
 
+/// Flags of `fleet`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower fleet site/*.db                    one database for each host, or several in one
+  halfpower fleet site/*.db --only randread    only workloads with this word
+  halfpower fleet site/*.db --html fleet.html
+
+Hosts are compared if their targets are of the same model and at least 5 of them measured the same
+workload. A host is odd if it differs from their median by more than --same-within, and by more than
+chance explains (false-discovery rate 5% over all hosts and workloads).")]
+pub struct FleetArgs {
+    /// Results databases
+    #[arg(value_name = "DB", required = true)]
+    pub databases: Vec<PathBuf>,
+    /// Only workloads whose description contains this word (repeatable)
+    #[arg(long, value_name = "WORD")]
+    pub only: Vec<String>,
+    /// Differences up to this share count as no difference
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "5%")]
+    pub same_within: f64,
+    /// Write a page with a table of hosts and a chart of each workload
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
 /// Flags of `baseline`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:

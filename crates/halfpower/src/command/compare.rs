@@ -9,11 +9,12 @@ use std::path::Path;
 use clap::Parser;
 use compare::baseline;
 use compare::document::ComparisonsDocument;
+use compare::fleet::{self, Question};
 use compare::history::{self, Filter};
 use compare::live::{self, Contestant, Terms, Work};
 use compare::side::Side;
 use compare::verdict::{self, Comparison};
-use compare::{junit, limit, page, text};
+use compare::{fleet_page, junit, limit, page, text};
 use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
 use lab::guard::Consent;
@@ -25,7 +26,7 @@ use lab::trials::Lab;
 use results::Store;
 
 use crate::cli::compare::{
-    BaselineArgs, BaselineCheckArgs, BaselineVerb, CompareArgs, HistoryArgs,
+    BaselineArgs, BaselineCheckArgs, BaselineVerb, CompareArgs, FleetArgs, HistoryArgs,
 };
 use crate::cli::{self, Cli, Verb};
 
@@ -64,11 +65,23 @@ pub fn history(args: &HistoryArgs) -> Outcome {
     }
     let (words, host, target) = (args.words.clone(), args.host.clone(), args.target.clone());
     let found = history::load(&args.db, &Filter { words, host, target })?;
-    if args.json {
-        console::data(&json::print(&found));
-    } else {
-        history::lines(&found).iter().for_each(|line| console::data(line));
+    json::answer(args.json, &found, || history::lines(&found));
+    Ok(Exit::Ok)
+}
+
+/// Runs `fleet`.
+pub fn fleet(args: &FleetArgs) -> Outcome {
+    args.html.as_deref().map_or(Ok(()), lab::page::check)?;
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
     }
+    let (databases, words) = (args.databases.clone(), args.only.clone());
+    let found = fleet::load(&Question { databases, words, tolerated: args.same_within })?;
+    if let Some(path) = &args.html {
+        lab::page::write(path, &fleet_page::html(&found))?;
+    }
+    json::answer(args.json, &found, || fleet::lines(&found));
     Ok(Exit::Ok)
 }
 

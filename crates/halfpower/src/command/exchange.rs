@@ -3,9 +3,11 @@
 
 use std::io::Write;
 
-use exchange::{export, import};
+use exchange::export::{self, Output};
+use exchange::import;
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
 use lab::json;
 use results::{RunRow, Store, Table};
 
@@ -16,11 +18,7 @@ pub fn import(args: &ImportArgs) -> Outcome {
     let (db, label, host) = (args.db.clone(), args.label.clone(), args.host.clone());
     let to = import::Destination { db, label, host };
     let document = import::import(&args.files, &to, args.plan)?;
-    if args.json && !args.plan {
-        console::data(&json::print(&document));
-    } else {
-        document.runs.iter().for_each(|run| console::data(run.line()));
-    }
+    json::answer(args.json, &document, || document.lines());
     Ok(Exit::Ok)
 }
 
@@ -38,11 +36,17 @@ pub fn export(args: &ExportArgs) -> Outcome {
     }
     let store = Store::open_read_only(&args.db)?;
     let runs: Result<Vec<RunRow>, _> = args.runs.iter().map(|name| store.run(name)).collect();
-    let (runs, table) = (runs?, args.table.unwrap_or(Table::Points));
+    let (mut runs, table) = (runs?, args.table.unwrap_or(Table::Points));
+    // A run that is named twice is exported once.
+    let mut seen = std::collections::HashSet::new();
+    runs.retain(|run| seen.insert(run.id));
     match &args.output {
-        Some(path) => export::to_file(path, args.overwrite.as_ref(), |out| {
-            export::write(&store, &runs, args.format, table, out)
-        })?,
+        Some(path) => {
+            let to = Output { path, overwrite: args.overwrite.as_deref(), db: &args.db };
+            export::to_file(to, &Interrupt::install(), |out| {
+                export::write(&store, &runs, args.format, table, out)
+            })?;
+        }
         None => {
             let mut out = console::DataStream::new();
             export::write(&store, &runs, args.format, table, &mut out)?;

@@ -49,7 +49,7 @@ fn manual() -> Outcome<String> {
 type Schema = (&'static str, fn() -> String);
 
 /// All verbs with `--json`.
-const SCHEMAS: [Schema; 20] = [
+const SCHEMAS: [Schema; 21] = [
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),
     ("simulate", schema::<SimulateDocument>),
@@ -64,6 +64,7 @@ const SCHEMAS: [Schema; 20] = [
     ("import", schema::<exchange::import::ImportDocument>),
     ("baseline", schema::<compare::document::ComparisonsDocument>),
     ("history", schema::<compare::history::HistoryDocument>),
+    ("fleet", schema::<compare::fleet::FleetDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),
     ("checksum", schema::<crate::command::checksum::ChecksumDocument>),

@@ -37,11 +37,7 @@ pub fn execute(args: &PlanArgs) -> Outcome {
     let answer = ranking::find(&catalogue, &question, &mut tell);
     progress.finish();
     let document = document::of(&question, &answer?, &prices.currency);
-    if args.output.json {
-        console::data(&json::print(&document));
-    } else {
-        document::text(&document).iter().for_each(|line| console::data(line));
-    }
+    json::answer(args.output.json, &document, || document::text(&document));
     Ok(if document.choices.is_empty() { Exit::Failed } else { Exit::Ok })
 }
 

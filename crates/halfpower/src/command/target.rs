@@ -18,11 +18,7 @@ pub fn execute(args: &TargetArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     let document = TargetDocument::of(&args.target)?;
-    if args.json {
-        console::data(&json::print(&document));
-    } else {
-        document.lines().iter().for_each(|line| console::data(line));
-    }
+    json::answer(args.json, &document, || document.lines());
     for missing in document.missing.iter().filter(|_| !machine::is_root()) {
         Console::new(false).say(format!("only root can read {missing}"));
     }

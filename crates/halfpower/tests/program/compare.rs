@@ -137,6 +137,36 @@ fn a_history_is_that_of_one_host_and_one_target() {
 }
 
 #[test]
+fn the_odd_one_of_a_fleet_is_named_with_what_distinguishes_it() {
+    let place = Place::new();
+    let mut databases = String::new();
+    for disk in 1..=7 {
+        let slower = if disk == 7 { ",drive.rotation=5400" } else { "" };
+        let load = "--rw randread --bs 8k --size 1g --runtime 20 --trials 3 --quiet";
+        let system = format!("sim:sata-hdd-7200,file_at=0.{disk}{slower}");
+        place.does(&format!("run {system} {load} --db disk{disk}.db"));
+        databases += &format!(" disk{disk}.db");
+    }
+    let fleet = place.document(&format!("fleet{databases}"));
+    let model = &fleet["models"][0];
+    let verdicts: Vec<&str> =
+        list(&model["hosts"]).iter().map(|host| text(&host["verdict"])).collect();
+    assert_eq!(verdicts, [&["slower"][..], &["alike"; 6]].concat(), "{model}");
+    let facts = list(&model["distinguishing"]);
+    let is_speed =
+        |fact: &serde_json::Value| text(&fact["value"]) == "5400" && fact["others_with"] == 0;
+    assert!(facts.iter().any(is_speed), "{facts:?}");
+    // A database that is named twice counts once.
+    let line = format!("fleet{databases} disk1.db --html fleet.html");
+    place.does(&line).prints("1 of 7 hosts odd in 1 workload").prints("slower in 1 of 1 workload");
+    let page = std::fs::read_to_string(place.path("fleet.html")).unwrap();
+    assert!(page.contains("5400") && page.contains("<svg"), "no chart");
+    place.does("fleet disk1.db disk2.db").prints("needs 5 hosts");
+    place.cannot("fleet disk1.db --only randwrite").says("contains 'randwrite'", "leave out");
+    place.cannot("fleet none.db").says("none.db", "");
+}
+
+#[test]
 fn a_history_names_the_first_run_after_a_change() {
     let place = Place::new();
     let system = place.does("simulate --show sata-hdd-7200").stdout;

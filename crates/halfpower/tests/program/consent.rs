@@ -371,6 +371,7 @@ fn lines_for(
         "runs" => runs_lines(&files),
         "import" | "export" | "baseline" => exchange_lines(verb, &files),
         "history" => files.iter().map(|db| format!("history --db {db}")).collect(),
+        "fleet" => files.iter().map(|page| format!("fleet foreign.db --html {page}")).collect(),
         "compare" => compare_lines(treasure, dice, &files),
         "mount" => {
             // The server ends at once, because standard input is closed.

@@ -107,6 +107,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "compare" => "compare --run data --run data --plan".to_owned(),
             "baseline" => "baseline list --plan".to_owned(),
             "history" | "export" => format!("{verb} --plan"),
+            "fleet" => "fleet none.db --plan".to_owned(),
             // Reads the files even with --plan.
             "import" => continue,
             "copy" => "copy data there --plan".to_owned(),

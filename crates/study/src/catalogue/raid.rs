@@ -82,8 +82,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         Some(degraded) => runner.measure_groups_on(&of(|part| part == DEGRADED), &[degraded])?,
         None => runner.leave_out(
             DEGRADED,
-            "it removes a device, which needs a simulated RAID 1 or RAID 5 that is complete; devices \
-             of real volumes stay",
+            "it removes a device, which needs a simulated RAID 1 or RAID 5 that is complete; \
+             devices of real volumes stay",
         ),
     }
     let mut together = of(|part| part == "members");

@@ -172,13 +172,9 @@ mod tests {
     fn a_module_that_imports_one_declared_below_it_fails() {
         let root = ("lib.rs", "mod low;\npub(crate) mod high;");
         let low = ("low.rs", "//! x\nfn f() { crate::high::g() }");
-        assert_eq!(
-            messages(&[root, low, ("high.rs", "")]),
-            [
-                "crates/a/src/low.rs:2: module `low` imports `high`, which is declared after it; swap \
-              them"
-            ]
-        );
+        let why = "module `low` imports `high`, which is declared after it; swap them";
+        let found = messages(&[root, low, ("high.rs", "")]);
+        assert_eq!(found, [format!("crates/a/src/low.rs:2: {why}")]);
     }
 
     #[test]

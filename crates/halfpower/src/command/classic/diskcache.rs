@@ -65,11 +65,7 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
     let rereads = session.make(STUDY, Some(study), Plan::parse(study.plan)?)?;
     let in_order = session.make(IN_ORDER, None, plan)?;
     let table = DiskCacheTable::of(&rereads.evidence, &in_order.evidence);
-    if args.common.json {
-        console::data(&json::print(&table.document(unix_ns())));
-    } else {
-        table.lines(&rereads).iter().for_each(|line| console::data(line));
-    }
+    json::answer(args.common.json, &table.document(unix_ns()), || table.lines(&rereads));
     let left_out = [&rereads, &in_order].into_iter().flat_map(|made| &made.evidence.left_out);
     left_out.for_each(|part| console.say(format!("left out {}: {}", part.part, part.reason)));
     match [rereads.failure, in_order.failure].into_iter().flatten().next() {

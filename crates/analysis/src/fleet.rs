@@ -1,0 +1,195 @@
+//! Odd ones among many hosts that should be alike, and what they have in common.
+//!
+//! Each host has one value, such as a rate. The hosts are compared with their median in units of
+//! their scatter, both of which a minority of odd hosts hardly influences. Values vary by factors,
+//! so logarithms are compared. The scatter is 1.4826 times the median absolute deviation, corrected
+//! for small numbers (Croux and Rousseeuw, Time-Efficient Algorithms for Two Highly Robust
+//! Estimators of Scale, COMPSTAT 1992). It is as uncertain as a standard deviation of 37% of the
+//! hosts, so Student's distribution with that many degrees of freedom gives the probabilities.
+
+use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric, StudentsT};
+
+use crate::interval::{CONFIDENCE, Interval};
+use crate::quantile::{median, median_absolute_deviation};
+
+/// Minimum number of hosts that can be compared.
+pub const HOSTS_MIN: usize = 5;
+
+/// Converts the median absolute deviation to the standard deviation of a normal sample.
+const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
+/// Efficiency of the median absolute deviation as an estimate of scatter.
+const EFFICIENCY: f64 = 0.37;
+/// Standard error of a median, in standard errors of a mean: the square root of pi / 2.
+const ERROR_OF_MEDIAN: f64 = 1.253_314;
+
+/// A host among the others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// The host's value divided by the median of all hosts, with its 95% interval. The interval
+    /// covers the error of the host's own value and that of the median.
+    pub ratio: Interval,
+    /// Probability that a host like all others is at least as far from the median.
+    pub p_value: f64,
+}
+
+/// Where each host stands among all. `errors` are the standard errors of the logarithms of
+/// `values`.
+///
+/// `None` if there are fewer than [`HOSTS_MIN`] hosts, the lengths differ, a value is not positive
+/// and finite, or an error is not finite.
+pub fn standings(values: &[f64], errors: &[f64]) -> Option<Vec<Standing>> {
+    let are_usable = values.iter().all(|value| *value > 0.0 && value.is_finite())
+        && errors.iter().all(|error| *error >= 0.0 && error.is_finite());
+    if values.len() < HOSTS_MIN || values.len() != errors.len() || !are_usable {
+        return None;
+    }
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    let hosts = logs.len() as f64;
+    let centre = median(&logs)?;
+    let small = hosts / (hosts - 0.8);
+    let scatter = median_absolute_deviation(&logs)? * MEDIAN_DEVIATION_TO_SIGMA * small;
+    let of_centre = ERROR_OF_MEDIAN * scatter / hosts.sqrt();
+    let freedom = (EFFICIENCY * (hosts - 1.0)).max(1.0);
+    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    let factor = student.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
+    let standing = |(log, error): (&f64, &f64)| {
+        let distance = log - centre;
+        // The scatter between hosts contains the error of a usual host.
+        let error_of_test = scatter.max(*error).hypot(of_centre);
+        let half = factor * error.hypot(of_centre);
+        let p_value = match (distance == 0.0, error_of_test == 0.0) {
+            (true, _) => 1.0,
+            (false, true) => 0.0,
+            _ => 2.0 * student.cdf(-(distance / error_of_test).abs()),
+        };
+        let ratio = Interval {
+            value: distance.exp(),
+            low: (distance - half).exp(),
+            high: (distance + half).exp(),
+        };
+        Standing { ratio, p_value }
+    };
+    Some(logs.iter().zip(errors).map(standing).collect())
+}
+
+/// The probability that chance gives a property to at least `odd_with` of `odd` hosts, if `with` of
+/// `all` hosts have it (one-sided exact test of Fisher).
+///
+/// 1 if the counts contradict each other.
+pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f64 {
+    if odd_with == 0 || odd > all || with > all || odd_with > odd.min(with) {
+        return 1.0;
+    }
+    let law = Hypergeometric::new(all, with, odd);
+    law.map_or(1.0, |law| law.sf(odd_with - 1)).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::{FALSE_DISCOVERIES, false_discovery};
+    use proptest::prelude::*;
+
+    /// Normal numbers from a seed (Box and Muller).
+    fn normal(seed: &mut u64) -> f64 {
+        let mut unit = || {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((*seed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        };
+        let (a, b) = (unit(), unit());
+        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+
+    /// Rates of hosts with a scatter of 3%.
+    fn alike(hosts: usize, seed: &mut u64) -> Vec<f64> {
+        (0..hosts).map(|_| 1e9 * (0.03 * normal(seed)).exp()).collect()
+    }
+
+    fn corrected(values: &[f64]) -> Vec<f64> {
+        let errors = vec![0.0; values.len()];
+        let found = standings(values, &errors).unwrap();
+        false_discovery(&found.iter().map(|host| host.p_value).collect::<Vec<f64>>())
+    }
+
+    #[test]
+    fn fleets_of_equal_hosts_rarely_have_an_odd_one() {
+        let mut seed = 1;
+        for hosts in [5, 8, 20, 100] {
+            let tries = 1000;
+            let wrong = (0..tries).filter(|_| {
+                let found = corrected(&alike(hosts, &mut seed));
+                found.iter().any(|p_value| *p_value <= FALSE_DISCOVERIES)
+            });
+            let wrong = wrong.count();
+            assert!(wrong <= tries / 14, "{wrong} of {tries} fleets of {hosts} hosts");
+        }
+    }
+
+    #[test]
+    fn hosts_with_a_fifth_less_are_found_even_if_a_quarter_is_odd() {
+        let mut seed = 2;
+        for odd in [1, 5, 25] {
+            let found: usize = (0..100)
+                .map(|_| {
+                    let mut values = alike(100, &mut seed);
+                    values[..odd].iter_mut().for_each(|value| *value *= 0.8);
+                    let found = corrected(&values);
+                    found[..odd].iter().filter(|p_value| **p_value <= FALSE_DISCOVERIES).count()
+                })
+                .sum();
+            assert!(found as f64 >= 0.9 * (100 * odd) as f64, "{found} of {}", 100 * odd);
+        }
+    }
+
+    #[test]
+    fn equal_values_have_a_ratio_of_one_and_any_other_value_is_odd() {
+        let found = standings(&[5.0, 5.0, 5.0, 5.0, 6.0], &[0.0; 5]).unwrap();
+        assert_eq!((found[0].ratio.value, found[0].p_value), (1.0, 1.0));
+        assert!((found[4].ratio.value - 1.2).abs() < 1e-9);
+        assert_eq!(found[4].p_value, 0.0);
+        assert_eq!(standings(&[5.0; 4], &[0.0; 4]), None, "too few");
+        assert_eq!(standings(&[5.0, 5.0, 5.0, 5.0, 0.0], &[0.0; 5]), None);
+        assert_eq!(standings(&[5.0; 5], &[f64::NAN; 5]), None);
+    }
+
+    #[test]
+    fn a_host_that_varies_much_itself_is_not_odd() {
+        let values = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0, 70.0];
+        let p_value = |error: f64| {
+            let mut errors = [0.01; 7];
+            errors[6] = error;
+            standings(&values, &errors).unwrap()[6].p_value
+        };
+        assert!(p_value(0.01) < 0.01 && p_value(0.4) > 0.3);
+    }
+
+    #[test]
+    fn a_property_that_only_the_odd_hosts_have_is_no_chance() {
+        // One host of ten: the property is drawn with probability 1/10.
+        assert!((chance_of_association(1, 1, 1, 10) - 0.1).abs() < 1e-9);
+        // Both odd hosts of ten, and no other: 1 of 45 pairs.
+        assert!((chance_of_association(2, 2, 2, 10) - 1.0 / 45.0).abs() < 1e-9);
+        assert!((chance_of_association(2, 2, 10, 10) - 1.0).abs() < 1e-9);
+        assert_eq!(chance_of_association(0, 2, 5, 10), 1.0);
+        assert_eq!(chance_of_association(3, 2, 5, 10), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_ratio_lies_in_its_interval_and_the_unit_does_not_matter(
+            values in prop::collection::vec(1.0e3..1.0e9_f64, 5..40),
+            error in 0.0..0.5_f64,
+            unit in 1.0e-3..1.0e3_f64,
+        ) {
+            let errors = vec![error; values.len()];
+            let found = standings(&values, &errors).unwrap();
+            let scaled: Vec<f64> = values.iter().map(|value| value * unit).collect();
+            let again = standings(&scaled, &errors).unwrap();
+            for (a, b) in found.iter().zip(&again) {
+                prop_assert!(a.ratio.low <= a.ratio.value && a.ratio.value <= a.ratio.high);
+                prop_assert!((0.0..=1.0).contains(&a.p_value));
+                prop_assert!((a.ratio.value / b.ratio.value - 1.0).abs() < 1e-6);
+            }
+        }
+    }
+}

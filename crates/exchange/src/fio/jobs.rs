@@ -1,0 +1,421 @@
+//! The options of a job in fio's JSON output as the key of a point.
+
+use std::collections::BTreeMap;
+
+use ioengine::{Caching, EngineKind};
+use lab::failure::{Failure, Outcome};
+use lab::machine::TargetFacts;
+use lab::point::Trial;
+use lab::point_key::PointKey;
+use lab::skew::{self, Split};
+use workload::{Arrival, Distribution, Pattern, Think, Workload};
+
+use crate::fio::expression::{Quantity, evaluate};
+use crate::fio::keys;
+use crate::fio::output::{Job, Texts};
+
+/// Options under their main names.
+pub type Options<'a> = BTreeMap<&'a str, &'a str>;
+
+/// Names of fio's engines that wait for each request.
+const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
+/// Maximum of `iodepth` and of `numjobs`.
+const COUNT_MAX: u64 = 1_000_000;
+/// fio's default request size (bytes).
+const DEFAULT_BYTES: u64 = 4096;
+/// fio's options with the sizes of requests that do not all have the same size.
+const SIZES: [&str; 2] = ["bssplit", "bsrange"];
+/// What is missing if requests have several sizes.
+const NO_SIZES: &str = "the size of each request (the mean is stored)";
+/// Maximum length of a name or a value in a message.
+const SHOWN_MAX: usize = 60;
+
+/// Options under their main names.
+pub fn options(texts: Option<&Texts>) -> Options<'_> {
+    texts.into_iter().flatten().map(|(key, value)| (keys::main_name(key), value.trim())).collect()
+}
+
+/// The failure of a job, in one line.
+pub fn refused(job: &str, why: &str) -> Failure {
+    Failure::failed(format!("job {}: {}", shown(job), why.replace(char::is_control, " ")))
+}
+
+/// A name or value for a message: without control characters, and shortened.
+pub fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    shown.replace(char::is_control, " ")
+}
+
+/// The options of a job.
+pub struct Given<'a> {
+    /// Name of the job.
+    name: &'a str,
+    /// The job's own options, which override those of all jobs.
+    own: Options<'a>,
+    /// The options of all jobs, which are shared, because they may be many.
+    globals: &'a Options<'a>,
+    /// Whether fio printed all options. In client mode it omits those of most jobs.
+    is_complete: bool,
+    /// Whether fio printed them. Of several request sizes, halfpower prints only the largest.
+    is_fio: bool,
+}
+
+impl<'a> Given<'a> {
+    /// The options of a job, printed by fio or by halfpower.
+    pub fn new(job: &'a Job, globals: &'a Options<'a>, is_fio: bool) -> Given<'a> {
+        let own = options(job.options.as_ref());
+        let is_printed = job.options.is_some() || job.hostname.is_none();
+        let is_complete = is_printed && !(own.is_empty() && globals.is_empty());
+        Given { name: &job.jobname, own, globals, is_complete, is_fio }
+    }
+
+    /// The value of an option.
+    pub fn text(&self, key: &str) -> Option<&'a str> {
+        self.own.get(key).or_else(|| self.globals.get(key)).copied()
+    }
+
+    fn refused(&self, why: &str) -> Failure {
+        refused(self.name, why)
+    }
+
+    fn is_on(&self, key: &str) -> bool {
+        self.text(key).is_some_and(is_on)
+    }
+
+    fn size(&self, text: &str) -> Result<u64, String> {
+        let kb_base = if self.text("kb_base") == Some("1000") { 1000 } else { 1024 };
+        evaluate(text, Quantity::Bytes { kb_base })
+    }
+
+    /// A number; None if the option is missing or not a plain number.
+    fn number(&self, key: &str) -> Option<u64> {
+        // If the values for reads, writes and trims differ, only the first is used.
+        self.size(self.text(key)?.split([',', ':']).next()?).ok()
+    }
+
+    /// A time that can be stored; a number without a unit is in units of `bare_us`.
+    fn time_ns(&self, key: &str, bare_us: u64) -> Option<u64> {
+        let us = evaluate(self.text(key)?, Quantity::Time { bare_us }).ok()?;
+        us.checked_mul(1000).filter(|ns| i64::try_from(*ns).is_ok())
+    }
+
+    /// A count from 1 on; 1 if the option is missing.
+    fn count(&self, key: &str) -> Outcome<u32> {
+        let Some(text) = self.text(key) else { return Ok(1) };
+        let count = self.size(text).ok().filter(|count| (1..=COUNT_MAX).contains(count));
+        count.map(|count| count as u32).ok_or_else(|| {
+            self.refused(&format!(
+                "{key}={} is not a number from 1 to {COUNT_MAX}; import the output of fio itself",
+                shown(text)
+            ))
+        })
+    }
+
+    /// Requests that a thread has outstanding.
+    fn depth(&self) -> Outcome<u32> {
+        let depth = self.count("iodepth")?;
+        Ok(if SYNCHRONOUS.contains(&self.engine()) { 1 } else { depth })
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> Outcome<u32> {
+        self.count("numjobs")
+    }
+
+    /// Number of requests by which fio's counters may differ: the requests in flight at the end of
+    /// `ramp_time` or of an interval.
+    pub fn slack(&self) -> Outcome<u64> {
+        Ok(u64::from(self.depth()?).saturating_mul(u64::from(self.threads()?)))
+    }
+
+    fn engine(&self) -> &'a str {
+        self.text("ioengine").unwrap_or("psync")
+    }
+
+    /// What the job read or wrote.
+    pub fn target(&self) -> TargetFacts {
+        let name = self.text("filename").or(self.text("directory")).unwrap_or_default();
+        let kind = match name {
+            name if name.starts_with("/dev/") => "block device",
+            _ => "file",
+        };
+        TargetFacts {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            size_bytes: self.number("size").unwrap_or(0),
+            ..TargetFacts::default()
+        }
+    }
+
+    /// The key of the point of a job with `entries` entries, each with the counters of one or more
+    /// threads. Settings that are not known exactly are added to `missing`.
+    ///
+    /// # Errors
+    /// One line: an impossible option, or one that contradicts the measured requests.
+    pub fn key(&self, trial: &Trial, entries: u32, missing: &mut Vec<String>) -> Outcome<PointKey> {
+        let rw = self.text("rw").unwrap_or_default();
+        if !self.is_complete {
+            missing.push("the job's options (depth and engine are assumed)".to_owned());
+        }
+        let (request_bytes, split) = self.sizes(trial, missing)?;
+        let threads = self.threads()?.max(entries);
+        let arrival = self.arrival(trial, threads, missing)?;
+        let workload = Workload {
+            engine_kind: self.engine_kind(missing),
+            pattern: if rw.starts_with("rand") { Pattern::Random } else { Pattern::Sequential },
+            read_percent: self.read_percent(trial),
+            request_bytes,
+            request_sizes: split.map(|split| split.0).unwrap_or_default(),
+            distribution: self.distribution(missing),
+            depth: self.depth()?,
+            threads,
+            region_offset: self.number("offset").unwrap_or(0),
+            region_bytes: self.number("size").unwrap_or_else(|| trial.bytes()),
+            arrival,
+            think: self.think(arrival, missing)?,
+            limit_ns: self.time_ns("runtime", 1_000_000),
+            warm_up_ns: self.time_ns("ramp_time", 1_000_000).unwrap_or(0),
+            ..Workload::default()
+        };
+        let caching = Caching::of(self.is_direct()?, self.is_on("sync"));
+        Ok(PointKey { caching, ..PointKey::of(&workload) })
+    }
+
+    /// Whether requests bypass the page cache: `direct=1` or `buffered=0`.
+    fn is_direct(&self) -> Outcome<bool> {
+        for options in [&self.own, self.globals] {
+            let direct = options.get("direct").map(|text| is_on(text));
+            let not_buffered = options.get("buffered").map(|text| !is_on(text));
+            match (direct, not_buffered) {
+                (None, None) => {}
+                (Some(direct), Some(other)) if direct != other => {
+                    return Err(self.refused(
+                        "direct and buffered contradict each other; run fio with one of them",
+                    ));
+                }
+                (Some(direct), _) | (None, Some(direct)) => return Ok(direct),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Share of reads (percent).
+    fn read_percent(&self, trial: &Trial) -> u8 {
+        let [read, write] = &trial.directions;
+        let measured = match (read.requests, write.requests) {
+            (_, 0) => 100,
+            (0, _) => 0,
+            (read, write) => (100.0 * read as f64 / (read as f64 + write as f64)).round() as u64,
+        };
+        let stated = self
+            .number("rwmixread")
+            .or_else(|| self.number("rwmixwrite").map(|percent| 100_u64.saturating_sub(percent)));
+        let is_mix = read.requests > 0 && write.requests > 0;
+        stated.filter(|percent| is_mix && *percent <= 100).unwrap_or(measured) as u8
+    }
+
+    /// The size of the requests, and their sizes if there are several. The mean is used if they are
+    /// not known.
+    fn sizes(&self, trial: &Trial, missing: &mut Vec<String>) -> Outcome<(u32, Option<Split>)> {
+        let is_known = self.explains(trial)?;
+        let split = self.split().filter(|_| is_known);
+        let has_sizes = SIZES.iter().any(|key| self.text(key).is_some());
+        let active = (0..2).filter(|index| trial.directions[*index].requests > 0);
+        let mut stated = Vec::new();
+        for index in active {
+            stated.extend(self.request_bytes(index)?);
+        }
+        stated.dedup();
+        let mean_bytes = trial.bytes() / trial.requests().max(1);
+        let mean_bytes = if mean_bytes == 0 { DEFAULT_BYTES } else { mean_bytes };
+        let bytes = match (&split, stated.as_slice()) {
+            (Some(split), _) => u64::from(split.largest_bytes()),
+            (None, [bytes]) if is_known && !has_sizes => *bytes,
+            (None, []) if is_known && !has_sizes => mean_bytes,
+            _ => {
+                missing.push(NO_SIZES.to_owned());
+                mean_bytes
+            }
+        };
+        let bytes = u32::try_from(bytes).map_err(|_| {
+            let why = format!("requests of {bytes} bytes; halfpower has none of 4 GiB or more");
+            self.refused(&why)
+        })?;
+        Ok((bytes, split))
+    }
+
+    /// The size of the reads (`index` 0) or the writes (1) in the option `bs`. As in fio, a missing
+    /// part of `READ,WRITE,TRIM` is the last one before it, and an empty part is the default.
+    fn request_bytes(&self, index: usize) -> Outcome<Option<u64>> {
+        let Some(text) = self.text("bs") else { return Ok(None) };
+        let part = text.split(',').take(index + 1).last().unwrap_or_default().trim();
+        if part.is_empty() {
+            return Ok(Some(DEFAULT_BYTES));
+        }
+        match self.size(part) {
+            Ok(0) => Err(self.refused("bs=0: requests have no size; give a bs such as 4k to fio")),
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(why) => Err(self.refused(&format!("bs={}: {why}", shown(text)))),
+        }
+    }
+
+    /// The smallest and the largest request of a direction; None if they are not known.
+    fn size_range(&self, index: usize) -> Outcome<Option<(u64, u64)>> {
+        let Some(key) = SIZES.iter().find(|key| self.text(key).is_some()) else {
+            return Ok(self.request_bytes(index)?.map(|bytes| (bytes, bytes)));
+        };
+        let text = self.text(key).unwrap_or_default();
+        let part = text.split(',').take(index + 1).last().unwrap_or_default();
+        let sizes = part.split([':', '-']).map(|size| {
+            let size = size.split('/').next().unwrap_or_default();
+            self.size(size).ok().filter(|bytes| *bytes > 0)
+        });
+        let sizes: Option<Vec<u64>> = sizes.collect();
+        let sizes = sizes.unwrap_or_default();
+        Ok(sizes.iter().min().copied().zip(sizes.iter().max().copied()))
+    }
+
+    /// Whether the sizes in the options explain the bytes that were transferred. They may not if
+    /// fio added up different jobs.
+    fn explains(&self, trial: &Trial) -> Outcome<bool> {
+        let mut explains = true;
+        let unusual = trial.errors.saturating_add(trial.short_transfers);
+        let slack = self.slack()?.saturating_add(unusual);
+        for (index, name) in [(0, "reads"), (1, "writes")] {
+            let direction = &trial.directions[index];
+            if direction.requests == 0 {
+                continue;
+            }
+            let Some((low, high)) = self.size_range(index)? else { continue };
+            let (bytes, requests) = (u128::from(direction.bytes), u128::from(direction.requests));
+            let (low, high, slack) = (u128::from(low), u128::from(high), u128::from(slack));
+            let (least, most) = (low * requests.saturating_sub(slack), high * (requests + slack));
+            if (least..=most).contains(&bytes) {
+                continue;
+            }
+            explains = false;
+            let is_far = bytes > 2 * most || 2 * bytes < least;
+            if is_far && self.is_fio && self.is_complete && !self.is_sum(trial) {
+                return Err(self.refused(&format!(
+                    "its {name} have {} bytes on average, but the options say {}; import the \
+                     unchanged output of fio, without jobs summed by group_reporting",
+                    bytes / requests,
+                    if low == high { format!("bs={high}") } else { format!("{low} to {high}") }
+                )));
+            }
+        }
+        Ok(explains)
+    }
+
+    /// Whether the counters are certainly a sum over different jobs, which fio prints with
+    /// `group_reporting` under the name of the first job and with the options of the last one.
+    fn is_sum(&self, trial: &Trial) -> bool {
+        let rw = self.text("rw").unwrap_or("read");
+        let [read, write] = &trial.directions;
+        let is_other = match rw.trim_start_matches("rand") {
+            "read" => write.requests > 0,
+            "write" => read.requests > 0,
+            _ => false,
+        };
+        is_other || self.own.get("name").is_some_and(|name| *name != self.name)
+    }
+
+    /// The request sizes of `bssplit`, if the requests had them: fio shortens random requests that
+    /// meet visited blocks of its random map.
+    fn split(&self) -> Option<Split> {
+        let is_random = self.text("rw").is_some_and(|rw| rw.starts_with("rand"));
+        let has_map = is_random && self.text("norandommap").is_none_or(|text| text == "0");
+        self.text("bssplit").filter(|_| !has_map)?.parse().ok()
+    }
+
+    /// The rate that limits the load: `rate_iops`, or `rate` in requests.
+    fn arrival(&self, trial: &Trial, threads: u32, missing: &mut Vec<String>) -> Outcome<Arrival> {
+        let key = if self.text("rate_iops").is_some() { "rate_iops" } else { "rate" };
+        let Some(text) = self.text(key) else { return Ok(Arrival::Closed) };
+        let (mut requests_per_s, mut unlimited) = (0.0, false);
+        for (index, direction) in trial.directions.iter().enumerate() {
+            if direction.requests == 0 {
+                continue;
+            }
+            let part = text.split(',').take(index + 1).last().unwrap_or_default().trim();
+            let rate = if part.is_empty() { Ok(0) } else { self.size(part) };
+            let rate =
+                rate.map_err(|why| self.refused(&format!("{key}={}: {why}", shown(text))))?;
+            unlimited |= rate == 0;
+            let mean_bytes = direction.bytes / direction.requests;
+            let bytes = self.request_bytes(index)?.unwrap_or(mean_bytes).max(1);
+            requests_per_s += if key == "rate" { rate as f64 / bytes as f64 } else { rate as f64 };
+        }
+        if requests_per_s == 0.0 {
+            return Ok(Arrival::Closed);
+        }
+        if unlimited {
+            missing.push(format!("the limit {key}={} of one direction", shown(text)));
+            return Ok(Arrival::Closed);
+        }
+        // fio's rate applies to each thread.
+        let requests_per_s = requests_per_s * f64::from(threads);
+        Ok(match self.text("rate_process") {
+            Some("poisson") => Arrival::Poisson { requests_per_s },
+            _ => Arrival::Constant { requests_per_s },
+        })
+    }
+
+    /// The pauses between requests.
+    fn think(&self, arrival: Arrival, missing: &mut Vec<String>) -> Outcome<Option<Think>> {
+        let Some(text) = self.text("thinktime") else { return Ok(None) };
+        let Some(pause_ns) = self.time_ns("thinktime", 1) else {
+            return Err(self.refused(&format!(
+                "thinktime={} is not a time; import the output of fio itself",
+                shown(text)
+            )));
+        };
+        if pause_ns == 0 {
+            return Ok(None);
+        }
+        for key in ["thinktime_spin", "thinktime_iotime"] {
+            if let Some(text) = self.text(key).filter(|text| is_on(text)) {
+                missing.push(format!("the option {key}={}", shown(text)));
+            }
+        }
+        if arrival != Arrival::Closed {
+            missing.push(format!("the pauses beside the rate (thinktime={})", shown(text)));
+            return Ok(None);
+        }
+        Ok(Some(Think { pause_ns, requests: self.count("thinktime_blocks")? }))
+    }
+
+    /// The distribution of random requests; even if fio's has no equivalent.
+    fn distribution(&self, missing: &mut Vec<String>) -> Distribution {
+        let text = self.text("random_distribution").unwrap_or("random");
+        skew::parse_distribution(text).unwrap_or_else(|_| {
+            missing.push(format!("the distribution {} (even is stored)", shown(text)));
+            Distribution::Even
+        })
+    }
+
+    fn engine_kind(&self, missing: &mut Vec<String>) -> EngineKind {
+        match self.engine() {
+            "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => EngineKind::Sync,
+            "libaio" => EngineKind::Libaio,
+            "io_uring" => EngineKind::IoUring,
+            "posixaio" => EngineKind::Threads,
+            "mmap" => EngineKind::Mmap,
+            "null" => EngineKind::Null,
+            other => {
+                missing.push(format!(
+                    "an engine that halfpower has ({} is stored as threads)",
+                    shown(other)
+                ));
+                EngineKind::Threads
+            }
+        }
+    }
+}
+
+fn is_on(text: &str) -> bool {
+    !matches!(text, "0" | "false" | "none")
+}

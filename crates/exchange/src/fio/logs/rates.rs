@@ -1,0 +1,262 @@
+//! Bytes and requests over time, from the logs of one run. Means reach back to the line before, or
+//! at most over the usual step; single requests are counted. Times that a thread left open at its
+//! end are cut off.
+
+use std::collections::BTreeMap;
+
+use lab::point::SeriesPoint;
+
+use super::{KINDS, Kind, Log};
+
+/// Intervals of requests that were logged one by one: as long as those of halfpower (ms), but no
+/// more than so many.
+const INTERVAL_MS: u64 = 100;
+pub const COUNTED_MAX: u64 = 10_000;
+/// Maximum number of intervals of means. Those of longer logs are joined.
+pub const INTERVALS_MAX: usize = 1_000_000;
+/// Size of a request if nothing states it (bytes): the default of fio.
+pub const REQUEST_BYTES: f64 = 4096.0;
+
+/// An amount that was transferred in a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub start_ms: u64,
+    pub end_ms: u64,
+    pub direction: usize,
+    pub amount: f64,
+    /// Number of the thread in the log, from 0.
+    pub thread: u32,
+}
+
+impl Window {
+    /// The part before `end_ms`.
+    fn until(self, end_ms: u64) -> Option<Window> {
+        if self.end_ms <= end_ms {
+            return Some(self);
+        }
+        let length_ms = end_ms.checked_sub(self.start_ms).filter(|length_ms| *length_ms > 0)?;
+        let share = length_ms as f64 / (self.end_ms - self.start_ms) as f64;
+        Some(Window { end_ms, amount: self.amount * share, ..self })
+    }
+}
+
+/// Where windows come from. Those of means are made from the lines each time, because a long log
+/// has millions.
+#[derive(Clone, Debug)]
+enum Source<'a> {
+    Means(Vec<&'a Log>),
+    Counted(Vec<Window>),
+}
+
+/// Windows with a factor for their amounts, up to an end.
+#[derive(Clone, Debug)]
+struct Windows<'a> {
+    source: Source<'a>,
+    factor: f64,
+    end_ms: u64,
+}
+
+impl Windows<'_> {
+    fn is_empty(&self) -> bool {
+        match &self.source {
+            Source::Means(logs) => logs.iter().all(|log| log.windows().next().is_none()),
+            Source::Counted(windows) => windows.is_empty(),
+        }
+    }
+
+    fn each(&self, mut take: impl FnMut(Window)) {
+        let mut clip = |window: Window| {
+            let window = Window { amount: window.amount * self.factor, ..window };
+            window.until(self.end_ms).into_iter().for_each(&mut take);
+        };
+        match &self.source {
+            Source::Means(logs) => {
+                logs.iter().flat_map(|log| log.windows()).for_each(&mut clip);
+            }
+            Source::Counted(windows) => windows.iter().copied().for_each(&mut clip),
+        }
+    }
+}
+
+/// Bytes and requests over time.
+pub struct Rates<'a> {
+    bytes: Windows<'a>,
+    requests: Windows<'a>,
+    /// Ends of the intervals (ms), increasing.
+    pub edges: Vec<u64>,
+    /// Whether the number of requests is known, not made from the bytes.
+    pub has_requests: bool,
+    /// Whether the number of bytes is known, not made from the requests.
+    pub has_bytes: bool,
+}
+
+/// What is known of a run beside its logs.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Mean size of its requests.
+    pub mean_bytes: Option<f64>,
+    /// Its length (ms).
+    pub elapsed_ms: Option<u64>,
+    /// Where its intervals end, as [`complete_ms`] returns it.
+    pub end_ms: u64,
+}
+
+impl<'a> Rates<'a> {
+    /// None if the logs have no rates.
+    pub fn of(logs: &[&'a Log], known: Known) -> Option<Rates<'a>> {
+        let of_kind = |kind| -> Vec<&'a Log> {
+            logs.iter().copied().filter(|log| log.kind == kind && log.has_means()).collect()
+        };
+        let end_ms = known.end_ms;
+        let windows = |source| Windows { source, factor: 1.0, end_ms };
+        let (bandwidth, iops) = (of_kind(Kind::Bandwidth), of_kind(Kind::Requests));
+        let mut edges = ends(bandwidth.iter().chain(&iops).copied());
+        let mut bytes = windows(Source::Means(bandwidth));
+        let mut requests = windows(Source::Means(iops));
+        let single = KINDS.iter().find_map(|(_, kind)| {
+            let is_single = |log: &&&Log| log.kind == *kind && log.is_single();
+            let logs: Vec<&Log> = logs.iter().filter(is_single).copied().collect();
+            (!logs.is_empty()).then_some(logs)
+        });
+        if let Some(single) = single {
+            let (all_bytes, all_requests, all_edges) = counted(&single, known.elapsed_ms);
+            if bytes.is_empty() {
+                bytes = windows(Source::Counted(all_bytes));
+            }
+            if requests.is_empty() {
+                requests = windows(Source::Counted(all_requests));
+            }
+            edges = if edges.is_empty() { all_edges } else { edges };
+        }
+        let (has_bytes, has_requests) = (!bytes.is_empty(), !requests.is_empty());
+        let mean_bytes = known.mean_bytes.unwrap_or(REQUEST_BYTES);
+        match (has_bytes, has_requests) {
+            (false, false) => return None,
+            (true, false) => requests = Windows { factor: 1.0 / mean_bytes, ..bytes.clone() },
+            (false, true) => bytes = Windows { factor: mean_bytes, ..requests.clone() },
+            (true, true) => {}
+        }
+        let mut last_ms = 0;
+        bytes.each(|window| last_ms = last_ms.max(window.end_ms));
+        requests.each(|window| last_ms = last_ms.max(window.end_ms));
+        if last_ms == 0 {
+            return None;
+        }
+        edges.truncate(edges.partition_point(|edge| *edge < end_ms.min(last_ms)));
+        edges.push(last_ms);
+        Some(Rates { bytes, requests, edges, has_requests, has_bytes })
+    }
+
+    /// The intervals.
+    pub fn series(&self) -> Vec<SeriesPoint> {
+        let (bytes, requests) = (self.spread(&self.bytes), self.spread(&self.requests));
+        let starts = std::iter::once(0).chain(self.edges.iter().copied());
+        let points = starts.zip(&self.edges).zip(bytes.into_iter().zip(requests));
+        let point = |((start, end), (bytes, requests)): ((u64, &u64), (f64, f64))| SeriesPoint {
+            start_ns: start * 1_000_000,
+            length_ns: (end - start) * 1_000_000,
+            bytes: bytes.round() as u64,
+            requests: requests.round() as u64,
+        };
+        points.map(point).collect()
+    }
+
+    /// The amount in each interval. A window that lies in several is divided by time: its rate is
+    /// added where whole intervals begin and taken off where they end, so that the effort does not
+    /// grow with their number.
+    fn spread(&self, windows: &Windows<'_>) -> Vec<f64> {
+        let edges = &self.edges;
+        let mut amounts = vec![0.0; edges.len()];
+        let mut rates = vec![0.0; edges.len() + 1];
+        windows.each(|window| {
+            let first = edges.partition_point(|edge| *edge <= window.start_ms);
+            let last = edges.partition_point(|edge| *edge < window.end_ms);
+            if first == last {
+                amounts[first] += window.amount;
+                return;
+            }
+            let rate = window.amount / (window.end_ms - window.start_ms) as f64;
+            amounts[first] += rate * (edges[first] - window.start_ms) as f64;
+            amounts[last] += rate * (window.end_ms - edges[last - 1]) as f64;
+            rates[first + 1] += rate;
+            rates[last] -= rate;
+        });
+        let (mut rate, mut start_ms) = (0.0, 0);
+        for ((amount, edge), change) in amounts.iter_mut().zip(edges).zip(rates) {
+            rate += change;
+            // Sums of rates that were taken off again may be a little below 0.
+            *amount += f64::max(rate, 0.0) * (edge - start_ms) as f64;
+            start_ms = *edge;
+        }
+        amounts
+    }
+
+    /// Bytes and requests of a direction.
+    pub fn totals(&self, direction: usize) -> (f64, f64) {
+        let total = |windows: &Windows<'_>| {
+            let mut total = 0.0;
+            windows.each(|window| {
+                total += if window.direction == direction { window.amount } else { 0.0 };
+            });
+            total
+        };
+        (total(&self.bytes), total(&self.requests))
+    }
+}
+
+/// Until when every thread has lines of means (ms). fio often leaves out the last line of a thread
+/// that ended within its time, so the rest is cut off; a thread that ended earlier counts as idle.
+pub fn complete_ms(logs: &[&Log]) -> u64 {
+    let is_rate = |log: &&&Log| matches!(log.kind, Kind::Bandwidth | Kind::Requests);
+    let mut ends: Vec<(u64, u64)> = Vec::new();
+    for log in logs.iter().filter(is_rate).filter(|log| log.has_means()) {
+        ends.extend(log.threads().into_iter().map(|thread| (thread.end_ms, log.step_ms)));
+    }
+    let last_ms = ends.iter().map(|(end_ms, _)| *end_ms).max().unwrap_or(u64::MAX);
+    let is_cut = |(end_ms, step_ms): &&(u64, u64)| last_ms - end_ms < step_ms.saturating_mul(2);
+    ends.iter().filter(is_cut).map(|(end_ms, _)| *end_ms).min().unwrap_or(u64::MAX)
+}
+
+/// Bytes and requests of logs of single requests, in intervals of the same length, and the ends of
+/// these. The last interval ends with the run, if its length is known, else with its last request.
+fn counted(logs: &[&Log], elapsed_ms: Option<u64>) -> (Vec<Window>, Vec<Window>, Vec<u64>) {
+    let lines = || logs.iter().flat_map(|log| log.transfers());
+    let last_ms = lines().map(|line| line.ms()).max().unwrap_or(0);
+    let step = INTERVAL_MS.max((last_ms / COUNTED_MAX).next_multiple_of(INTERVAL_MS));
+    // fio cuts times to whole milliseconds.
+    let end_ms = elapsed_ms.unwrap_or(0).clamp(last_ms + 1, (last_ms / step + 1) * step);
+    let mut sums: BTreeMap<(u64, usize), (f64, f64)> = BTreeMap::new();
+    for line in lines() {
+        let (bytes, requests) = sums.entry((line.ms() / step, line.direction())).or_default();
+        *bytes += f64::from(line.bytes());
+        *requests += 1.0;
+    }
+    let window = |index: u64, direction, amount| {
+        let start_ms = index * step;
+        Window { start_ms, end_ms: (start_ms + step).min(end_ms), direction, amount, thread: 0 }
+    };
+    let all = sums.iter().map(|((index, direction), (bytes, requests))| {
+        (window(*index, *direction, *bytes), window(*index, *direction, *requests))
+    });
+    let (bytes, requests) = all.unzip();
+    let edges = (1..=last_ms / step).map(|index| index * step).chain([end_ms]);
+    (bytes, requests, edges.collect())
+}
+
+/// The ends of the intervals of the log with the most lines, up to where a second thread begins.
+fn ends<'a>(logs: impl Iterator<Item = &'a Log>) -> Vec<u64> {
+    let longer =
+        |best: &'a Log, log: &'a Log| if log.lines.len() > best.lines.len() { log } else { best };
+    let Some(log) = logs.reduce(longer) else { return Vec::new() };
+    let mut edges = Vec::new();
+    for window in log.windows().take_while(|window| window.thread == 0) {
+        if edges.last().is_none_or(|last| *last < window.end_ms) {
+            edges.push(window.end_ms);
+        }
+    }
+    let joined = edges.len().div_ceil(INTERVALS_MAX).max(1);
+    if joined > 1 {
+        edges = edges.into_iter().skip(joined - 1).step_by(joined).collect();
+    }
+    edges
+}
