@@ -322,7 +322,7 @@ fn settings_that_cannot_be_changed_are_errors_that_change_nothing() {
     let other = or_skip!(LoopDevice::new(MIB));
     let two = format!("run {path} {} --size 1m --no-store --nomerges 1", other.path());
     place.cannot(&two).with_code(2).says("the targets lie on", "one by one");
-    place.cannot("run --ioengine null --nomerges 1").with_code(2).says("touches no device", "drop");
+    place.cannot("run --ioengine null --nomerges 1").with_code(2).says("uses no device", "drop");
     assert_eq!(queue.all(), before);
 }
 

@@ -55,7 +55,7 @@ fn wrong_needs_and_price_lists_are_refused_with_the_remedy() {
     std::fs::write(place.path("wrong.toml"), "currency = 'USD'\nsystem = []").unwrap();
     for (line, words) in [
         ("plan --need reads,8k", "a size and a rate are needed"),
-        ("plan --need capacity,1t", "no reads or writes"),
+        ("plan --need capacity,1t", "neither reads nor writes"),
         ("plan --need reads,8k,1/s --prices nowhere.toml", "name a TOML file"),
         ("plan --need reads,8k,1/s --prices /dev/zero", "name a TOML file"),
         ("plan --need reads,8k,1/s --prices wrong.toml", "--show-prices prints an example"),

@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn wrong_clauses_are_named_with_the_right_form() {
         for (text, words) in [
-            ("", "no reads or writes"),
-            ("capacity 1t", "no reads or writes"),
+            ("", "neither reads nor writes"),
+            ("capacity 1t", "neither reads nor writes"),
             ("reads 8k", "a size and a rate"),
             ("reads 8k 10", "write 20000/s"),
             ("reads 100 5/s", "multiple of 512"),
