@@ -17,7 +17,7 @@ mod compare;
 mod fio;
 
 use crate::repository;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -79,7 +79,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.only == Campaign::Foreign && options.list {
         return foreign::list(options.part, &options.case);
     }
-    let program = options.program.clone().map_or_else(repository::release_build, Ok)?;
+    // Campaigns start it from other folders.
+    let named = |path: &PathBuf| {
+        path.canonicalize().with_context(|| format!("--program {}", path.display()))
+    };
+    let program = options.program.as_ref().map_or_else(repository::release_build, named)?;
     match options.only {
         Campaign::Compare => compare::run(&program, &options.dir, options.write),
         Campaign::FioAgreement => fio::run(&fio::Settings {
