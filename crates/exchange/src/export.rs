@@ -2,6 +2,7 @@
 //!
 //! A run that was imported from the same format is written with the numbers that were read.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -69,7 +70,8 @@ pub fn one_of<T: Copy>(all: &[(&str, T)], text: &str) -> Result<T, String> {
     found.ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
-/// Writes runs in a format. `table` selects the table of the formats CSV and NDJSON.
+/// Writes runs in a format, each once. `table` selects the table of the formats CSV, NDJSON and
+/// Parquet.
 ///
 /// # Errors
 /// The database cannot be read; the destination cannot be written.
@@ -80,12 +82,16 @@ pub fn write(
     table: Table,
     out: &mut (impl Write + Send),
 ) -> Outcome<()> {
+    let mut known = HashSet::new();
+    let runs: Vec<RunRow> = runs.iter().filter(|run| known.insert(run.id)).cloned().collect();
     let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
     match format {
         Format::Csv => Ok(store.export_csv(&ids, table, out)?),
         Format::Ndjson => Ok(store.export_ndjson(&ids, table, out)?),
         Format::Parquet => parquet_file::write(store, &ids, table, out),
-        Format::FioJson | Format::Sqlio => written(writeln!(out, "{}", text(store, runs, format)?)),
+        Format::FioJson | Format::Sqlio => {
+            written(writeln!(out, "{}", text(store, &runs, format)?))
+        }
         Format::Prometheus => {
             let all: Outcome<Vec<_>> = runs.iter().map(|run| metrics(store, run)).collect();
             written(out.write_all(openmetrics::text(&all?).as_bytes()))

@@ -36,10 +36,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
     }
     let store = Store::open_read_only(&args.db)?;
     let runs: Result<Vec<RunRow>, _> = args.runs.iter().map(|name| store.run(name)).collect();
-    let (mut runs, table) = (runs?, args.table.unwrap_or(Table::Points));
-    // A run that is named twice is exported once.
-    let mut seen = std::collections::HashSet::new();
-    runs.retain(|run| seen.insert(run.id));
+    let (runs, table) = (runs?, args.table.unwrap_or(Table::Points));
     match &args.output {
         Some(path) => {
             let to = Output { path, overwrite: args.overwrite.as_deref(), db: &args.db };

@@ -38,12 +38,9 @@ pub fn execute(args: &WhatifArgs) -> Outcome {
     let answer = whatif::answer(&question, &tell);
     progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
     let answer = answer?;
-    if args.output.json {
-        let document = WhatifDocument::new(args.system.clone(), changes(args), answer);
-        console::data(&json::print(&document));
-    } else {
-        whatif_text::lines(&answer).iter().for_each(|line| console::data(line));
-    }
+    let lines = whatif_text::lines(&answer);
+    let document = WhatifDocument::new(args.system.clone(), changes(args), answer);
+    json::answer(args.output.json, &document, || lines);
     Ok(Exit::Ok)
 }
 
