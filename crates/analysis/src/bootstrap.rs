@@ -174,7 +174,7 @@ fn at_least(count: usize, n: usize, p: f64, ways: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::quantile::median_in_place;
     use proptest::prelude::*;
@@ -182,7 +182,7 @@ mod tests {
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
     /// An approximately standard normal value: the sum of twelve uniform values minus six.
-    fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
+    pub fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
         (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 

@@ -398,14 +398,10 @@ fn start_of_line(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::tests::normal;
     use proptest::prelude::*;
     use rand_xoshiro::Xoshiro256PlusPlus;
-    use rand_xoshiro::rand_core::{Rng, SeedableRng};
-
-    /// An approximately standard normal value: the sum of twelve uniform values minus six.
-    fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
-        (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
-    }
+    use rand_xoshiro::rand_core::SeedableRng;
 
     /// Values around a level with relative noise.
     fn noisy(n: usize, noise: f64, seed: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {

@@ -103,7 +103,7 @@ fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
 }
 
 /// The probability of a difference at least as far from zero by chance.
-fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
+pub(crate) fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
     match (error == 0.0, difference == 0.0) {
         (true, true) => 1.0,
         (true, false) => 0.0,
@@ -266,7 +266,8 @@ fn running_moments<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> Vec<Mom
     all
 }
 
-fn student(freedom: f64) -> StudentsT {
+/// Student's distribution.
+pub(crate) fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).expect("scale and degrees of freedom are positive")
 }
 

@@ -7,16 +7,16 @@
 //! Estimators of Scale, COMPSTAT 1992). It is as uncertain as a standard deviation of 37% of the
 //! hosts, so Student's distribution with that many degrees of freedom gives the probabilities.
 
-use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric, StudentsT};
+use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric};
 
+use crate::comparison::{p_value, student};
 use crate::interval::{CONFIDENCE, Interval};
+use crate::outlier::MEDIAN_DEVIATION_TO_SIGMA;
 use crate::quantile::{median, median_absolute_deviation};
 
 /// Minimum number of hosts that can be compared.
 pub const HOSTS_MIN: usize = 5;
 
-/// Converts the median absolute deviation to the standard deviation of a normal sample.
-const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
 /// Efficiency of the median absolute deviation as an estimate of scatter.
 const EFFICIENCY: f64 = 0.37;
 /// Standard error of a median, in standard errors of a mean: the square root of pi / 2.
@@ -50,18 +50,13 @@ pub fn standings(values: &[f64], errors: &[f64]) -> Option<Vec<Standing>> {
     let scatter = median_absolute_deviation(&logs)? * MEDIAN_DEVIATION_TO_SIGMA * small;
     let of_centre = ERROR_OF_MEDIAN * scatter / hosts.sqrt();
     let freedom = (EFFICIENCY * (hosts - 1.0)).max(1.0);
-    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    let factor = student.inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
+    let factor = student(freedom).inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
     let standing = |(log, error): (&f64, &f64)| {
         let distance = log - centre;
         // The scatter between hosts contains the error of a usual host.
         let error_of_test = scatter.max(*error).hypot(of_centre);
         let half = factor * error.hypot(of_centre);
-        let p_value = match (distance == 0.0, error_of_test == 0.0) {
-            (true, _) => 1.0,
-            (false, true) => 0.0,
-            _ => 2.0 * student.cdf(-(distance / error_of_test).abs()),
-        };
+        let p_value = p_value(distance, error_of_test, freedom);
         let ratio = Interval {
             value: distance.exp(),
             low: (distance - half).exp(),
@@ -87,22 +82,15 @@ pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap::tests::normal;
     use crate::comparison::{FALSE_DISCOVERIES, false_discovery};
     use proptest::prelude::*;
-
-    /// Normal numbers from a seed (Box and Muller).
-    fn normal(seed: &mut u64) -> f64 {
-        let mut unit = || {
-            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            ((*seed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-        };
-        let (a, b) = (unit(), unit());
-        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
-    }
+    use rand_xoshiro::Xoshiro256PlusPlus;
+    use rand_xoshiro::rand_core::SeedableRng;
 
     /// Rates of hosts with a scatter of 3%.
-    fn alike(hosts: usize, seed: &mut u64) -> Vec<f64> {
-        (0..hosts).map(|_| 1e9 * (0.03 * normal(seed)).exp()).collect()
+    fn alike(hosts: usize, random: &mut Xoshiro256PlusPlus) -> Vec<f64> {
+        (0..hosts).map(|_| 1e9 * (0.03 * normal(random)).exp()).collect()
     }
 
     fn corrected(values: &[f64]) -> Vec<f64> {
@@ -113,11 +101,11 @@ mod tests {
 
     #[test]
     fn fleets_of_equal_hosts_rarely_have_an_odd_one() {
-        let mut seed = 1;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for hosts in [5, 8, 20, 100] {
             let tries = 1000;
             let wrong = (0..tries).filter(|_| {
-                let found = corrected(&alike(hosts, &mut seed));
+                let found = corrected(&alike(hosts, &mut random));
                 found.iter().any(|p_value| *p_value <= FALSE_DISCOVERIES)
             });
             let wrong = wrong.count();
@@ -127,11 +115,11 @@ mod tests {
 
     #[test]
     fn hosts_with_a_fifth_less_are_found_even_if_a_quarter_is_odd() {
-        let mut seed = 2;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(2);
         for odd in [1, 5, 25] {
             let found: usize = (0..100)
                 .map(|_| {
-                    let mut values = alike(100, &mut seed);
+                    let mut values = alike(100, &mut random);
                     values[..odd].iter_mut().for_each(|value| *value *= 0.8);
                     let found = corrected(&values);
                     found[..odd].iter().filter(|p_value| **p_value <= FALSE_DISCOVERIES).count()

@@ -23,12 +23,13 @@ pub mod quantile;
 
 pub mod bootstrap;
 pub mod comparison;
-pub mod fleet;
 
 pub mod changepoint;
 pub mod drift;
 pub mod outlier;
 pub mod steady;
+
+pub mod fleet;
 
 pub mod lsq;
 

@@ -10,7 +10,7 @@ use crate::quantile::{median, median_absolute_deviation};
 /// Outliers, ASQC, 1993).
 const LIMIT: f64 = 3.5;
 /// Converts the median absolute deviation to the standard deviation of a normal sample.
-const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
+pub(crate) const MEDIAN_DEVIATION_TO_SIGMA: f64 = 1.482_602;
 
 /// Converts the mean absolute deviation to the standard deviation: the square root of pi / 2.
 const MEAN_DEVIATION_TO_SIGMA: f64 = 1.253_314;

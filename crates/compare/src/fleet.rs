@@ -14,6 +14,7 @@ use analysis::quantile::median;
 use analysis::units;
 use lab::failure::{Failure, Outcome};
 use lab::json::Program;
+use lab::point::State;
 use results::Store;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,6 +52,12 @@ pub struct FleetDocument {
     pub databases: Vec<String>,
     /// Differences up to this share are no difference.
     pub tolerated: f64,
+    /// Number of results (a workload in a run) that were compared.
+    pub results: usize,
+    /// Number of these that are suspect.
+    pub suspect: usize,
+    /// Number of results that were left out because they are invalid.
+    pub invalid: usize,
     /// The models, that with the most hosts first.
     pub models: Vec<FleetModel>,
 }
@@ -205,20 +212,32 @@ struct Member {
 /// A workload on one model: its description, and the results of each member, the oldest first.
 type Measured = BTreeMap<(String, Settings), (String, BTreeMap<usize, Vec<PastResult>>)>;
 
+/// What the databases contain.
+#[derive(Default)]
+struct Contents {
+    /// Identifiers of the runs that were read.
+    seen: HashSet<String>,
+    members: Vec<Member>,
+    measured: Measured,
+    results: usize,
+    suspect: usize,
+    invalid: usize,
+}
+
 /// Compares the hosts of a fleet.
 ///
 /// # Errors
 /// A database that cannot be read, or nothing to compare.
 pub fn load(question: &Question) -> Outcome<FleetDocument> {
-    let mut seen = HashSet::new();
-    let (mut members, mut measured) = (Vec::<Member>::new(), Measured::new());
+    let mut contents = Contents::default();
     for path in &question.databases {
-        read(path, &question.words, &mut seen, &mut members, &mut measured)?;
+        contents.read(path, &question.words)?;
     }
+    let Contents { members, measured, results, suspect, invalid, .. } = contents;
     if measured.is_empty() {
         let words = question.words.join(" ");
         return Err(Failure::failed(match words.as_str() {
-            "" => "the databases have no finished trial; run halfpower survey on each host".into(),
+            "" => "the databases have no usable result; run halfpower survey on each host".into(),
             _ => format!("no workload contains '{words}'; leave out some of these words"),
         }));
     }
@@ -228,37 +247,60 @@ pub fn load(question: &Question) -> Outcome<FleetDocument> {
         halfpower: Program::this(),
         databases: question.databases.iter().map(|path| path.display().to_string()).collect(),
         tolerated: question.tolerated,
+        results,
+        suspect,
+        invalid,
         models,
     })
 }
 
-/// Adds the runs of a database, except those that an earlier database had.
-fn read(
-    path: &Path,
-    words: &[String],
-    seen: &mut HashSet<String>,
-    members: &mut Vec<Member>,
-    measured: &mut Measured,
-) -> Outcome<()> {
-    let store = Store::open_read_only(path)?;
-    let _snapshot = store.snapshot()?;
-    let mut rows = store.runs()?;
-    rows.retain(|row| seen.insert(row.uuid.clone()));
-    rows.sort_by_key(|row| (row.started_unix_ns, row.id));
-    let runs: Vec<RunFacts> = rows.into_iter().map(RunFacts::of).collect();
-    let of_runs: Vec<usize> = runs.iter().map(|run| member_of(members, run)).collect();
-    for series in history::all_series(&store, &runs, words)? {
-        // An invalid result is not of this workload, so it says nothing about the host.
-        let usable = series.results.into_iter().filter(|(_, result)| result.verdict != "invalid");
-        for (run, result) in usable {
-            let member = of_runs[run];
-            let place = (members[member].model.clone(), series.settings.clone());
-            let (_, results) =
-                measured.entry(place).or_insert_with(|| (series.workload.clone(), BTreeMap::new()));
-            results.entry(member).or_default().push(result);
+impl Contents {
+    /// Adds the runs of a database, except those that an earlier database had.
+    fn read(&mut self, path: &Path, words: &[String]) -> Outcome<()> {
+        let store = Store::open_read_only(path)?;
+        let _snapshot = store.snapshot()?;
+        let mut rows = store.runs()?;
+        rows.retain(|row| self.seen.insert(row.uuid.clone()));
+        rows.sort_by_key(|row| (row.started_unix_ns, row.id));
+        let runs: Vec<RunFacts> = rows.into_iter().map(RunFacts::of).collect();
+        let of_runs: Vec<usize> =
+            runs.iter().map(|run| member_of(&mut self.members, run)).collect();
+        for series in history::all_series(&store, &runs, words)? {
+            for (run, result) in series.results {
+                // An invalid result is not of this workload, so it says nothing about the host.
+                if result.verdict == State::Invalid.word() {
+                    self.invalid += 1;
+                    continue;
+                }
+                self.results += 1;
+                self.suspect += usize::from(result.verdict == State::Suspect.word());
+                let member = of_runs[run];
+                let place = (self.members[member].model.clone(), series.settings.clone());
+                let (_, results) = self
+                    .measured
+                    .entry(place)
+                    .or_insert_with(|| (series.workload.clone(), BTreeMap::new()));
+                results.entry(member).or_default().push(result);
+            }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Doubts about the results in one sentence each.
+pub fn doubts(fleet: &FleetDocument) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if fleet.suspect > 0 {
+        let (suspect, all) = (fleet.suspect, units::counted(fleet.results as u64, "result"));
+        doubts.push(format!(
+            "{suspect} of {all} are suspect (halfpower runs show names the reasons)"
+        ));
+    }
+    if fleet.invalid > 0 {
+        let invalid = units::counted(fleet.invalid as u64, "invalid result");
+        doubts.push(format!("{invalid} left out"));
+    }
+    doubts
 }
 
 /// The index of the member to which a run belongs.
@@ -396,7 +438,7 @@ fn workload(
 }
 
 fn host(member: &Member, workloads: &[FleetWorkload]) -> FleetHost {
-    let of_host = |workload| results_of(workload, &member.host, &member.target);
+    let of_host = |workload| result_of(workload, &member.host, &member.target);
     let results: Vec<&FleetResult> = workloads.iter().filter_map(of_host).collect();
     let odd = || results.iter().filter(|result| result.is_odd);
     let slower = odd().filter(|result| result.ratio < 1.0).count();
@@ -414,7 +456,7 @@ fn host(member: &Member, workloads: &[FleetWorkload]) -> FleetHost {
 }
 
 /// The result of a host in a workload.
-pub fn results_of<'a>(
+pub fn result_of<'a>(
     workload: &'a FleetWorkload,
     host: &str,
     target: &str,
@@ -499,6 +541,7 @@ pub fn lines(fleet: &FleetDocument) -> Vec<String> {
             lines.push(format!("  {left_out} on fewer than {HOSTS_MIN} hosts: not compared"));
         }
     }
+    lines.extend(doubts(fleet));
     lines
 }
 
@@ -516,7 +559,7 @@ fn host_lines(host: &FleetHost, model: &FleetModel) -> Vec<String> {
     let mut odd: Vec<(&str, &FleetResult)> = model
         .workloads
         .iter()
-        .filter_map(|of| Some((of.workload.as_str(), results_of(of, &host.host, &host.target)?)))
+        .filter_map(|of| Some((of.workload.as_str(), result_of(of, &host.host, &host.target)?)))
         .filter(|(_, result)| result.is_odd)
         .collect();
     odd.sort_by(|(_, a), (_, b)| b.ratio.ln().abs().total_cmp(&a.ratio.ln().abs()));
@@ -621,6 +664,7 @@ mod tests {
             text.contains("host3 (xfs on nvme0n1): slower in 1 of 1 workload, since"),
             "{text}"
         );
+        assert!(text.contains("3 of 160 results are suspect"), "{text}");
         assert!(text.contains("2 of 2 slower hosts have target device firmware = 2.0"), "{text}");
     }
 
@@ -655,6 +699,9 @@ mod tests {
             halfpower: Program::this(),
             databases: vec!["a.db".to_owned()],
             tolerated: 0.05,
+            results: 160,
+            suspect: 3,
+            invalid: 0,
             models: vec![model],
         }
     }

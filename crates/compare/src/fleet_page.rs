@@ -30,7 +30,11 @@ fn page(found: &FleetDocument) -> Page {
     Page {
         title: format!("Fleet: {hosts}, {models}"),
         subtitle: format!("{}; halfpower {}", found.databases.join(", "), found.halfpower.version),
-        verdict: Trust { state: State::Valid, reasons: Vec::new(), in_doubt: None },
+        verdict: Trust {
+            state: if found.suspect > 0 { State::Suspect } else { State::Valid },
+            reasons: fleet::doubts(found),
+            in_doubt: None,
+        },
         key_figures: found.models.iter().take(6).map(key_figure).collect(),
         findings: found.models.iter().flat_map(findings).collect(),
         advice: Vec::new(),

@@ -7,11 +7,6 @@ use lab::point::Trial;
 /// Largest number that the database can store.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
-/// The text without a byte order mark at its start.
-pub fn without_mark(text: &str) -> &str {
-    text.trim_start_matches('\u{feff}')
-}
-
 /// Checks that the last line is complete.
 ///
 /// # Errors

@@ -27,7 +27,7 @@ const ATTRIBUTES_MAX: usize = 1000;
 
 /// Whether a text is a result of diskspd.
 pub fn is_result(text: &str) -> bool {
-    let start = checked::without_mark(text).trim_start();
+    let start = text.trim_start();
     let is_utf16 = checked::is_utf16(start) && start.trim_start_matches('\0').starts_with('<');
     is_utf16
         || (start.starts_with("<Results>") || start.starts_with("<?xml"))
@@ -42,7 +42,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     check_text(text)?;
     let options =
         ParsingOptions { allow_dtd: false, nodes_limit: NODES_MAX, entity_resolver: None };
-    let document = Document::parse_with_options(checked::without_mark(text), options);
+    let document = Document::parse_with_options(text, options);
     let document = document
         .map_err(|error| Failure::failed(format!("{error}; import the output of diskspd -Rxml")))?;
     let root = document.root_element();

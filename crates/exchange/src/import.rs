@@ -170,7 +170,7 @@ fn read_all(
 ) -> Outcome<Vec<(PathBuf, Imported)>> {
     let (mut logs, mut documents, mut runs) = (Logs::default(), Vec::new(), Vec::new());
     for path in files {
-        let text = text_of(path)?;
+        let text = without_mark(text_of(path)?);
         if logs::is_log(path) {
             logs.add(path, text).map_err(|failure| named(path, &failure))?;
         } else {
@@ -224,10 +224,13 @@ fn text_of(path: &Path) -> Outcome<String> {
         let path = path.display();
         return Err(Failure::failed(format!("reading {path}: it is UTF-16; save it as UTF-8")));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))?;
-    // Some editors and shells begin a file with a byte order mark.
-    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+    String::from_utf8(bytes)
+        .map_err(|_| failed(io::Error::new(io::ErrorKind::InvalidData, "not a text")))
+}
+
+/// The text without a byte order mark, with which some editors and shells begin a file.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 /// Imports files. With `plan`, the lines say what would be stored, and nothing is written.
@@ -255,17 +258,7 @@ pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<Import
         }));
         return Ok(document);
     }
-    let is_new = std::fs::symlink_metadata(&to.db).is_err();
-    let stored = store_all(&all, files, to);
-    if stored.is_err() && is_new {
-        // The empty database of a failed import would only confuse.
-        for end in ["", "-wal", "-shm", "-journal"] {
-            let mut path = to.db.clone().into_os_string();
-            path.push(end);
-            let _ = std::fs::remove_file(path);
-        }
-    }
-    document.runs = stored?;
+    document.runs = store_all(&all, files, to)?;
     Ok(document)
 }
 
@@ -283,9 +276,12 @@ fn store_all(
             Ok(stored) => runs.push(ImportedRun::new(run, &stored, file, to.label.as_deref())),
             Err(failure) => {
                 let new = runs.iter().filter(|run| run.is_new).map(|run| RunId(run.run));
-                store.delete_runs(&new.collect::<Vec<RunId>>())?;
-                store.close()?;
-                return Err(Failure::new(failure.exit, format!("{file}: {failure}")));
+                let new: Vec<RunId> = new.collect();
+                let rest = match store.delete_runs(&new) {
+                    Ok(()) => String::new(),
+                    Err(error) => format!("; {} stored runs are left: {error}", new.len()),
+                };
+                return Err(Failure::new(failure.exit, format!("{file}: {failure}{rest}")));
             }
         }
     }

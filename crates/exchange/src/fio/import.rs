@@ -15,6 +15,7 @@ use lab::failure::{Failure, Outcome};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Direction, Point, State, Trial};
 
+use crate::checked::NUMBER_MAX;
 use crate::fio::jobs::{self, Given, Options, refused, shown};
 use crate::fio::logs::Logs;
 use crate::fio::output::{self, Divided, Found, Job, Latency, NOT_STATED, Output, Texts};
@@ -33,8 +34,6 @@ const LOG_OPTIONS: [&str; 3] = ["write_bw_log", "write_iops_log", "write_lat_log
 const SERVERS_MAX: usize = 1000;
 /// Maximum number of different jobs. The latencies of each direction of a job take up to 40 KiB.
 const POINTS_MAX: usize = 4000;
-/// Maximum of counts, bytes and times, because the database stores signed numbers.
-const NUMBER_MAX: u64 = i64::MAX as u64;
 /// Maximum number of requests of a job that took less than 1 ms.
 const QUICK_REQUESTS_MAX: u64 = 1000;
 /// What fio's buckets and rounding may add to a latency (share).

@@ -281,7 +281,7 @@ impl Cursor {
 fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>> {
     let (mut lines, mut amount) = (Vec::new(), 0.0);
     let mut cursors = [true, false].map(|is_rate| Cursor::new(name, is_rate));
-    for (number, text) in (1..).zip(checked::without_mark(text).lines()) {
+    for (number, text) in (1..).zip(text.lines()) {
         if text.trim().is_empty() {
             continue;
         }
