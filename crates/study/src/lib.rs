@@ -4,8 +4,9 @@
 //! tracing; `ahead` measures a device's read-ahead. `evidence` holds the results and `conclusion`
 //! their meaning. `curve` compares points along a size, `stripe_load` computes how random requests
 //! spread over several targets, `figure` draws charts, `extent` estimates the cost of a plan. The
-//! built-in studies are in `catalogue`, one file each; `general` analyses plans of users. `session`
-//! runs studies one after another; `document` and `view` present them.
+//! built-in studies are in `catalogue`, one file each; `general` analyses plans of users, and
+//! `requested` finds the studies that a command names. `session` runs studies one after another;
+//! `document` and `view` present them. `command` does all of this from options to exit code.
 
 pub mod plan;
 pub mod conclusion;
@@ -19,7 +20,9 @@ pub mod traced;
 pub mod ahead;
 pub mod general;
 pub mod catalogue;
+pub mod requested;
 pub mod session;
 pub mod disk_cache_table;
 pub mod document;
 pub mod view;
+pub mod command;

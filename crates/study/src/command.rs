@@ -1,0 +1,233 @@
+//! Runs the studies of one command from options to exit code: checks and prepares the targets, runs
+//! the studies in sequence, prints the results and writes the page.
+
+use analysis::units;
+use std::path::PathBuf;
+
+use ioengine::clock::unix_ns;
+use lab::console::{self, Console};
+use lab::evidence::Stated;
+use lab::experiment::Experiment;
+use lab::experiment::settings::Settings;
+use lab::failure::{Exit, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json::{self, Program};
+use lab::machine::Host;
+use lab::page;
+use lab::recorder::{Recorder, RunOptions};
+use lab::settings as host_settings;
+use lab::target::TargetSpec;
+use lab::trials::Lab;
+use survey::document::WroteDocument;
+
+use crate::document::{StudiesDocument, StudyDocument};
+use crate::extent::Extent;
+use crate::requested::RequestedStudy;
+use crate::session::{Session, StudyResult};
+use crate::target::StudyTarget;
+use crate::view;
+
+/// Default size of a test file (bytes).
+const FILE_BYTES: u64 = 1 << 30;
+/// Default size of a test file with `quick` (bytes).
+const QUICK_FILE_BYTES: u64 = 512 << 20;
+
+/// Targets, options and output of all requested studies.
+#[derive(Clone, Debug)]
+pub struct StudyOptions {
+    /// Files, block devices, directories or simulated systems.
+    pub targets: Vec<PathBuf>,
+    /// Size of the test file (bytes).
+    pub size: Option<u64>,
+    /// Whether to measure fewer points in shorter trials.
+    pub quick: bool,
+    /// Whether a study may switch the drive's write cache.
+    pub toggle_write_cache: bool,
+    /// Prices, power and capacities that the user gave.
+    pub stated: Stated,
+    /// Settings that override the plans.
+    pub typed: Settings,
+    /// Path of the HTML page; None: no page.
+    pub html: Option<PathBuf>,
+    /// Print one JSON document instead of text.
+    pub json: bool,
+    /// Print only results, warnings and errors.
+    pub quiet: bool,
+    /// Print what would be done and do nothing.
+    pub plan: bool,
+    /// Seed, permissions and buffer pages of all points.
+    pub base: Experiment,
+    /// Database, label, and the nominal rate of the hardware (PAP).
+    pub run: RunOptions,
+}
+
+impl StudyOptions {
+    /// Maximum size of a test file if no size is given (bytes).
+    fn file_bytes_max(&self) -> u64 {
+        if self.quick { QUICK_FILE_BYTES } else { FILE_BYTES }
+    }
+}
+
+/// Runs the studies and prints their results.
+///
+/// # Errors
+/// Usage, refused, or I/O errors of a target, the page or the database. A failed study does not
+/// stop the others; it determines the exit code.
+pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcome {
+    if options.plan {
+        return print_plan(&requested, options);
+    }
+    let console = Console::new(options.quiet);
+    host_settings::warn_of_left_behind(&console);
+    let interrupt = Interrupt::install();
+    if let Some(html) = &options.html {
+        page::check(html)?;
+    }
+    Recorder::check(options.run.db.as_deref(), &options.targets)?;
+    let lab = Lab::new(console, interrupt);
+    let (started_unix_ns, host) = (unix_ns(), Host::read());
+    let limits = (options.file_bytes_max(), options.base.seed);
+    let consent = &options.base.consent;
+    // Check all targets before any time is spent.
+    options.targets.iter().try_for_each(|name| StudyTarget::check(name, consent))?;
+    let ready = |name: &PathBuf| StudyTarget::ready(name, options.size, limits, consent, &lab);
+    let session = Session {
+        lab: &lab,
+        host: host.clone(),
+        study_targets: options.targets.iter().map(ready).collect::<Outcome<Vec<StudyTarget>>>()?,
+        quick: options.quick,
+        toggle_write_cache: options.toggle_write_cache,
+        stated: options.stated.clone(),
+        options: options.run.clone(),
+        base: options.base.clone(),
+        typed: options.typed.clone(),
+        size: options.size,
+    };
+    let mut all = Vec::new();
+    for RequestedStudy { name, study, plan } in requested {
+        if lab.interrupt.is_set() {
+            break;
+        }
+        let made = match session.make(&name, study, plan) {
+            // Keep the studies that are complete.
+            Err(failure) if failure.exit == Exit::Interrupted && !all.is_empty() => break,
+            made => made?,
+        };
+        if !options.json {
+            console::data(&view::text(&made));
+        }
+        all.push(made);
+    }
+    drop(session);
+    show(options, &console, (&host, started_unix_ns), &all)?;
+    let exit = exit_of(lab.interrupt.is_set(), &all);
+    say_why(exit, &all);
+    Ok(exit)
+}
+
+/// Prints the reason for the exit code last, because its first mention may be far above.
+fn say_why(exit: Exit, all: &[StudyResult]) {
+    let names = |is: fn(&StudyResult) -> bool| -> String {
+        let named: Vec<&str> =
+            all.iter().filter(|made| is(made)).map(|made| made.name.as_str()).collect();
+        named.join(", ")
+    };
+    match exit {
+        Exit::Failed => {
+            for made in all {
+                if let Some(failure) = &made.failure {
+                    console::error(&format!("study {}: {failure}", made.name));
+                }
+            }
+        }
+        Exit::Invalid => {
+            let names = names(StudyResult::is_invalid);
+            console::error(&format!("invalid results: {names}; the reasons are above"));
+        }
+        _ => {}
+    }
+}
+
+fn exit_of(interrupted: bool, all: &[StudyResult]) -> Exit {
+    let refused = all.iter().find_map(|made| made.refused);
+    match refused.filter(|_| all.iter().all(|made| made.refused.is_some())) {
+        _ if interrupted => Exit::Interrupted,
+        _ if all.iter().any(|made| made.failure.is_some()) => Exit::Failed,
+        Some(exit) => exit,
+        None if all.iter().any(StudyResult::is_invalid) => Exit::Invalid,
+        None => Exit::Ok,
+    }
+}
+
+/// Writes the page, and prints the document with `json`.
+fn show(
+    options: &StudyOptions,
+    console: &Console,
+    (host, started_unix_ns): (&Host, i64),
+    all: &[StudyResult],
+) -> Outcome<()> {
+    let html = options.html.as_deref();
+    let page =
+        html.map_or(Ok(()), |html| page::write(html, &view::html(host, started_unix_ns, all)));
+    let html = html.filter(|_| page.is_ok()).map(|html| html.display().to_string());
+    let db = options.run.db.as_ref().map(|db| db.display().to_string());
+    if options.json {
+        let targets = all.first().map(|made| made.evidence.targets.clone());
+        console::data(&json::print(&StudiesDocument {
+            halfpower: Program::this(),
+            host: host.clone(),
+            targets: targets.unwrap_or_default(),
+            studies: all.iter().map(StudyDocument::from).collect(),
+            wrote: WroteDocument { db, html },
+        }));
+    } else {
+        let places: Vec<String> = [html, db].into_iter().flatten().collect();
+        if !places.is_empty() {
+            console.say(format!("Wrote {}.", places.join(" and ")));
+        }
+    }
+    page
+}
+
+fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
+    let file_bytes = options.size.unwrap_or(options.file_bytes_max());
+    let size = units::size(file_bytes);
+    for target in &options.targets {
+        StudyTarget::check(target, &options.base.consent)?;
+        let name = target.display();
+        console::data(&if target.is_dir() {
+            format!("lay out a test file of at most {size} in {name}, and remove it afterwards")
+        } else if TargetSpec::of(target)?.is_on_host() {
+            format!("read {name}; write to it only if --overwrite or --destroy-data-on names it")
+        } else {
+            format!("simulate {name}; nothing is touched")
+        });
+    }
+    for one in requested {
+        print_points(one, options, file_bytes)?;
+    }
+    let html = options.html.as_ref().map(|html| format!("write the page {}; ", html.display()));
+    console::data(&format!("{}nothing was done", html.unwrap_or_default()));
+    Ok(Exit::Ok)
+}
+
+/// Prints the points of one study and what they cost.
+fn print_points(one: &RequestedStudy, options: &StudyOptions, file_bytes: u64) -> Outcome<()> {
+    let (mut sum, mut lines) = (Extent::default(), Vec::new());
+    for group in one.plan.groups(options.quick, &options.typed)? {
+        let disks = group.disks.map(|n| format!(" on {n} targets")).unwrap_or_default();
+        let points = format!("  {}{disks} {}", group.part, group.words.join(" "));
+        match Extent::of(&group, &options.targets, file_bytes) {
+            Ok(extent) => {
+                sum = sum.and(extent);
+                lines.push(points);
+            }
+            Err(failure) => lines.push(format!("{points}: left out: {}", failure.message)),
+        }
+    }
+    let has_own = one.study.is_some_and(|study| study.measure.is_some());
+    let more = if has_own { "; plus trials that are chosen during the study" } else { "" };
+    console::data(&format!("{}: {}{more}", one.name, sum.words()));
+    lines.iter().for_each(|line| console::data(line));
+    Ok(())
+}
