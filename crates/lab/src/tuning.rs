@@ -3,11 +3,14 @@
 //!
 //! `choice` plans the measurements and selects the setting, `probe` measures one setting, and
 //! `keep` stores the result in the file that `seqio` reads. This module prepares the target and
-//! measures in rounds until the time is over.
+//! measures in rounds until the time is over. `session` does all of this from options to exit code,
+//! and `document` is its JSON.
 
 pub mod choice;
 pub mod keep;
 mod probe;
+pub mod document;
+pub mod session;
 
 use analysis::units;
 use std::fs::File;

@@ -68,7 +68,7 @@ const SCHEMAS: [Schema; 21] = [
     ("soak", schema::<lab::soak::SoakDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),
     ("checksum", schema::<crate::command::checksum::ChecksumDocument>),
-    ("tune", schema::<crate::command::tune::TuneDocument>),
+    ("tune", schema::<lab::tuning::document::TuneDocument>),
     ("target", schema::<TargetDocument>),
     ("copy", schema::<crate::command::copy::CopyDocument>),
 ];
