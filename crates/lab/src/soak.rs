@@ -3,7 +3,9 @@
 //! The lower bound is the CPU time charged to the command and all processes that it started. The
 //! upper bound is the CPU time that the soaker lost during the command, plus its calibration error,
 //! minus the background. The background is the smaller of the losses before and after the command,
-//! so the bound stays an upper bound. All functions here are pure.
+//! so the bound stays an upper bound. All functions here are pure; `session` takes the readings.
+
+pub mod session;
 
 use analysis::units;
 use std::process::ExitStatus;
