@@ -5,6 +5,7 @@
 //! subtracted from the measured times. The overhead is printed, so that it cannot hide an error.
 
 pub mod devices;
+pub mod document;
 pub mod throttled;
 pub mod apparatus;
 pub mod quantities;

@@ -55,7 +55,7 @@ const SCHEMAS: [Schema; 21] = [
     ("simulate", schema::<SimulateDocument>),
     ("survey", schema::<survey::document::SurveyDocument>),
     ("study", schema::<study::document::StudiesDocument>),
-    ("selftest", schema::<crate::command::selftest::SelftestDocument>),
+    ("selftest", schema::<lab::selftest::document::SelftestDocument>),
     ("reproduce", schema::<ReproduceDocument>),
     ("calibrate", schema::<predict::session::CalibrateDocument>),
     ("whatif", schema::<predict::whatif_text::WhatifDocument>),
