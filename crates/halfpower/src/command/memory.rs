@@ -8,7 +8,7 @@ use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json;
 use lab::memory::document::MemoryDocument;
-use lab::memory::{self, GridPoint, MemoryPlan, MemorySpec};
+use lab::memory::{self, MemorySpec};
 use lab::trials::Lab;
 use memspeed::{Kernel, Pages};
 
@@ -16,41 +16,25 @@ use crate::cli::memory::MemoryArgs;
 
 /// Maximum number of threads; each needs a stack and waits for all others at barriers.
 const THREADS_MAX: u64 = 4096;
-/// A rate is disturbed if its fastest sample exceeds its median by this factor.
-const DISTURBED_TIMES: f64 = 1.25;
-/// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
-const DISTURBED_MAX: f64 = 1.0 / 3.0;
 
 pub fn execute(args: &MemoryArgs) -> Outcome {
     let spec = spec(args)?;
     let plan = memory::plan(&spec)?;
     if args.output.plan {
-        print_plan(&spec, &plan);
+        memory::text::plan_lines(&spec, &plan).iter().for_each(|line| console::data(line));
         return Ok(Exit::Ok);
     }
     let console = Console::new(args.output.quiet);
     let lab = Lab::new(console, Interrupt::install());
     let readings = memory::measure(&lab, &spec)?;
     readings.skipped.iter().for_each(|skipped| console.say(format!("skipped {skipped}")));
-    let disturbed = readings.table.iter().filter(|cell| is_disturbed(cell)).count();
-    if disturbed as f64 > DISTURBED_MAX * readings.table.len() as f64 {
-        console.warn(format!(
-            "{disturbed} of {} rates vary widely, so something else is running; try again when the \
-             machine is idle, or use best_bytes_per_s of --json",
-            readings.table.len()
-        ));
-    }
+    memory::text::warning(&readings).iter().for_each(|warning| console.warn(warning));
     if args.output.json {
         console::data(&json::print(&MemoryDocument::of(&spec, &args.buffer_pages, &readings)));
     } else {
         console::data(memory::text::of(&spec, &readings).trim_end());
     }
     Ok(if readings.interrupted { Exit::Interrupted } else { Exit::Ok })
-}
-
-/// Whether other programs have slowed down at least half of the samples.
-fn is_disturbed(cell: &GridPoint) -> bool {
-    cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }
 
 /// The measurements that the flags ask for.
@@ -106,32 +90,4 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         spec.folder = None;
     }
     Ok(spec)
-}
-
-fn print_plan(spec: &MemorySpec, plan: &MemoryPlan) {
-    let kernels: Vec<&str> = spec.kernels.iter().map(|kernel| kernel.name()).collect();
-    for (threads, levels) in &plan.rows {
-        let set =
-            |level: &memory::Level| format!("{} ({})", units::size(level.set_bytes), level.name);
-        let sets: Vec<String> = levels.iter().map(set).collect();
-        let threads = units::counted(*threads as u64, "thread");
-        console::data(&format!("{} over {} with {threads}", kernels.join(", "), sets.join(", ")));
-    }
-    for kernel in &spec.curves {
-        let (from, to) = (plan.sizes.first(), plan.sizes.last());
-        let size = |bytes: Option<&u64>| units::size(bytes.copied().unwrap_or(0));
-        console::data(&format!("{kernel} over {} to {}, to find the caches", size(from), size(to)));
-    }
-    if let Some(folder) = &spec.folder {
-        console::data(&format!(
-            "write an unnamed file of {} in {}, which disappears at the end, and one in memory",
-            units::size(plan.file_bytes),
-            folder.display()
-        ));
-    }
-    console::data(&format!(
-        "uses up to {} of memory and takes about {}; nothing was done",
-        units::size(plan.most_bytes),
-        units::time(plan.takes_ns as f64)
-    ));
 }

@@ -1,13 +1,18 @@
 //! The rates of the memory as text: a table for each number of threads, the caches found, and the
-//! rates of the same bytes through the file system.
+//! rates of the same bytes through the file system. Also what would be measured, and a warning if
+//! other programs disturbed the measurement.
 
 use analysis::units;
 use memspeed::Kernel;
 
-use super::{Curve, GridPoint, Level, MemoryReadings, MemorySpec};
+use super::{Curve, GridPoint, Level, MemoryPlan, MemoryReadings, MemorySpec};
 
 /// Unit of the table (bytes).
 const MB: f64 = 1e6;
+/// A rate is disturbed if its fastest sample exceeds its median by this factor.
+const DISTURBED_TIMES: f64 = 1.25;
+/// Share of disturbed rates above which a warning is printed; a few occur on a quiet machine too.
+const DISTURBED_MAX: f64 = 1.0 / 3.0;
 
 /// The text of the readings.
 pub fn of(spec: &MemorySpec, readings: &MemoryReadings) -> String {
@@ -72,4 +77,51 @@ fn plateaus_text(curve: &Curve) -> String {
         text += "  too few sizes to find caches\n";
     }
     text + "\n"
+}
+
+/// What would be measured, and how long it takes.
+pub fn plan_lines(spec: &MemorySpec, plan: &MemoryPlan) -> Vec<String> {
+    let mut lines = Vec::new();
+    let kernels: Vec<&str> = spec.kernels.iter().map(|kernel| kernel.name()).collect();
+    for (threads, levels) in &plan.rows {
+        let set = |level: &Level| format!("{} ({})", units::size(level.set_bytes), level.name);
+        let sets: Vec<String> = levels.iter().map(set).collect();
+        let threads = units::counted(*threads as u64, "thread");
+        lines.push(format!("{} over {} with {threads}", kernels.join(", "), sets.join(", ")));
+    }
+    for kernel in &spec.curves {
+        let (from, to) = (plan.sizes.first(), plan.sizes.last());
+        let size = |bytes: Option<&u64>| units::size(bytes.copied().unwrap_or(0));
+        lines.push(format!("{kernel} over {} to {}, to find the caches", size(from), size(to)));
+    }
+    if let Some(folder) = &spec.folder {
+        lines.push(format!(
+            "write an unnamed file of {} in {}, which disappears at the end, and one in memory",
+            units::size(plan.file_bytes),
+            folder.display()
+        ));
+    }
+    lines.push(format!(
+        "uses up to {} of memory and takes about {}; nothing was done",
+        units::size(plan.most_bytes),
+        units::time(plan.takes_ns as f64)
+    ));
+    lines
+}
+
+/// A warning if many rates vary widely.
+pub fn warning(readings: &MemoryReadings) -> Option<String> {
+    let disturbed = readings.table.iter().filter(|cell| is_disturbed(cell)).count();
+    (disturbed as f64 > DISTURBED_MAX * readings.table.len() as f64).then(|| {
+        format!(
+            "{disturbed} of {} rates vary widely, so something else is running; try again when the \
+             machine is idle, or use best_bytes_per_s of --json",
+            readings.table.len()
+        )
+    })
+}
+
+/// Whether other programs have slowed down at least half of the samples.
+fn is_disturbed(cell: &GridPoint) -> bool {
+    cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }
