@@ -38,8 +38,10 @@ mod session;
 pub mod checksum_file;
 pub mod find;
 pub mod stream;
+pub mod inputs;
 mod checksum;
 
+pub use blake3::Hash;
 pub use checksum::checksum;
 pub use directory::EntryInfo;
 pub use filter::{Filter, FilterRule};
@@ -47,6 +49,6 @@ pub use limiter::Limiter;
 pub use problem::{Problem, ProblemKind};
 pub use progress::{Counts, Event, Progress};
 pub use rustix::fs::FileType;
-pub use session::{Destination, Session, check_tree, is_copy_of};
+pub use session::{Destination, Session, check_tree, is_copy_of, is_foreign_link};
 pub use settings::{Change, Existing, Keep, Links, Listener, MayReplace, Settings};
 pub use state::{Leftover, clean, leftovers};

@@ -2,11 +2,13 @@
 //! all problems.
 
 use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::FileType;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
 use crate::context::{Context, StagedTree, TREE, lock};
 use crate::directory::{Directory, EntryInfo, split};
@@ -227,4 +229,12 @@ pub fn is_copy_of(state_folder: &Path, from: &Path, to: &Path) -> bool {
     let Some(state) = State::existing(state_folder) else { return false };
     let (Ok(source), Ok(target)) = (Identity::of(from), Identity::of(to)) else { return false };
     state.tree(&target).is_some_and(|record| record.made && record.source == source)
+}
+
+/// Whether a path is a symbolic link of another user, which may point anywhere. Links of this user
+/// and of root can be followed.
+pub fn is_foreign_link(path: &Path) -> bool {
+    let own = geteuid().as_raw();
+    let is_foreign = |link: Metadata| link.is_symlink() && link.uid() != own && link.uid() != 0;
+    fs::symlink_metadata(path).is_ok_and(is_foreign)
 }

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioengine::{Clock, Monotonic};
 
+use crate::failure::{Failure, Outcome};
+
 /// Time between progress lines without a terminal (ns).
 const LINE_EVERY_NS: u64 = 60_000_000_000;
 
@@ -137,6 +139,24 @@ fn note(written: &std::io::Result<()>) {
     if written.as_ref().is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         LOST.store(true, Ordering::Relaxed);
     }
+}
+
+/// Fails if standard output was closed when the program started. The Rust runtime opens /dev/null
+/// in its place, so output would be lost silently.
+///
+/// # Errors
+/// A closed standard output.
+pub fn check_stdout() -> Outcome<()> {
+    if ioengine::stdio::stdout_was_closed() {
+        return Err(Failure::failed("standard output is closed; redirect it to a file or a pipe"));
+    }
+    Ok(())
+}
+
+/// The failure of a write to standard output.
+pub fn cannot_write(error: &std::io::Error) -> Failure {
+    let cause = ioengine::error::cause(error);
+    Failure::failed(format!("writing to standard output: {cause}; redirect it elsewhere"))
 }
 
 /// Prints the plan (`--plan`) of a command that only prints and changes nothing.

@@ -51,6 +51,7 @@ pub mod resource_usage;
 pub mod memory;
 pub mod soak;
 pub mod tuning;
+pub mod files;
 pub mod selftest;
 #[doc(hidden)]
 pub mod fuzz;

@@ -67,10 +67,10 @@ const SCHEMAS: [Schema; 21] = [
     ("fleet", schema::<compare::fleet::FleetDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),
-    ("checksum", schema::<crate::command::checksum::ChecksumDocument>),
+    ("checksum", schema::<lab::files::checksum::ChecksumDocument>),
     ("tune", schema::<lab::tuning::document::TuneDocument>),
     ("target", schema::<TargetDocument>),
-    ("copy", schema::<crate::command::copy::CopyDocument>),
+    ("copy", schema::<lab::files::copy::document::CopyDocument>),
 ];
 
 fn schema_of(verb: &str) -> Option<String> {
