@@ -199,6 +199,13 @@ impl SqPollThread {
     }
 }
 
+/// Whether threads may become real-time threads, which a control group can forbid even to root.
+pub fn real_time_allowed() -> Result<(), String> {
+    let tried = Command::new("chrt").args(["--fifo", "50", "true"]).output();
+    let allowed = tried.is_ok_and(|tried| tried.status.success());
+    allowed.then_some(()).ok_or_else(|| "real-time threads are not allowed here (chrt)".to_owned())
+}
+
 /// A real-time thread that occupies a CPU for a while in each request.
 struct CpuHog {
     requests: Option<Sender<Range<u64>>>,

@@ -22,7 +22,7 @@ use ioengine::{Caching, EngineKind, EngineOption, HostTarget};
 use iotrace::{Extent, Phase, Phases, TraceSpec, Tracer};
 
 use devices::{SlowDevice, Throttle};
-use load::{HogTime, Load, SqPollThread};
+use load::{HogTime, Load, SqPollThread, real_time_allowed};
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -300,6 +300,7 @@ fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
 
 #[test]
 fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
+    or_skip!(real_time_allowed());
     let _serial = serialise();
     let cpus = affinity::allowed_cpus();
     if cpus.len() < 2 {
@@ -340,6 +341,7 @@ fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String
 
 #[test]
 fn a_submission_that_the_kernel_takes_up_late_shows_in_the_phase_submit_only() {
+    or_skip!(real_time_allowed());
     let _serial = serialise();
     let [prompt, late] = or_skip!(sq_poll_loads(15, HogTime::FromSubmission));
     let device = or_skip!(slow_device(MS));
@@ -355,6 +357,7 @@ fn a_submission_that_the_kernel_takes_up_late_shows_in_the_phase_submit_only() {
 
 #[test]
 fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() {
+    or_skip!(real_time_allowed());
     let _serial = serialise();
     let [prompt, late] = or_skip!(sq_poll_loads(15, HogTime::AfterSubmission));
     let device = or_skip!(slow_device(30 * MS));
