@@ -176,6 +176,9 @@ pub struct CommonArgs {
     /// Rated endurance of the drive, such as 600TB (TBW); --plan prints the share used
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Safety")]
     pub endurance: Option<u64>,
+    /// Measure with all processes that mpirun or srun started; rank 0 prints and stores
+    #[arg(long, help_heading = "Ranks")]
+    pub mpi: bool,
     /// Allow writing to this existing file (exact path; repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub overwrite: Vec<PathBuf>,
@@ -298,12 +301,7 @@ impl RunArgs {
                 "--quick needs a plan file with a [quick] table; drop --quick",
             ));
         }
-        if !self.jobs.section.is_empty()
-            || self.jobs.strict
-            || self.jobs.serial
-            || self.jobs.showcmd
-            || self.jobs.output_format.is_some()
-        {
+        if self.jobs != JobFileArgs::default() {
             return Err(Failure::usage(
                 "--section, --strict, --serial, --showcmd and --output-format are for job files of \
                  fio; name one",

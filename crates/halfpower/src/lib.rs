@@ -7,6 +7,7 @@ mod inputs;
 mod cli;
 mod plan_file;
 mod command;
+mod mpi;
 #[doc(hidden)]
 pub mod fuzz;
 
@@ -32,6 +33,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
+    if mpi::is_asked(&cli.verb) && lab::ranks::of_environment().is_none() {
+        return exit(mpi::check(&cli.verb).and_then(|()| mpi::relay()));
+    }
     let outcome =
         plan_file::expand(cli, &words).and_then(|(cli, plan)| {
             match command::fio::execute(&cli.verb, &words) {
@@ -39,6 +43,11 @@ pub fn main() -> ExitCode {
                 None => execute(&cli.verb).map_err(|failure| plan.place(failure)),
             }
         });
+    exit(outcome)
+}
+
+/// Prints a failure, and returns the exit code.
+fn exit(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(_) if lab::console::lost_data() => {
             lab::console::error("the results could not be written to stdout; free some space");

@@ -85,6 +85,22 @@ impl Clocks {
         let drift = i128::from(last - first) * i128::from(at) / i128::from(length);
         ours_ns.saturating_add_signed(first + drift as i64)
     }
+
+    /// This reading of `CLOCK_MONOTONIC` (ns).
+    pub fn monotonic_ns(&self) -> u64 {
+        self.monotonic_ns
+    }
+
+    /// This reading of the wall clock (ns since 1970).
+    pub fn unix_ns(&self) -> i64 {
+        self.unix_ns
+    }
+
+    /// Converts a time of `CLOCK_MONOTONIC` that is close to this reading to a time of our clock.
+    pub fn ours_near(&self, monotonic_ns: u64) -> u64 {
+        let ahead = monotonic_ns as i64 - self.monotonic_ns as i64;
+        self.ours_ns.saturating_add_signed(ahead)
+    }
 }
 
 /// How often the clocks are read together. More than once, so that at least one reading is not

@@ -17,6 +17,9 @@ use crate::guard::{self, Consent, Permit};
 use crate::job::{Axes, Job};
 use crate::machine::TargetFacts;
 use crate::memory_limit;
+use crate::rank_trial::{RankFiles, RankGroup};
+use crate::ranks::Ranks;
+use crate::ranks::share::{self, Share};
 use crate::reference_device::{self, ReferenceDevice};
 use crate::scratch::{self, Scratch};
 use crate::simulated;
@@ -42,6 +45,8 @@ pub struct Bench {
     pub region_bytes: u64,
     /// Holes and unwritten blocks of the regions.
     pub coverage: Option<Coverage>,
+    /// The part of this rank; None for one process.
+    share: Option<Share>,
     /// Dropped last: removes the test files.
     _scratches: Vec<Scratch>,
     /// Permissions to write. Each permit holds its device exclusively.
@@ -376,6 +381,11 @@ impl Bench {
     /// it.
     pub fn ready(job: &Job, lab: &Lab) -> Outcome<Bench> {
         let region_bytes = preparation(job)?.region_bytes;
+        if let Some(share) = share_of(job, lab) {
+            for axes in &job.axes {
+                share.check(region_bytes, &job.workload(axes, region_bytes, true))?;
+            }
+        }
         let bench = |targets: Vec<HostTarget>, simulated| {
             let with_faults = |target: HostTarget| target.with_faults(job.faults.clone());
             Bench {
@@ -383,6 +393,7 @@ impl Bench {
                 simulated,
                 region_bytes,
                 coverage: None,
+                share: share_of(job, lab),
                 _scratches: Vec::new(),
                 _permits: Vec::new(),
             }
@@ -406,10 +417,9 @@ impl Bench {
             if path.is_dir() {
                 let end = region_bytes + job.base.region_offset;
                 let bytes = job.stripe.map_or(end, |layout| layout.member_bytes(end));
-                let scratch = lay_out(path, job, bytes, lab)?;
-                let mode = caching(scratch.path(), job.direct, job.write_through);
-                targets.push(scratch.open(job.writes(), mode)?);
-                scratches.push(scratch);
+                let (target, scratch) = test_file(path, job, bytes, lab)?;
+                targets.push(target);
+                scratches.extend(scratch);
             } else {
                 let (target, permit) = open(path, job)?;
                 targets.push(target);
@@ -417,6 +427,9 @@ impl Bench {
             }
         }
         check_alike(&targets)?;
+        if let Some(ranks) = &lab.ranks {
+            check_own(ranks, job, &targets)?;
+        }
         let targets = striped(targets, job)?;
         if job.stripe.is_some() {
             check_fit(job, &targets[0], region_bytes)?;
@@ -444,9 +457,17 @@ impl Bench {
             None => job.invalidate && reads,
         };
         let cached = !caching.is_direct() && self.can_scrub();
+        let workload = match &self.share {
+            None => job.workload(axes, self.region_bytes, caching.is_direct()),
+            Some(share) => {
+                let region_bytes = share.bytes(self.region_bytes, axes.request_bytes);
+                share.place(job.workload(axes, region_bytes, caching.is_direct()))
+            }
+        };
         Setting {
             place,
-            workload: job.workload(axes, self.region_bytes, caching.is_direct()),
+            workload,
+            ranks: self.share.map(|share| share.group),
             scrub: cold && cached,
             warm: job.page_cache == Some(PageCache::Warm) && cached,
             blocks: job.allocation.blocks(),
@@ -477,6 +498,77 @@ impl Bench {
     }
 }
 
+/// The part of this rank; None for one process.
+fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
+    let ranks = lab.ranks.as_ref()?;
+    let group = RankGroup { count: ranks.count(), files: job.rank_files };
+    Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
+}
+
+/// Refuses targets that several ranks of a host would use without sharing them, and a device that
+/// several ranks of a host would write.
+fn check_own(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
+    let mine: Vec<(u64, u64)> = targets.iter().map(HostTarget::identity).collect();
+    let all = ranks.gather(&mine)?;
+    let own_host = &ranks.hosts[ranks.rank as usize];
+    let is_same = |(other, theirs): &(u32, &Vec<(u64, u64)>)| {
+        let is_here = ranks.hosts[*other as usize] == *own_host;
+        *other != ranks.rank && is_here && theirs.iter().any(|one| mine.contains(one))
+    };
+    let Some((other, _)) = (0..).zip(&all).find(is_same) else { return Ok(()) };
+    let name = targets[0].name();
+    if job.rank_files == RankFiles::Own {
+        return Err(Failure::usage(format!(
+            "ranks {} and {other} of {own_host} would both use {name}; use {{rank}} in the \
+             target's name, name a directory, or share it with --rank-files segmented",
+            ranks.rank
+        )));
+    }
+    if job.writes() && targets.iter().any(|target| target.kind() == TargetKind::BlockDevice) {
+        return Err(Failure::usage(format!(
+            "several ranks of {own_host} cannot write to the device {name}; start one rank on \
+             each host and use --numjobs"
+        )));
+    }
+    Ok(())
+}
+
+/// Opens a new test file in a directory: the file of this rank, of the rank whose part it uses, or
+/// the one file that all ranks share. The rank that made a file also removes it.
+fn test_file(
+    folder: &Path,
+    job: &Job,
+    bytes: u64,
+    lab: &Lab,
+) -> Outcome<(HostTarget, Option<Scratch>)> {
+    let shares = job.rank_files != RankFiles::Own;
+    let ranks = lab.ranks.as_ref().filter(|_| shares || job.rank_shift > 0);
+    let makes = ranks.is_none_or(|ranks| !shares || ranks.is_first());
+    let scratch = makes.then(|| lay_out(folder, job, bytes, lab)).transpose()?;
+    let path = match (ranks, &scratch) {
+        (None, None) => folder.to_path_buf(),
+        (None, Some(scratch)) => scratch.path().to_path_buf(),
+        (Some(ranks), _) => {
+            let made = scratch.as_ref().map(|scratch| scratch.path().to_path_buf());
+            let paths = ranks.gather(&made)?;
+            let shifted = share::shifted(ranks.rank, job.rank_shift, ranks.count());
+            let maker = if shares { 0 } else { shifted };
+            let path = paths.into_iter().nth(maker as usize).flatten();
+            path.ok_or_else(|| Failure::failed(format!("rank {maker} made no test file")))?
+        }
+    };
+    let mode = caching(&path, job.direct, job.write_through);
+    let target = match &scratch {
+        Some(scratch) if scratch.path() == path => scratch.open(job.writes(), mode)?,
+        _ => HostTarget::open(&path, job.writes(), mode).map_err(|error| {
+            Failure::failed(format!(
+                "{error}: ranks that share files need a directory that all hosts mount"
+            ))
+        })?,
+    };
+    Ok((target, scratch))
+}
+
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
     // Some properties, such as the alignment, are known only once the file is open. They are
@@ -489,7 +581,7 @@ fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> 
         plan::resolve(&Workload { may_extend: true, ..workload }, &empty)?;
     }
     if needs_layout(job) {
-        scratch.lay_out(lab, bytes, job.base.seed, None)?;
+        scratch.lay_out(lab, bytes, lab.seed_of_rank(job.base.seed), None)?;
     }
     Ok(scratch)
 }

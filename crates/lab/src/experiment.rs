@@ -4,6 +4,7 @@
 //! parameters ([`parameters::PARAMETERS`]) with their names, help and parsers.
 //! [`Job::resolve`](crate::job::Job::resolve) checks it and turns it into workloads.
 
+mod numbers;
 pub mod parameters;
 pub mod settings;
 
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use workload::{Distribution, Placement};
 
 use crate::guard::Consent;
+use crate::rank_trial::RankFiles;
 use crate::skew::Split;
 
 /// Direction and order of requests, with fio's names.
@@ -299,6 +301,10 @@ pub struct Experiment {
     pub consent: Consent,
     /// Rated endurance of the drive (bytes written).
     pub endurance_bytes: Option<u64>,
+    /// How ranks share files; None: each rank has its own.
+    pub rank_files: Option<RankFiles>,
+    /// Each rank uses the part of the rank this much further.
+    pub rank_shift: u32,
 }
 
 impl Default for Experiment {
@@ -346,6 +352,8 @@ impl Default for Experiment {
             host: HostParameters::default(),
             seed: 42,
             buffer_pages: BufferPages::default(),
+            rank_files: None,
+            rank_shift: 0,
             allow_holes: false,
             consent: Consent::default(),
             endurance_bytes: None,

@@ -35,9 +35,10 @@ pub enum Exit {
     Command(u8),
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
+impl Exit {
+    /// The number of the exit code.
+    pub fn code(self) -> u8 {
+        match self {
             Exit::Ok => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
@@ -47,7 +48,13 @@ impl From<Exit> for ExitCode {
             Exit::Regression => 6,
             Exit::Interrupted => 130,
             Exit::Command(code) => code,
-        })
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
     }
 }
 

@@ -65,6 +65,11 @@ impl Interrupt {
         interrupt
     }
 
+    /// Sets the flag, as a signal does.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Whether a signal has arrived.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

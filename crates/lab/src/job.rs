@@ -20,6 +20,8 @@ use crate::experiment::{
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 use crate::guard::Consent;
+use crate::rank_trial::RankFiles;
+use crate::ranks::share;
 use crate::reference_device;
 use crate::settings::{self, HostSetting};
 use crate::simulated_target::SimulatedTarget;
@@ -101,6 +103,10 @@ pub struct Job {
     pub host: Vec<HostSetting>,
     /// File in which every request is logged.
     pub log: Option<PathBuf>,
+    /// How ranks share files.
+    pub rank_files: RankFiles,
+    /// Each rank uses the part of the rank this much further.
+    pub rank_shift: u32,
     /// The settings of the workload that do not depend on axes or targets.
     pub base: Workload,
     /// End a trial at the end of the region.
@@ -133,6 +139,7 @@ impl Job {
         let is_simulated = targets.simulated().is_some();
         let chunk_bytes = experiment.chunk_bytes.filter(|_| !is_simulated);
         let stripe = stripe(chunk_bytes, targets.count())?;
+        check::ranks(experiment, &targets)?;
         check::verify(experiment, &axes)?;
         check::skew(experiment, &axes)?;
         check::without_effect(experiment, &axes)?;
@@ -155,8 +162,10 @@ impl Job {
             verify: experiment.verify,
             faults: experiment.faults.clone().unwrap_or_default(),
             percentiles: experiment.percentiles.clone(),
-            consent: experiment.consent.clone(),
+            consent: consent_of_rank(experiment),
             log: experiment.log.clone(),
+            rank_files: experiment.rank_files.unwrap_or_default(),
+            rank_shift: experiment.rank_shift,
             base: Workload {
                 options: engine.options,
                 flush_every: engine.flush_every,
@@ -250,7 +259,20 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
             "no target; name a file, a block device or a directory (. for this one), or use \
              --ioengine null",
         )),
-        paths => Ok(JobTargets::Host(paths.to_vec())),
+        paths => {
+            let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
+            Ok(JobTargets::Host(paths.iter().map(path).collect()))
+        }
+    }
+}
+
+/// The permissions to write, for the targets of this rank.
+fn consent_of_rank(experiment: &Experiment) -> Consent {
+    let Consent { overwrite, destroy_data_on } = &experiment.consent;
+    let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
+    Consent {
+        overwrite: overwrite.iter().map(path).collect(),
+        destroy_data_on: destroy_data_on.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::console;
 use crate::journal::settings::Change;
 use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, Trial, Verdict};
+use crate::rank_trial::{self, RankTrial, RanksSummary};
 use crate::recorder::{HostSettingDocument, JSON_SCHEMA};
 use crate::workload_document::WorkloadDocument;
 
@@ -217,6 +218,12 @@ pub struct TrialDocument {
     pub setup: Option<SetupDocument>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesDocument>,
+    /// The ranks together; absent for a trial of one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks_summary: Option<RanksSummary>,
+    /// The share of each rank; absent for a trial of one process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankTrial>,
     /// Whether the trial can be trusted.
     pub verdict: VerdictDocument,
 }
@@ -424,6 +431,8 @@ impl From<&Trial> for TrialDocument {
                     requests: point.requests,
                 })
                 .collect(),
+            ranks_summary: rank_trial::summary(&trial.ranks),
+            ranks: trial.ranks.clone(),
             verdict: (&trial.verdict).into(),
         }
     }

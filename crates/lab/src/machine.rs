@@ -118,6 +118,11 @@ fn read(path: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// The name of this host.
+pub fn host_name() -> String {
+    read("/proc/sys/kernel/hostname").unwrap_or_default()
+}
+
 /// The value of `name` in a file of lines `name : value` or `name=value`.
 fn field(path: &str, name: &str, separator: char) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -133,7 +138,7 @@ impl Host {
         let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
         let huge = read("/sys/kernel/mm/transparent_hugepage/enabled");
         Host {
-            name: read("/proc/sys/kernel/hostname").unwrap_or_default(),
+            name: host_name(),
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
             system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_default(),
             cpu: field("/proc/cpuinfo", "model name", ':').unwrap_or_default(),

@@ -17,6 +17,7 @@ use simulator::{Account, SimpleModel};
 use workload::{FullQueue, LoggedRequest};
 
 use crate::point_key::PointKey;
+use crate::rank_trial::RankTrial;
 
 /// Whether a result can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -143,6 +144,8 @@ pub struct Trial {
     pub scrub: Option<Scrub>,
     /// Bytes and requests over time.
     pub series: Vec<SeriesPoint>,
+    /// The share of each rank; empty for a trial of one process.
+    pub ranks: Vec<RankTrial>,
     /// Stored percentiles of a trial that was read without its histograms.
     pub percentiles: Option<Percentiles>,
     /// Whether the trial can be trusted.

@@ -7,6 +7,7 @@ use ioengine::{BufferPages, Caching, EngineKind, Op};
 use workload::{Distribution, Pattern, Placement, Steady, Workload};
 
 use crate::experiment::Blocks;
+use crate::rank_trial::RankGroup;
 
 /// The name used for simulated systems in place of an I/O engine.
 pub const SIMULATED: &str = "simulated";
@@ -42,6 +43,8 @@ pub struct PointKey {
     pub preparation: Preparation,
     /// Whether kernel tracing was active.
     pub traced: bool,
+    /// The ranks that measure together; None for one process.
+    pub ranks: Option<RankGroup>,
 }
 
 impl PointKey {
@@ -88,9 +91,14 @@ impl PointKey {
         self.workload.depth
     }
 
-    /// Threads over all targets.
+    /// Threads over all targets and ranks.
     pub fn threads(&self) -> u32 {
-        self.workload.threads.saturating_mul(self.targets)
+        self.workload.threads.saturating_mul(self.targets).saturating_mul(self.rank_count())
+    }
+
+    /// Number of ranks; 1 for one process.
+    pub fn rank_count(&self) -> u32 {
+        self.ranks.map_or(1, |ranks| ranks.count.max(1))
     }
 
     /// Size of the region (bytes).
@@ -179,8 +187,14 @@ impl PointKey {
         };
         let rate = |rate: f64| format!(" at {rate} requests/s{process}");
         let rate = self.requests_per_s().map(rate).unwrap_or_default();
+        let ranks = match self.ranks {
+            Some(ranks) => {
+                format!(", {} ({})", units::counted(ranks.count.into(), "rank"), ranks.files.name())
+            }
+            None => String::new(),
+        };
         format!(
-            "{}{distribution} {}, depth {}{threads}{rate}{pauses}, {}, {}{}",
+            "{}{distribution} {}, depth {}{threads}{rate}{pauses}, {}, {}{}{ranks}",
             self.rw(),
             self.sizes(),
             self.depth(),

@@ -60,7 +60,7 @@ pub fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) ->
     };
     let mut progress = lab.console.open_progress();
     let bounds = (None, bytes_of(&setting), 0);
-    let trial = lab.trial(&setting, &mut |at| {
+    let trial = lab.trial_alone(&setting, &mut |at| {
         progress.advance(Some(share_of(at, bounds)), "reading back");
     })?;
     progress.finish();

@@ -178,6 +178,8 @@ pub fn trial_rows(trial: &Trial) -> (TrialRow, Vec<LatencyRow>, Vec<SeriesRow>) 
         resident_after_bytes: trial.scrub.and_then(|s| s.resident_after_bytes),
         verdict,
         verdict_reasons_json,
+        ranks_json: (!trial.ranks.is_empty())
+            .then(|| serde_json::to_string(&trial.ranks).unwrap_or_default()),
     };
     (row, latency_rows(trial), series_rows(trial))
 }
@@ -265,6 +267,11 @@ pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) ->
                 requests: point.requests,
             })
             .collect(),
+        ranks: row
+            .ranks_json
+            .as_deref()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default(),
         percentiles: None,
         verdict: verdict_of(row.verdict, &row.verdict_reasons_json),
         live: None,
@@ -330,6 +337,7 @@ fn histogram_of(row: &TrialRow, rows: &[LatencyRow], operation: Operation) -> Hi
 mod tests {
     use super::*;
     use crate::point::testing::point;
+    use crate::rank_trial::RankTrial;
 
     #[test]
     fn a_trial_survives_the_conversion_to_rows_and_back() {
@@ -338,6 +346,7 @@ mod tests {
         trial.soaked = true;
         trial.soaker_ns = Some(77);
         trial.verdict.add(State::Suspect, "drift");
+        trial.ranks.push(RankTrial { rank: 3, host: "b".to_owned(), ..RankTrial::default() });
         trial.series.push(SeriesPoint { start_ns: 0, length_ns: 100, bytes: 4096, requests: 1 });
         let (row, latency, series) = trial_rows(&trial);
         let back = trial_of(&row, &latency, &series);
@@ -347,6 +356,7 @@ mod tests {
         assert_eq!((back.soaker_ns, back.soaked), (Some(77), true));
         assert_eq!(back.verdict, trial.verdict);
         assert_eq!(back.series, trial.series);
+        assert_eq!(back.ranks, trial.ranks);
     }
 
     #[test]

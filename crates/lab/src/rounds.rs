@@ -95,6 +95,7 @@ fn all_rounds(
             done += 1.0;
             trial.ordinal = round;
             book.keep(trial, index)?;
+            lab.check_ranks()?;
             if lab.interrupt.is_set() {
                 progress.finish();
                 return Ok(());

@@ -156,7 +156,7 @@ impl Scratch {
         let workload = Workload { engine_kind, ..workload };
         let mut progress = lab.console.open_progress();
         let bytes = workload.limit_bytes.unwrap_or(u64::MAX);
-        let trial = lab.trial(&Setting::new(target, workload), &mut |at| {
+        let trial = lab.trial_alone(&Setting::new(target, workload), &mut |at| {
             let (share, written) = (at.bytes as f64 / bytes as f64, units::size(at.bytes));
             progress.advance(Some(share), &format!("laying out the test file: {written} written"));
         })?;

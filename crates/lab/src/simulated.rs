@@ -97,7 +97,7 @@ pub fn simulate_until(
     let workload = Workload { engine_kind: EngineKind::IoUring, ..workload.clone() };
     let planned = plan::resolve(&workload, targets[0])?;
     let mark = world.mark();
-    let mut control = Control { stop, on_progress };
+    let mut control = Control { stop, on_progress, start: None };
     let (clock, meter) = (world.clock(), world.meter());
     let sample = stepper::run(&targets, &planned, &clock, &meter, &mut control)?;
     let account = world.account_since(&mark);
@@ -144,7 +144,7 @@ pub fn together(
     let planned: Vec<(Vec<&SimTarget>, &workload::Plan)> =
         plans.iter().map(|plan| (files.iter().collect(), plan)).collect();
     let mark = world.mark();
-    let mut control = Control { stop, on_progress: &mut |_| {} };
+    let mut control = Control { stop, on_progress: &mut |_| {}, start: None };
     let samples = stepper::run_together(&planned, &world.clock(), &mut control)?;
     let account = world.account_since(&mark);
     check_laws(system, &account)?;

@@ -6,22 +6,26 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
+use cpucost::{CpuMeter, CpuSample, CpuUsage, HostMeter, Soaker, SoakerReading};
 use ioengine::cgroup::{Groups, IoLimit};
-use ioengine::clock::{Disagreement, unix_ns};
+use ioengine::clock::{Clocks, unix_ns};
 use ioengine::device::{Device, DeviceCounters};
 use ioengine::host::dirtied_bytes;
 use ioengine::stripe::Layout;
 use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
-use workload::{Control, Progress, Workload, plan};
+use workload::random::mix;
+use workload::{Control, Progress, Sample, Workload, plan};
 
 use crate::console::Console;
 use crate::experiment::Blocks;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::point::{State, Trial};
 use crate::point_key::{PointKey, Preparation};
+use crate::rank_trial::RankGroup;
+use crate::ranks::Ranks;
+use crate::ranks::message::{RankResult, SampleMessage, VerdictMessage};
 use crate::record;
 use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
@@ -46,6 +50,8 @@ pub struct Lab {
     /// Monotonic clock.
     pub clock: Monotonic,
     meter: HostMeter,
+    /// This process as one rank of several; None for a run of one process.
+    pub ranks: Option<Ranks>,
     cpus: u32,
     /// CPU quota of the control groups of this process; None without a quota.
     quota: Option<Quota>,
@@ -206,6 +212,8 @@ pub struct Setting<'a> {
     pub coverage: Option<Coverage>,
     /// The highest percentile that is reported.
     pub tail: Tail,
+    /// The ranks that measure together; None for one process.
+    pub ranks: Option<RankGroup>,
 }
 
 /// The sum of the scrub results of two targets.
@@ -237,6 +245,7 @@ impl<'a> Setting<'a> {
             soaked: false,
             coverage: None,
             tail: Tail::default(),
+            ranks: None,
         }
     }
 
@@ -254,6 +263,7 @@ impl<'a> Setting<'a> {
                 hint: self.hint,
                 blocks: self.blocks,
             },
+            ranks: self.ranks,
             ..key
         }
     }
@@ -310,10 +320,32 @@ impl CpuMeter for SoakedMeter<'_> {
 impl Lab {
     /// A new `Lab` on this host.
     pub fn new(console: Console, interrupt: Interrupt) -> Lab {
+        Lab::of_rank(console, interrupt, None)
+    }
+
+    /// A new `Lab` on this host, which measures together with other ranks.
+    pub fn of_rank(console: Console, interrupt: Interrupt, ranks: Option<Ranks>) -> Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
         let cpus = cpucost::affinity::allowed_cpus().len() as u32;
         let (quota, soaker) = (Quota::of_this_process(), RefCell::new(None));
-        Lab { console, interrupt, clock, meter, cpus, quota, soaker }
+        Lab { console, interrupt, clock, meter, ranks, cpus, quota, soaker }
+    }
+
+    /// Fails if a rank was lost. What was measured until then is kept.
+    ///
+    /// # Errors
+    /// The lost ranks, and why they are lost.
+    pub fn check_ranks(&self) -> Outcome<()> {
+        self.ranks.as_ref().map_or(Ok(()), Ranks::check_lost)
+    }
+
+    /// The seed of this rank, derived from the seed of all, so that ranks write different data and
+    /// visit blocks in different orders.
+    pub fn seed_of_rank(&self, seed: u64) -> u64 {
+        match &self.ranks {
+            Some(ranks) if !ranks.is_first() => mix(seed, u64::from(ranks.rank)),
+            _ => seed,
+        }
     }
 
     /// Throttling by a CPU quota since the program started; None without a quota.
@@ -352,15 +384,36 @@ impl Lab {
         Ok(ready)
     }
 
-    /// Runs one trial.
+    /// Runs one trial, together with the other ranks if there are any.
     ///
     /// # Errors
-    /// The workload does not fit the target, or an I/O engine fails. Failed requests are not
-    /// errors: they are counted in the trial and make it invalid.
+    /// The workload does not fit the target, an I/O engine fails, or ranks cannot start together.
+    /// Failed requests are not errors: they are counted in the trial and make it invalid.
     pub fn trial(
         &self,
         setting: &Setting<'_>,
         on_progress: &mut dyn FnMut(Progress),
+    ) -> Outcome<Trial> {
+        self.one_trial(setting, on_progress, self.ranks.as_ref())
+    }
+
+    /// Runs one trial of this rank alone, such as the writing of its test file.
+    ///
+    /// # Errors
+    /// As [`Lab::trial`].
+    pub fn trial_alone(
+        &self,
+        setting: &Setting<'_>,
+        on_progress: &mut dyn FnMut(Progress),
+    ) -> Outcome<Trial> {
+        self.one_trial(setting, on_progress, None)
+    }
+
+    fn one_trial(
+        &self,
+        setting: &Setting<'_>,
+        on_progress: &mut dyn FnMut(Progress),
+        ranks: Option<&Ranks>,
     ) -> Outcome<Trial> {
         let targets = match &setting.place {
             Place::Host(targets) => targets,
@@ -368,6 +421,135 @@ impl Lab {
                 return simulated_trial(setting, place, self.interrupt.flag(), on_progress);
             }
         };
+        let scrubbed = self.prepare(targets, setting)?;
+        let planned = match ranks {
+            None => plan::resolve(&setting.workload, targets[0])?,
+            Some(_) => {
+                let seed = self.seed_of_rank(setting.workload.seed);
+                plan::resolve(&Workload { seed, ..setting.workload.clone() }, targets[0])?
+            }
+        };
+        let waited_ns = self.quota.as_ref().map(Quota::waited_ns);
+        let memory = Memory::before(targets);
+        let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
+        let (sample, soaked) = self.run(targets, &planned, setting, on_progress, ranks)?;
+        let around = Circumstances {
+            clocks: self.clock.clocks().since(&clocks),
+            beneath_images: memory.beneath_images(),
+            dirtied_bytes: memory.dirtied_bytes(),
+            unseen_image: targets.iter().find_map(|target| target.unseen_image()),
+            in_memory: targets.iter().any(|target| target.is_in_memory()),
+            io_limit: io_limit(targets),
+            throttled: self.quota.as_ref().zip(waited_ns).map(|(quota, ns)| quota.since(ns)),
+            ..self.circumstances(setting, scrubbed.is_some())
+        };
+        let judged = |sample: Sample, key: &PointKey| {
+            let around = Circumstances {
+                became_steady: sample.became_steady,
+                interrupted: sample.interrupted,
+                counted: sample.device.is_some(),
+                long_trial: sample.elapsed_ns() >= LONG_TRIAL_NS,
+                ..around.clone()
+            };
+            let mut trial = record::trial(sample);
+            trial.soaked = setting.soaked;
+            trial.scrub = scrubbed;
+            trial.verdict = verdict::judge(key, &trial, &around);
+            trial
+        };
+        let key = setting.key();
+        let mut trial = match ranks {
+            None => judged(sample, &key),
+            Some(ranks) => self.merged(ranks, sample, (targets, &clocks), &key, &judged)?,
+        };
+        trial.started_unix_ns = started_unix_ns;
+        trial.soaker_ns = soaked.as_ref().ok().copied().flatten();
+        if targets.iter().any(|target| target.has_faults()) {
+            trial.verdict.add(State::Suspect, "faults were injected");
+        }
+        if let Err(doubt) = soaked {
+            trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
+        }
+        Ok(trial)
+    }
+
+    /// Runs the workload, with a soaker if the setting asks for one; all ranks start together.
+    fn run(
+        &self,
+        targets: &[&HostTarget],
+        planned: &workload::Plan,
+        setting: &Setting<'_>,
+        on_progress: &mut dyn FnMut(Progress),
+        ranks: Option<&Ranks>,
+    ) -> Outcome<(Sample, Result<Option<u64>, String>)> {
+        let what = setting.key().describe();
+        let failure = RefCell::new(None);
+        let mut start = ranks.map(|ranks| {
+            let failure = &failure;
+            let what = &what;
+            move || {
+                ranks.start_together(what).map_err(|why| {
+                    let text = why.message.clone();
+                    failure.replace(Some(why));
+                    workload::Error::Start(text)
+                })
+            }
+        });
+        let start = start.as_mut().map(|start| start as &mut dyn FnMut() -> _);
+        let mut control = Control { stop: self.interrupt.flag(), on_progress, start };
+        let measured = if setting.soaked {
+            self.run_soaked(targets, planned, &mut control)
+        } else {
+            let sample = workload::run(targets, planned, self.clock, &self.meter, &mut control);
+            sample.map(|sample| (sample, Ok(None))).map_err(Failure::from)
+        };
+        match failure.into_inner() {
+            Some(failure) => Err(failure),
+            None => measured,
+        }
+    }
+
+    /// The trial of all ranks together, judged by the checks of each rank and as a whole.
+    fn merged(
+        &self,
+        ranks: &Ranks,
+        sample: Sample,
+        (targets, clocks): (&[&HostTarget], &Clocks),
+        key: &PointKey,
+        judged: &dyn Fn(Sample, &PointKey) -> Trial,
+    ) -> Outcome<Trial> {
+        let later = self.clock.clocks();
+        let message = SampleMessage::new(&sample, |ns| clocks.system_ns(&later, ns));
+        // The other ranks of the host use its CPUs and devices too; only all of them together can
+        // be held against the counters of the host.
+        let cpu = CpuUsage { others_user_ns: None, run_delay_ns: None, ..sample.cpu };
+        let alone = judged(
+            Sample { cpu, device: None, ..sample },
+            &PointKey { ranks: None, ..key.clone() },
+        );
+        let number = |target: &&HostTarget| target.device_number();
+        let devices: Vec<_> = targets.iter().filter_map(number).collect();
+        let merged = ranks.merge(RankResult {
+            sample: message,
+            devices: format!("{devices:?}"),
+            verdict: VerdictMessage::from(&alone.verdict),
+            damage: alone.live.and_then(|live| live.damage),
+        })?;
+        let mut trial = judged(merged.sample, key);
+        trial.verdict.merge(&merged.verdict);
+        trial.ranks = merged.ranks;
+        if let Some(damage) = merged.damage {
+            trial.live_mut().damage = Some(damage);
+        }
+        for rank in trial.ranks.iter().filter(|rank| rank.lost.is_some()) {
+            let text = format!("{} was lost: {}", rank.name(), rank.lost.as_deref().unwrap_or(""));
+            trial.verdict.add(State::Invalid, text);
+        }
+        Ok(trial)
+    }
+
+    /// Brings the targets into the state in which a trial begins; returns the result of the scrub.
+    fn prepare(&self, targets: &[&HostTarget], setting: &Setting<'_>) -> Outcome<Option<Scrub>> {
         let mut scrubbed: Option<Scrub> = None;
         for target in targets {
             if target.kind().is_storage() {
@@ -384,41 +566,7 @@ impl Lab {
                 target.advise(hint)?;
             }
         }
-        let planned = plan::resolve(&setting.workload, targets[0])?;
-        let waited_ns = self.quota.as_ref().map(Quota::waited_ns);
-        let memory = Memory::before(targets);
-        let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
-        let mut control = Control { stop: self.interrupt.flag(), on_progress };
-        let (sample, soaked) = if setting.soaked {
-            self.run_soaked(targets, &planned, &mut control)?
-        } else {
-            (workload::run(targets, &planned, self.clock, &self.meter, &mut control)?, Ok(None))
-        };
-        let (interrupted, became_steady) = (sample.interrupted, sample.became_steady);
-        let mut trial = record::trial(sample);
-        trial.started_unix_ns = started_unix_ns;
-        trial.soaked = setting.soaked;
-        trial.soaker_ns = soaked.as_ref().ok().copied().flatten();
-        trial.scrub = scrubbed;
-        let around = Circumstances {
-            became_steady,
-            clocks: self.clock.clocks().since(&clocks),
-            beneath_images: memory.beneath_images(),
-            dirtied_bytes: memory.dirtied_bytes(),
-            unseen_image: targets.iter().find_map(|target| target.unseen_image()),
-            in_memory: targets.iter().any(|target| target.is_in_memory()),
-            io_limit: io_limit(targets),
-            throttled: self.quota.as_ref().zip(waited_ns).map(|(quota, ns)| quota.since(ns)),
-            ..self.circumstances(setting, scrubbed.is_some(), interrupted, &trial)
-        };
-        trial.verdict = verdict::judge(&setting.key(), &trial, &around);
-        if targets.iter().any(|target| target.has_faults()) {
-            trial.verdict.add(State::Suspect, "faults were injected");
-        }
-        if let Err(doubt) = soaked {
-            trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
-        }
-        Ok(trial)
+        Ok(scrubbed)
     }
 
     /// Brings the blocks of a file into the state that a trial needs.
@@ -468,7 +616,8 @@ impl Lab {
 
     /// Runs a workload without measuring it.
     fn on_the_side(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
-        let mut control = Control { stop: self.interrupt.flag(), on_progress: &mut |_| {} };
+        let mut control =
+            Control { stop: self.interrupt.flag(), on_progress: &mut |_| {}, start: None };
         let planned = plan::resolve(workload, target)?;
         workload::run(&[target], &planned, self.clock, &self.meter, &mut control)?;
         Ok(())
@@ -479,7 +628,7 @@ impl Lab {
         targets: &[&HostTarget],
         planned: &workload::Plan,
         control: &mut Control<'_>,
-    ) -> Outcome<(workload::Sample, Result<Option<u64>, String>)> {
+    ) -> Outcome<(Sample, Result<Option<u64>, String>)> {
         let mut ready = self.soaker.borrow_mut();
         let Some(ready) = ready.as_mut() else {
             let sample = workload::run(targets, planned, self.clock, &self.meter, control)?;
@@ -511,32 +660,20 @@ impl Lab {
         Ok((sample?, lost))
     }
 
-    fn circumstances(
-        &self,
-        setting: &Setting<'_>,
-        scrubbed: bool,
-        interrupted: bool,
-        trial: &Trial,
-    ) -> Circumstances {
+    /// What is known about a trial before it runs.
+    fn circumstances(&self, setting: &Setting<'_>, scrubbed: bool) -> Circumstances {
+        let targets = setting.place.count() as u64;
+        // Ranks with files of their own use several regions; a shared region is divided.
+        let ranks = u64::from(setting.ranks.map_or(1, |ranks| ranks.count));
         Circumstances {
             coverage: setting.coverage,
-            target_bytes: setting.workload.region_bytes * setting.place.count() as u64,
+            target_bytes: setting.workload.region_bytes * targets * ranks,
             page_cache_bytes: ioengine::cgroup::memory_limit_bytes(),
             allow_holes: setting.allow_holes,
             cold: verdict::is_cold(setting.place.caching(), scrubbed),
-            counted: trial.device.is_some(),
             cpus: self.cpus,
-            beneath_images: None,
-            dirtied_bytes: None,
-            unseen_image: None,
-            in_memory: false,
-            io_limit: None,
-            throttled: None,
-            became_steady: None,
-            clocks: Disagreement::default(),
             tail: setting.tail,
-            interrupted,
-            long_trial: trial.elapsed_ns >= LONG_TRIAL_NS,
+            ..Circumstances::default()
         }
     }
 }

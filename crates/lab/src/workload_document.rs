@@ -17,6 +17,7 @@ use workload::{
 use crate::experiment::Blocks;
 use crate::experiment::parameters;
 use crate::point_key::{PointKey, Preparation, SIMULATED};
+use crate::rank_trial::RankGroup;
 use crate::skew;
 
 /// A workload, as printed and stored.
@@ -109,6 +110,9 @@ pub struct WorkloadSettings {
     /// Whether kernel tracing was active.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub traced: bool,
+    /// The ranks that measured together; absent for one process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<RankGroup>,
 }
 
 impl Default for WorkloadSettings {
@@ -186,6 +190,7 @@ impl From<&PointKey> for WorkloadSettings {
             blocks: preparation.blocks,
             waits_for_steady_state: workload.steady.is_some(),
             traced: key.traced,
+            ranks: key.ranks,
         }
     }
 }
@@ -265,6 +270,7 @@ impl WorkloadDocument {
         let engine_kind = if is_simulated { Ok(EngineKind::Sync) } else { self.ioengine.parse() };
         let hint = settings.hint.as_deref().map(str::parse::<Hint>).transpose();
         let targets = settings.targets.max(1);
+        let ranks = settings.ranks.map_or(1, |ranks| ranks.count.max(1));
         let narrow = |what: &str, value: u64| {
             u32::try_from(value).map_err(|_| format!("{what} {value} is too large"))
         };
@@ -280,7 +286,7 @@ impl WorkloadDocument {
             request_bytes: narrow("request size", self.request_bytes)?,
             request_sizes: settings.sizes(),
             depth: self.depth,
-            threads: self.threads / targets,
+            threads: self.threads / targets / ranks,
             region_offset: settings.offset_bytes,
             region_bytes: self.size_bytes,
             placement: settings.placement()?,
@@ -314,6 +320,7 @@ impl WorkloadDocument {
                 blocks: settings.blocks,
             },
             traced: settings.traced,
+            ranks: settings.ranks,
         })
     }
 
@@ -392,6 +399,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rank_trial::RankFiles;
 
     /// A key with every field away from its default.
     fn unusual() -> PointKey {
@@ -440,6 +448,7 @@ mod tests {
                 blocks: Blocks::Last,
             },
             traced: true,
+            ranks: Some(RankGroup { count: 4, files: RankFiles::Strided }),
         }
     }
 

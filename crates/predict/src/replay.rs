@@ -104,7 +104,7 @@ fn simulate(
 ) -> Outcome<TrialSummary> {
     let planned = plan::resolve(workload, file)?;
     let stop = AtomicBool::new(false);
-    let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+    let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
     let sample = stepper::run(&[file], &planned, &world.clock(), &world.meter(), &mut control)?;
     Ok(TrialSummary::of(&record::trial(sample), &history.points[point].key))
 }

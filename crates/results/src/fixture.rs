@@ -92,6 +92,7 @@ pub(crate) fn sample_trial(ordinal: u32) -> TrialRow {
         resident_after_bytes: Some(502),
         verdict: Verdict::Suspect,
         verdict_reasons_json: r#"["drift"]"#.into(),
+        ranks_json: Some("[]".into()),
     }
 }
 

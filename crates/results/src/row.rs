@@ -461,6 +461,8 @@ row! {
         full_queue_bytes_per_s: Option<f64>,
         /// Requests per second while the queue was full.
         full_queue_requests_per_s: Option<f64>,
+        /// The share of each rank, as a JSON list; None for a trial of one process.
+        ranks_json: Option<String>,
     }
 }
 

@@ -17,6 +17,9 @@ pub enum Error {
     /// The target or an I/O engine failed.
     #[error(transparent)]
     Engine(#[from] ioengine::Error),
+    /// The caller could not set the common start (see `Control::start`).
+    #[error("{0}")]
+    Start(String),
     /// A worker could not be pinned.
     #[error("pinning a worker: {0}")]
     Affinity(String),
@@ -33,6 +36,7 @@ impl Error {
         match self {
             Error::Usage { .. } | Error::Affinity(_) => ErrorKind::Usage,
             Error::Engine(error) => error.kind(),
+            Error::Start(_) => ErrorKind::Io,
         }
     }
 }

@@ -49,6 +49,10 @@ pub struct Control<'a> {
     pub stop: &'a AtomicBool,
     /// Called about ten times a second by the thread that called [`run`].
     pub on_progress: &'a mut dyn FnMut(Progress),
+    /// Called once when all workers are ready to start. It returns the time at which they start (ns
+    /// of the clock), so that several processes can start together, or why they must not start.
+    /// None: they start at once.
+    pub start: Option<&'a mut dyn FnMut() -> Result<u64, Error>>,
 }
 
 /// The progress of one worker; aligned to avoid false sharing of cache lines.
@@ -327,7 +331,11 @@ fn supervise<C: Clock>(
     control: &mut Control<'_>,
 ) -> Readings {
     shared.wait_until_ready(count);
+    let agreed_ns = agreed_start(shared, control);
     let mut before = read();
+    if let Some(agreed_ns) = agreed_ns {
+        clock.sleep_until(agreed_ns);
+    }
     let start_ns = clock.now_ns();
     let warm_until_ns = start_ns + plan.workload.warm_up_ns;
     let mut watch = SteadyWatch::new(plan.workload.steady, warm_until_ns);
@@ -355,6 +363,17 @@ fn supervise<C: Clock>(
     let after = read();
     shared.enter(Stage::Read);
     Readings { before, after, became_steady: watch.found }
+}
+
+/// The start time that the caller sets; None if the workers start at once, or must not start.
+fn agreed_start(shared: &Shared<'_>, control: &mut Control<'_>) -> Option<u64> {
+    match control.start.as_mut()?() {
+        Ok(start_ns) => Some(start_ns),
+        Err(error) => {
+            shared.fail(error);
+            None
+        }
+    }
 }
 
 fn progress_of(progress: &[WorkerProgress], elapsed_ns: u64) -> Progress {
@@ -505,7 +524,7 @@ mod tests {
     fn measure(target: &HostTarget, workload: &Workload) -> Result<Sample, Error> {
         let plan = plan::resolve(workload, target)?;
         let stop = AtomicBool::new(false);
-        let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+        let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
         run(&[target], &plan, Monotonic::new(), &HostMeter::new(), &mut control)
     }
 
@@ -552,7 +571,7 @@ mod tests {
         let target = HostTarget::null(1 << 20);
         let plan = plan::resolve(&workload, &target).unwrap();
         let stop = AtomicBool::new(false);
-        let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+        let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
         let (targets, clock) = ([&target, &target], Monotonic::new());
         let sample = run(&targets, &plan, clock, &HostMeter::new(), &mut control).unwrap();
         let mut offsets = [Vec::new(), Vec::new()];
@@ -647,7 +666,7 @@ mod tests {
         let mut on_progress = |progress: Progress| {
             stop.store(progress.requests > 0, Ordering::Relaxed);
         };
-        let mut control = Control { stop: &stop, on_progress: &mut on_progress };
+        let mut control = Control { stop: &stop, on_progress: &mut on_progress, start: None };
         let clock = Monotonic::new();
         let sample = run(&[&target], &plan, clock, &HostMeter::new(), &mut control).unwrap();
         assert!(sample.interrupted && sample.requests() > 0);

@@ -13,6 +13,8 @@ use lab::journal::settings::Change;
 use lab::json::{self, PointDocument, Program, RunDocument, SweepDocument};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Point, State, Verdict};
+use lab::rank_trial;
+use lab::ranks::Ranks;
 use lab::read_back::{distrust, note_writes, read_back};
 use lab::recorder::{HostSettingDocument, Recorder, RunFacts, RunSettings};
 use lab::request_log::RequestLog;
@@ -76,7 +78,8 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     Recorder::check(db, job.targets.paths())?;
     job.log.iter().try_for_each(|log| RequestLog::check(log, job.targets.paths()))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
-    let lab = Lab::new(console, interrupt);
+    let ranks = if args.common.mpi { Ranks::meet(console, &interrupt)? } else { None };
+    let lab = Lab::of_rank(console, interrupt, ranks);
     let changed = Changed::apply(job.targets.paths(), &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
     let ended = measure_and_print(args, (form, show), &job, &lab, &made);
@@ -113,7 +116,9 @@ fn measure_and_print(
     begin(&mut recorder, args, form, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
     let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
-    if let Err(failure) = measured {
+    // What was measured before a rank was lost is kept and printed.
+    let lost = lab.check_ranks();
+    if let (Err(failure), Ok(())) = (measured, &lost) {
         // A database error must not hide the first failure, and is not reported twice.
         match recorder.finish(RunState::Failed, None, None) {
             Err(also) if also.message != failure.message => lab.console.warn(&also.message),
@@ -121,12 +126,14 @@ fn measure_and_print(
         }
         return Err(failure);
     }
-    let checked = written.as_ref().map_or(Ok(()), |written| read_back(lab, job, &bench, written));
+    let written = written.as_ref().filter(|_| lost.is_ok());
+    let checked = written.map_or(Ok(()), |written| read_back(lab, job, &bench, written));
     if let Err(failure) = &checked {
         distrust(&mut points, &failure.message);
         recorder.judge(0, &points);
     }
     let state = match checked {
+        _ if lost.is_err() => RunState::Failed,
         Err(_) => RunState::Failed,
         Ok(()) if lab.interrupt.is_set() => RunState::Interrupted,
         Ok(()) => RunState::Finished,
@@ -140,6 +147,7 @@ fn measure_and_print(
     checked?;
     kept?;
     shown.transpose()?;
+    lost?;
     exit_of(lab, &points)
 }
 
@@ -249,6 +257,8 @@ fn print(
     if !args.common.json {
         for point in measured {
             console::data(&point_line(point, args.common.pap, job.percentiles()));
+            let last = point.trials.last().map(|trial| rank_trial::lines(&trial.ranks));
+            last.iter().flatten().for_each(|line| console::data(line));
             if form == Form::Simulate {
                 resource_usage::of(point).lines().iter().for_each(|line| console::data(line));
             }

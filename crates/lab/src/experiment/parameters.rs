@@ -8,6 +8,7 @@ use ioengine::target::Hint;
 use ioengine::{BufferPages, EngineKind};
 use workload::Placement;
 
+use crate::experiment::numbers::{counts, narrow, number, whole};
 use crate::experiment::{Allocation, Experiment, KernelWriteCache, PageCache, RateProcess, Rw};
 use crate::failure::{Failure, Outcome};
 use crate::skew;
@@ -49,6 +50,7 @@ const REFERENCE: &str = "Reference device";
 const TIME: &str = "Time";
 const ENGINE: &str = "Engine";
 const HOST: &str = "Host";
+const RANKS: &str = "Ranks";
 const OUTPUT: &str = "Output";
 const SAFETY: &str = "Safety";
 
@@ -432,6 +434,22 @@ pub const PARAMETERS: &[Parameter] = &[
         |experiment, text| put(&mut experiment.think_requests, number(text)),
     ),
     Parameter::new(
+        "rank-files",
+        "own|segmented|strided",
+        RANKS,
+        "With --mpi: each rank has its own target, or a part of one shared file",
+        |experiment, text| put(&mut experiment.rank_files, text.parse()),
+    )
+    .choices(&["own", "segmented", "strided"]),
+    Parameter::new(
+        "rank-shift",
+        "N",
+        RANKS,
+        "With --mpi: read what the rank N further wrote, so that no host reads its own cache",
+        |experiment, text| store(&mut experiment.rank_shift, number(text)),
+    )
+    .default("0"),
+    Parameter::new(
         "log",
         "FILE",
         OUTPUT,
@@ -612,27 +630,6 @@ fn engine_kind(text: &str) -> Result<Option<EngineKind>, String> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|error: ioengine::Error| error.to_string())
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("'{text}' is not a number, or is out of range"))
-}
-
-fn whole(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| format!("'{text}' is not a whole number"))
-}
-
-/// A list of numbers from 1 to 2^32 - 1.
-fn counts(text: &str, remedy: &str) -> Result<Vec<u32>, String> {
-    units::parse_list(text, whole)?.into_iter().map(|value| narrow(value, remedy)).collect()
-}
-
-fn narrow(value: u64, remedy: &str) -> Result<u32, String> {
-    match u32::try_from(value) {
-        Ok(0) => Err(format!("{value} measures nothing; use {remedy}")),
-        Ok(value) => Ok(value),
-        Err(_) => Err(format!("{value} is too large; use {remedy}")),
-    }
 }
 
 /// Percentiles from a list such as `50,99.9`, in rising order; fio separates them by colons.

@@ -5,8 +5,11 @@ use ioengine::EngineKind;
 use workload::{Distribution, Pattern};
 
 use super::Axes;
-use crate::experiment::{Allocation, Experiment};
+use crate::experiment::{Allocation, Experiment, HostParameters};
 use crate::failure::{Failure, Outcome};
+use crate::rank_trial::RankFiles;
+use crate::ranks;
+use crate::target::JobTargets;
 
 /// Refuses a memory mapping of a file that grows, because a mapping cannot grow with its file.
 pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
@@ -52,6 +55,44 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
         )));
     }
     Ok(())
+}
+
+/// Refuses what ranks cannot do together, and the flags of ranks in a run of one process.
+pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
+    let shares = experiment.rank_files.is_some_and(|files| files != RankFiles::Own);
+    if ranks::of_environment().is_none() {
+        if experiment.rank_files.is_some() || experiment.rank_shift > 0 {
+            return Err(Failure::usage(
+                "--rank-files and --rank-shift are for runs of several ranks; add --mpi and start \
+                 them with mpirun, or drop these flags",
+            ));
+        }
+        return Ok(());
+    }
+    let cannot = [
+        (experiment.soaker, "--soaker takes the CPUs that other ranks of the host need; drop it"),
+        (experiment.log.is_some(), "--log records the requests of one process; drop it"),
+        (
+            experiment.steady_state,
+            "--steady-state ends at a different time on each rank; use --ramp-time",
+        ),
+        (
+            experiment.host != HostParameters::default(),
+            "ranks do not change settings of their hosts; change them before the run",
+        ),
+        (
+            experiment.verify && (shares || experiment.rank_shift > 0),
+            "--verify needs files that no other rank writes; drop --rank-files and --rank-shift",
+        ),
+        (
+            targets.simulated().is_some(),
+            "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+        ),
+    ];
+    match cannot.iter().find(|(is_asked, _)| *is_asked) {
+        Some((_, why)) => Err(Failure::usage(format!("with --mpi: {why}"))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses flags that have no effect, because they are probably mistakes.

@@ -186,7 +186,7 @@ impl Probe for SimulatedDisk {
         let workload = Workload { engine_kind: EngineKind::IoUring, ..workload.clone() };
         let planned = plan::resolve(&workload, &self.file)?;
         let stop = AtomicBool::new(false);
-        let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+        let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
         let meter = self.world.meter();
         let sample = stepper::run(&[&self.file], &planned, &self.clock, &meter, &mut control)?;
         Ok(rate_of(&sample))
@@ -279,7 +279,7 @@ impl Probe for HostDisk {
         let workload = Workload { engine_kind: kind, ..workload.clone() };
         let planned = plan::resolve(&workload, &self.target)?;
         let flag = self.interrupt.shared_flag();
-        let mut control = Control { stop: &flag, on_progress: &mut |_| {} };
+        let mut control = Control { stop: &flag, on_progress: &mut |_| {}, start: None };
         let meter = HostMeter::new();
         let sample = runner::run(&[&self.target], &planned, self.clock, &meter, &mut control)?;
         self.check_interrupt()?;

@@ -116,7 +116,7 @@ fn the_busiest_of_several_links_represents_them() {
         let load = Workload { engine_kind: EngineKind::IoUring, ..load(100, request, 1, bytes) };
         let planned = plan::resolve(&load, &files[file]).unwrap();
         let stop = AtomicBool::new(false);
-        let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+        let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
         let (clock, meter) = (world.clock(), world.meter());
         stepper::run(&[&files[file]], &planned, &clock, &meter, &mut control).unwrap();
         let account = world.account_since(&mark);

@@ -35,7 +35,7 @@ fn together(system: &System, streams: &[Workload]) -> Vec<Sample> {
     let planned: Vec<(Vec<&SimTarget>, &Plan)> =
         plans.iter().map(|plan| (vec![&file], plan)).collect();
     let stop = AtomicBool::new(false);
-    let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+    let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
     stepper::run_together(&planned, &world.clock(), &mut control).expect("it runs")
 }
 

@@ -165,7 +165,7 @@ pub fn run(system: &System, load: &Workload, caching: Caching) -> RunResult {
     let planned = plan::resolve(&load, targets[0]).unwrap_or_else(|error| panic!("{error}"));
     let mark = world.mark();
     let stop = AtomicBool::new(false);
-    let mut control = Control { stop: &stop, on_progress: &mut |_| {} };
+    let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
     let (clock, meter) = (world.clock(), world.meter());
     let sample = stepper::run(&targets, &planned, &clock, &meter, &mut control);
     let sample = sample.unwrap_or_else(|error| panic!("{error}"));

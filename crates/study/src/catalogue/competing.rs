@@ -360,7 +360,7 @@ fn on_threads(
         // Wait even after an error, or the other threads would wait for ever.
         together.wait();
         ready?;
-        let mut control = Control { stop, on_progress: &mut |_| {} };
+        let mut control = Control { stop, on_progress: &mut |_| {}, start: None };
         Ok(workload::run(targets, &planned?, clock, &NoMeter, &mut control)?)
     };
     // Pages that earlier runs left in the page cache would save the device work.

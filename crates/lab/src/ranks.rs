@@ -1,0 +1,523 @@
+//! Several processes, called ranks, that measure together on one host or on many.
+//!
+//! A launcher such as mpirun starts a process for each rank, and every rank executes the same
+//! command. All ranks start a trial at the same moment. At its end rank 0 merges their samples and
+//! sends the result to all, so that every rank draws the same conclusions and goes on with the same
+//! trial. Only rank 0 prints and stores.
+//!
+//! A rank is two processes. The *relay* ([`relay`]) is started by the launcher and speaks with the
+//! other relays through the launcher's library. The *worker*, its child, measures, and sends and
+//! receives through its standard input, a socket to the relay. So the library costs the measured
+//! process no CPU time, and a worker that dies is reported by its relay.
+
+pub mod message;
+pub mod link;
+pub mod merge;
+pub mod relay;
+pub mod share;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use analysis::units;
+use ioengine::{Clock, Monotonic};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::console::Console;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::point::Verdict;
+use crate::ranks::link::{Heard, Link};
+use crate::ranks::merge::{Merged, Part};
+use crate::ranks::message::{
+    Hello, MergedResult, Message, Pong, RankResult, SampleMessage, VerdictMessage,
+};
+
+/// The environment variable of a worker: its rank and the number of ranks, such as `2/4`.
+pub const RANK_VARIABLE: &str = "HALFPOWER_RANK";
+/// Time from the decision to start until the start (ns): more than a message takes.
+const LEAD_NS: u64 = 20_000_000;
+/// Questions from which the offset of a clock is computed; the fastest answer counts.
+const PINGS: u32 = 16;
+/// Time for which rank 0 waits for results after an interrupt. A launcher that ends a run kills all
+/// processes about a second after it has asked them to stop.
+const INTERRUPTED_WAIT_NS: u64 = 500_000_000;
+/// Time after which rank 0 says for which ranks it waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Interval at which a waiting rank looks at the interrupt flag.
+const TICK: Duration = Duration::from_millis(50);
+/// Difference of two wall clocks above which they are reported (ns).
+const WALL_APART_NS: u64 = 1_000_000_000;
+
+/// The clock of another rank against that of rank 0.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offset {
+    /// Its `CLOCK_MONOTONIC` minus ours (ns).
+    monotonic_ns: i64,
+    /// Its wall clock minus ours (ns).
+    wall_ns: i64,
+    /// The time of the question and its answer, twice the largest error of the offsets (ns).
+    round_trip_ns: u64,
+}
+
+/// What changes while the ranks measure.
+#[derive(Debug, Default)]
+struct State {
+    /// Lost ranks, and why.
+    lost: BTreeMap<u32, String>,
+    /// When the interrupt was noticed (ns).
+    interrupted_at_ns: Option<u64>,
+}
+
+/// This process as one rank of several.
+#[derive(Debug)]
+pub struct Ranks {
+    /// Number of this rank, from 0.
+    pub rank: u32,
+    /// Name of the host of each rank.
+    pub hosts: Vec<String>,
+    offsets: Vec<Offset>,
+    link: Link,
+    clock: Monotonic,
+    interrupt: Interrupt,
+    console: Console,
+    state: RefCell<State>,
+}
+
+/// The rank and the number of ranks of a worker, from the environment; None in a process that is
+/// not a worker.
+pub fn of_environment() -> Option<(u32, u32)> {
+    let text = std::env::var(RANK_VARIABLE).ok()?;
+    let (rank, count) = text.split_once('/')?;
+    let (rank, count) = (rank.parse().ok()?, count.parse().ok()?);
+    (rank < count).then_some((rank, count))
+}
+
+impl Ranks {
+    /// Meets the other ranks, through the relay on standard input. None if this process is not a
+    /// worker of a relay.
+    ///
+    /// # Errors
+    /// A rank is lost, or runs another version.
+    pub fn meet(console: Console, interrupt: &Interrupt) -> Outcome<Option<Ranks>> {
+        let Some((rank, count)) = of_environment() else { return Ok(None) };
+        let no_relay = |error| Failure::failed(format!("standard input is not a relay: {error}"));
+        let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(no_relay)?;
+        let link = Link::new(UnixStream::from(socket), interrupt)?;
+        Ranks::introduce(link, (rank, count), console, interrupt).map(Some)
+    }
+
+    fn introduce(
+        link: Link,
+        (rank, count): (u32, u32),
+        console: Console,
+        interrupt: &Interrupt,
+    ) -> Outcome<Ranks> {
+        let mut ranks = Ranks {
+            rank,
+            hosts: vec![String::new(); count as usize],
+            offsets: vec![Offset::default(); count as usize],
+            link,
+            clock: Monotonic::new(),
+            interrupt: interrupt.clone(),
+            console,
+            state: RefCell::new(State::default()),
+        };
+        let hello = Hello {
+            host: crate::machine::Host::read().name,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            clock_domain: clock_domain(),
+        };
+        if rank > 0 {
+            ranks.link.send(0, &Message::Hello(hello))?;
+            ranks.hosts = ranks.answer_until_hosts()?;
+            return Ok(ranks);
+        }
+        let hellos = ranks.collect("to start", |message| match message {
+            Message::Hello(hello) => Some(hello),
+            _ => None,
+        });
+        ranks.check_lost()?;
+        let mut foreign = Vec::new();
+        for (other, one) in
+            (0..).zip(std::iter::once(Some(&hello)).chain(hellos.iter().map(Option::as_ref)))
+        {
+            let Some(one) = one else { continue };
+            ranks.hosts[other as usize].clone_from(&one.host);
+            if one.version != hello.version {
+                return Err(Failure::failed(format!(
+                    "rank {other} ({}) runs halfpower {}, but rank 0 ({}) runs {}; install the \
+                     same version on all hosts",
+                    one.host, one.version, hello.host, hello.version
+                )));
+            }
+            if one.clock_domain != hello.clock_domain {
+                foreign.push(other);
+            }
+        }
+        ranks.compare_clocks(&foreign)?;
+        ranks.to_all(&Message::Hosts(ranks.hosts.clone()));
+        Ok(ranks)
+    }
+
+    /// Number of ranks.
+    pub fn count(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    /// Whether this rank prints and stores.
+    pub fn is_first(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// The number of this rank among those of its host, from 0.
+    pub fn on_this_host(&self) -> usize {
+        let mine = self.rank as usize;
+        self.hosts[..mine].iter().filter(|host| **host == self.hosts[mine]).count()
+    }
+
+    /// The rank as messages name it.
+    fn name(&self, rank: u32) -> String {
+        match self.hosts.get(rank as usize).filter(|host| !host.is_empty()) {
+            Some(host) => format!("rank {rank} ({host})"),
+            None => format!("rank {rank}"),
+        }
+    }
+
+    /// Answers questions about the clock until rank 0 names the hosts.
+    fn answer_until_hosts(&self) -> Outcome<Vec<String>> {
+        loop {
+            match self.hear_first()? {
+                Message::Ping(number) => {
+                    let clocks = self.clock.clocks();
+                    let (monotonic_ns, unix_ns) = (clocks.monotonic_ns(), clocks.unix_ns());
+                    self.link.send(0, &Message::Pong(Pong { number, monotonic_ns, unix_ns }))?;
+                }
+                Message::Hosts(hosts) => return Ok(hosts),
+                _ => {}
+            }
+        }
+    }
+
+    /// Measures the clocks of ranks on other hosts (Cristian's algorithm: the answer with the
+    /// shortest round trip was read in its middle), and reports wall clocks that are off.
+    fn compare_clocks(&mut self, foreign: &[u32]) -> Outcome<()> {
+        for number in 0..PINGS {
+            for &other in foreign {
+                let asked_ns = self.clock.clocks();
+                self.link.send(other, &Message::Ping(number))?;
+                let pong = self.hear_of(other, |message| match message {
+                    Message::Pong(pong) if pong.number == number => Some(pong),
+                    _ => None,
+                });
+                self.check_lost()?;
+                let Some(pong) = pong else { continue };
+                let heard = self.clock.clocks();
+                let round_trip_ns = heard.monotonic_ns().saturating_sub(asked_ns.monotonic_ns());
+                let known = &mut self.offsets[other as usize];
+                if number == 0 || round_trip_ns < known.round_trip_ns {
+                    let middle_ns = asked_ns.monotonic_ns() + round_trip_ns / 2;
+                    let wall_ns = asked_ns.unix_ns() + (round_trip_ns / 2) as i64;
+                    *known = Offset {
+                        monotonic_ns: pong.monotonic_ns.wrapping_sub(middle_ns) as i64,
+                        wall_ns: pong.unix_ns - wall_ns,
+                        round_trip_ns,
+                    };
+                }
+            }
+        }
+        for &other in foreign {
+            let Offset { wall_ns, .. } = self.offsets[other as usize];
+            if wall_ns.unsigned_abs() > WALL_APART_NS {
+                self.console.warn(format!(
+                    "the wall clock of {} is {} {} that of rank 0; times of the run are right, \
+                     but its logs and files have wrong dates: set the clock (chrony, ntpd)",
+                    self.name(other),
+                    units::time(wall_ns.unsigned_abs() as f64),
+                    if wall_ns > 0 { "ahead of" } else { "behind" }
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all ranks are ready, and returns the time at which all start (ns of this
+    /// process's clock). `what` describes the trial; it must be the same on all ranks.
+    ///
+    /// # Errors
+    /// A rank is lost, or is about to measure something else.
+    pub fn start_together(&self, what: &str) -> Outcome<u64> {
+        if !self.is_first() {
+            self.link.send(0, &Message::Ready(what.to_owned()))?;
+            loop {
+                if let Message::Go(at_ns) = self.hear_first()? {
+                    return Ok(self.clock.clocks().ours_near(at_ns));
+                }
+            }
+        }
+        let ready = self.collect("to be ready", |message| match message {
+            Message::Ready(what) => Some(what),
+            _ => None,
+        });
+        self.check_lost()?;
+        for (other, theirs) in (1..).zip(&ready) {
+            if let Some(theirs) = theirs.as_ref().filter(|theirs| *theirs != what) {
+                return Err(Failure::failed(format!(
+                    "{} is about to measure '{theirs}', but rank 0 '{what}'; the ranks need the \
+                     same command and alike targets",
+                    self.name(other)
+                )));
+            }
+        }
+        let clocks = self.clock.clocks();
+        let at_ns = clocks.monotonic_ns() + LEAD_NS;
+        for other in 1..self.count() {
+            let theirs = at_ns.saturating_add_signed(self.offsets[other as usize].monotonic_ns);
+            self.send_to(other, &Message::Go(theirs));
+        }
+        Ok(clocks.ours_near(at_ns))
+    }
+
+    /// Merges the results of all ranks. Every rank gets the merged result, with times of its own
+    /// clock. A lost rank is part of it, without counts.
+    ///
+    /// # Errors
+    /// Rank 0 is lost, or no rank has a result.
+    pub fn merge(&self, own: RankResult) -> Outcome<Merged> {
+        if !self.is_first() {
+            self.link.send(0, &Message::Result(Box::new(own)))?;
+            loop {
+                if let Message::Merged(merged) = self.hear_first()? {
+                    let MergedResult { sample, ranks, verdict, damage } = *merged;
+                    let sample = sample.sample(|ns| ns).map_err(Failure::failed)?;
+                    let verdict = Verdict::from(&verdict);
+                    return Ok(self.in_own_time(Merged { sample, ranks, verdict, damage }));
+                }
+            }
+        }
+        let results = self.collect("to finish", |message| match message {
+            Message::Result(result) => Some(*result),
+            _ => None,
+        });
+        let state = self.state.borrow();
+        let part = |(rank, result): (u32, Option<RankResult>)| Part {
+            rank,
+            host: self.hosts[rank as usize].clone(),
+            offset_ns: self.offsets[rank as usize].monotonic_ns,
+            result: result.ok_or_else(|| {
+                state.lost.get(&rank).cloned().unwrap_or_else(|| "it sent no result".to_owned())
+            }),
+        };
+        let parts = (0..).zip(std::iter::once(Some(own)).chain(results)).map(part).collect();
+        let merged = merge::merge(parts).map_err(Failure::failed)?;
+        drop(state);
+        let message = MergedResult {
+            sample: SampleMessage::new(&merged.sample, |ns| ns),
+            ranks: merged.ranks.clone(),
+            verdict: VerdictMessage::from(&merged.verdict),
+            damage: merged.damage.clone(),
+        };
+        self.to_all(&Message::Merged(Box::new(message)));
+        Ok(self.in_own_time(merged))
+    }
+
+    /// A merged result with times of this process's clock. An interrupt of one rank ends the run of
+    /// all.
+    fn in_own_time(&self, mut merged: Merged) -> Merged {
+        let clocks = self.clock.clocks();
+        let sample = &mut merged.sample;
+        let time = |ns: u64| clocks.ours_near(ns);
+        (sample.start_ns, sample.end_ns) = (time(sample.start_ns), time(sample.end_ns));
+        sample.accepted_ns = sample.accepted_ns.map(time);
+        if let Some(full) = &mut sample.full_queue {
+            (full.start_ns, full.end_ns) = (time(full.start_ns), time(full.end_ns));
+        }
+        if sample.interrupted {
+            self.interrupt.set();
+        }
+        merged
+    }
+
+    /// The value of rank 0, on every rank.
+    ///
+    /// # Errors
+    /// Rank 0 is lost.
+    pub fn agree<T: Serialize + DeserializeOwned>(&self, value: T) -> Outcome<T> {
+        if self.is_first() {
+            let text = serde_json::to_string(&value).map_err(|error| bug(&error))?;
+            self.to_all(&Message::Value(text));
+            return Ok(value);
+        }
+        loop {
+            if let Message::Value(text) = self.hear_first()? {
+                return serde_json::from_str(&text).map_err(|error| bug(&error));
+            }
+        }
+    }
+
+    /// The values of all ranks in their order, on every rank.
+    ///
+    /// # Errors
+    /// A rank is lost.
+    pub fn gather<T: Serialize + DeserializeOwned + Clone>(&self, value: &T) -> Outcome<Vec<T>> {
+        if !self.is_first() {
+            self.link.send(
+                0,
+                &Message::Value(serde_json::to_string(value).map_err(|error| bug(&error))?),
+            )?;
+            return self.agree(Vec::new());
+        }
+        let others = self.collect("to prepare their targets", |message| match message {
+            Message::Value(text) => serde_json::from_str(&text).ok(),
+            _ => None,
+        });
+        self.check_lost()?;
+        let all = std::iter::once(value.clone()).chain(others.into_iter().flatten()).collect();
+        self.agree(all)
+    }
+
+    /// Fails if a rank was lost.
+    ///
+    /// # Errors
+    /// The lost ranks, and why they are lost.
+    pub fn check_lost(&self) -> Outcome<()> {
+        let state = self.state.borrow();
+        let Some((first, why)) = state.lost.iter().next() else { return Ok(()) };
+        let more = match state.lost.len() {
+            1 => String::new(),
+            count => format!(" (and {} more)", units::counted(count as u64 - 1, "rank")),
+        };
+        Err(Failure::failed(format!("{} was lost: {why}{more}", self.name(*first))))
+    }
+
+    /// Whether a rank was lost.
+    pub fn has_lost(&self) -> bool {
+        !self.state.borrow().lost.is_empty()
+    }
+
+    /// Sends a message to a rank unless it is lost.
+    fn send_to(&self, rank: u32, message: &Message) {
+        if !self.state.borrow().lost.contains_key(&rank) {
+            let _ = self.link.send(rank, message);
+        }
+    }
+
+    fn to_all(&self, message: &Message) {
+        (1..self.count()).for_each(|other| self.send_to(other, message));
+    }
+
+    /// Waits for the next message of rank 0, which reports if it is lost.
+    fn hear_first(&self) -> Outcome<Message> {
+        let gone = |why: &str| {
+            let name = self.name(0);
+            Err(Failure::failed(format!("{name}, which collects the results, is gone: {why}")))
+        };
+        loop {
+            match self.link.hear(PATIENCE) {
+                Heard::Message(_, Message::Lost(0, why)) => return gone(&why),
+                Heard::Message(0, message) => return Ok(message),
+                Heard::Message(..) | Heard::Nothing => {}
+                Heard::Closed => return gone("the connection was closed"),
+            }
+        }
+    }
+
+    /// Waits for one message of one rank; None if it is lost.
+    fn hear_of<T>(&self, rank: u32, pick: impl Fn(Message) -> Option<T>) -> Option<T> {
+        loop {
+            if self.state.borrow().lost.contains_key(&rank) {
+                return None;
+            }
+            match self.link.hear(PATIENCE) {
+                Heard::Message(_, Message::Lost(lost, why)) => self.lose(lost, &why),
+                Heard::Message(from, message) if from == rank => return pick(message),
+                Heard::Message(..) | Heard::Nothing => {}
+                Heard::Closed => self.lose(rank, "the connection was closed"),
+            }
+        }
+    }
+
+    /// Waits for one message of every other rank that is not lost, in the order of the ranks.
+    fn collect<T>(&self, what: &str, pick: impl Fn(Message) -> Option<T>) -> Vec<Option<T>> {
+        let mut collected: Vec<Option<T>> = (1..self.count()).map(|_| None).collect();
+        let mut silent_since_ns = self.clock.now_ns();
+        loop {
+            let missing: Vec<u32> = (1..self.count())
+                .filter(|other| collected[*other as usize - 1].is_none())
+                .filter(|other| !self.state.borrow().lost.contains_key(other))
+                .collect();
+            if missing.is_empty() {
+                return collected;
+            }
+            match self.link.hear(TICK) {
+                Heard::Message(from, message) => {
+                    silent_since_ns = self.clock.now_ns();
+                    if let Message::Lost(rank, why) = message {
+                        self.lose(rank, &why);
+                    } else if missing.contains(&from) {
+                        match pick(message) {
+                            Some(picked) => collected[from as usize - 1] = Some(picked),
+                            None => self.lose(from, "it took another course than rank 0"),
+                        }
+                    }
+                }
+                Heard::Nothing => {
+                    let silent_ns = self.clock.now_ns() - silent_since_ns;
+                    if u128::from(silent_ns) > PATIENCE.as_nanos() {
+                        silent_since_ns = self.clock.now_ns();
+                        self.console.say(format!("waiting for {} {what}", self.names(&missing)));
+                    }
+                }
+                Heard::Closed => {
+                    missing.iter().for_each(|other| self.lose(*other, "the connection was closed"));
+                }
+            }
+            if self.is_over() {
+                let why = "it sent nothing within 0.5 s of the interrupt";
+                missing
+                    .iter()
+                    .filter(|other| collected[**other as usize - 1].is_none())
+                    .for_each(|other| self.lose(*other, why));
+            }
+        }
+    }
+
+    /// The names of ranks for a message: the first, and how many more.
+    fn names(&self, ranks: &[u32]) -> String {
+        match ranks {
+            [] => String::new(),
+            [one] => self.name(*one),
+            [one, others @ ..] => format!("{} and {} more", self.name(*one), others.len()),
+        }
+    }
+
+    /// Whether an interrupt was noticed long enough ago.
+    fn is_over(&self) -> bool {
+        if !self.interrupt.is_set() {
+            return false;
+        }
+        let now_ns = self.clock.now_ns();
+        let since_ns = *self.state.borrow_mut().interrupted_at_ns.get_or_insert(now_ns);
+        now_ns - since_ns > INTERRUPTED_WAIT_NS
+    }
+
+    /// Notes that a rank is lost.
+    fn lose(&self, rank: u32, why: &str) {
+        self.state.borrow_mut().lost.entry(rank).or_insert_with(|| why.to_owned());
+    }
+}
+
+fn bug(error: &serde_json::Error) -> Failure {
+    Failure::failed(format!("a message between ranks is wrong: {error}; please report this bug"))
+}
+
+/// Names this process's monotonic clock: processes with the same boot and time namespace share it.
+fn clock_domain() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    format!("{} {}", boot.trim(), namespace.display())
+}

@@ -1,0 +1,157 @@
+//! Which part of a target a rank uses, and under which name. A shared region is divided among the
+//! ranks as IOR does: into segments, or request by request.
+
+use std::path::{Path, PathBuf};
+
+use analysis::units;
+use workload::{Pattern, Workload};
+
+use crate::failure::{Failure, Outcome};
+use crate::machine;
+use crate::rank_trial::{RankFiles, RankGroup};
+use crate::ranks::of_environment;
+
+/// In the name of a target, replaced by the number of the rank.
+const RANK: &str = "{rank}";
+/// In the name of a target, replaced by the name of the host.
+const HOST: &str = "{host}";
+
+/// The part of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The ranks, and how they share files.
+    pub group: RankGroup,
+    /// Whose part it is: the number of the rank, shifted.
+    pub number: u32,
+}
+
+/// The number of the rank whose part the rank `rank` uses, `shift` ranks further.
+pub fn shifted(rank: u32, shift: u32, count: u32) -> u32 {
+    ((u64::from(rank) + u64::from(shift)) % u64::from(count.max(1))) as u32
+}
+
+/// A target's name with `{rank}` and `{host}` replaced, if this process is a rank.
+pub fn path_of_rank(path: &Path, shift: u32) -> PathBuf {
+    let Some((rank, count)) = of_environment() else { return path.to_path_buf() };
+    let Some(text) = path.to_str().filter(|text| text.contains('{')) else {
+        return path.to_path_buf();
+    };
+    let number = shifted(rank, shift, count).to_string();
+    PathBuf::from(text.replace(RANK, &number).replace(HOST, &machine::host_name()))
+}
+
+impl Share {
+    /// Checks that a workload on a region can be shared.
+    ///
+    /// # Errors
+    /// The region is too small for a request of each rank, or strided parts are asked of a workload
+    /// whose requests do not follow each other at equal distances.
+    pub fn check(&self, region_bytes: u64, workload: &Workload) -> Outcome<()> {
+        if self.bytes(region_bytes, workload.request_bytes) == 0 {
+            return Err(Failure::usage(format!(
+                "{} cannot be shared by {} ranks with requests of {}; use a larger --size or a \
+                 smaller --bs",
+                units::size(region_bytes),
+                self.group.count,
+                units::size(workload.request_bytes.into())
+            )));
+        }
+        let is_plain = workload.pattern == Pattern::Sequential
+            && workload.threads == 1
+            && workload.request_sizes.is_empty();
+        if self.group.files == RankFiles::Strided && !is_plain {
+            return Err(Failure::usage(
+                "--rank-files strided needs sequential requests of one size and one thread; use \
+                 --rw read or write, one --bs and --numjobs 1",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The part of a region (bytes): all of it, or an equal share in whole requests.
+    pub fn bytes(&self, region_bytes: u64, request_bytes: u32) -> u64 {
+        let (count, request_bytes) = (u64::from(self.group.count), u64::from(request_bytes));
+        match self.group.files {
+            RankFiles::Own => region_bytes,
+            _ => region_bytes / count / request_bytes * request_bytes,
+        }
+    }
+
+    /// Moves a workload, whose region has the size of one part, to the part of this rank.
+    pub fn place(&self, workload: Workload) -> Workload {
+        let (count, number) = (u64::from(self.group.count), u64::from(self.number));
+        let request_bytes = u64::from(workload.request_bytes);
+        let part_bytes = workload.region_bytes;
+        let (before, region_bytes) = match self.group.files {
+            RankFiles::Own => return workload,
+            RankFiles::Segmented => (number * part_bytes, part_bytes),
+            RankFiles::Strided => {
+                let before = number * request_bytes;
+                (before, (part_bytes * count).saturating_sub(before))
+            }
+        };
+        let pattern = match self.group.files {
+            RankFiles::Strided => Pattern::Strided { stride_bytes: count * request_bytes },
+            _ => workload.pattern,
+        };
+        let region_offset = workload.region_offset.saturating_add(before);
+        Workload { pattern, region_offset, region_bytes, ..workload }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(files: RankFiles, number: u32) -> Share {
+        Share { group: RankGroup { count: 4, files }, number }
+    }
+
+    fn placed(files: RankFiles, number: u32) -> Workload {
+        let share = share(files, number);
+        let region_bytes = share.bytes(1 << 20, 4096);
+        let workload = Workload {
+            region_offset: 8192,
+            region_bytes,
+            request_bytes: 4096,
+            ..Workload::default()
+        };
+        share.check(1 << 20, &workload).unwrap();
+        share.place(workload)
+    }
+
+    #[test]
+    fn segments_lie_one_after_the_other() {
+        let parts: Vec<_> = (0..4)
+            .map(|number| placed(RankFiles::Segmented, number))
+            .map(|part| (part.region_offset, part.region_bytes))
+            .collect();
+        let quarter = 1 << 18;
+        assert_eq!(parts[0], (8192, quarter));
+        assert_eq!(parts[3], (8192 + 3 * quarter, quarter));
+    }
+
+    #[test]
+    fn strides_of_all_ranks_interlock() {
+        let last = placed(RankFiles::Strided, 3);
+        assert_eq!(last.pattern, Pattern::Strided { stride_bytes: 16384 });
+        assert_eq!(last.region_offset, 8192 + 3 * 4096);
+        assert_eq!(last.region_offset + last.region_bytes, 8192 + (1 << 20));
+    }
+
+    #[test]
+    fn what_cannot_be_shared_is_refused() {
+        let plain = Workload { request_bytes: 4096, ..Workload::default() };
+        let failure = share(RankFiles::Segmented, 0).check(12288, &plain).unwrap_err();
+        assert!(failure.message.contains("4 ranks"), "{failure}");
+        let random = Workload { pattern: Pattern::Random, ..plain };
+        let failure = share(RankFiles::Strided, 0).check(1 << 20, &random).unwrap_err();
+        assert!(failure.message.contains("--rank-files strided"), "{failure}");
+        assert!(share(RankFiles::Segmented, 0).check(1 << 20, &random).is_ok());
+    }
+
+    #[test]
+    fn a_shift_wraps_around() {
+        assert_eq!((shifted(3, 1, 4), shifted(0, 6, 4), shifted(u32::MAX, u32::MAX, 1)), (0, 2, 0));
+    }
+}
