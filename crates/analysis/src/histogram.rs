@@ -78,6 +78,41 @@ pub struct Exact {
     pub sum_ns: u128,
 }
 
+/// A histogram in serialized form: the lower bound and count of each bucket that is not empty, and
+/// overflow, minimum, maximum and sum.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Parts {
+    buckets: Vec<(u64, u64)>,
+    exact: Option<(u64, u64, u64, u128)>,
+}
+
+#[cfg(feature = "serde")]
+impl From<Histogram> for Parts {
+    fn from(histogram: Histogram) -> Parts {
+        let exact = histogram.exact();
+        Parts {
+            buckets: histogram.buckets().map(|bucket| (bucket.low_ns, bucket.count)).collect(),
+            exact: exact.map(|exact| (exact.overflow, exact.min_ns, exact.max_ns, exact.sum_ns)),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Parts> for Histogram {
+    type Error = BucketError;
+
+    fn try_from(parts: Parts) -> Result<Histogram, BucketError> {
+        let exact = parts.exact.map(|(overflow, min_ns, max_ns, sum_ns)| Exact {
+            overflow,
+            min_ns,
+            max_ns,
+            sum_ns,
+        });
+        Histogram::from_buckets(parts.buckets, exact)
+    }
+}
+
 /// Why stored buckets are not a valid histogram.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BucketError {
@@ -102,6 +137,8 @@ pub enum BucketError {
 ///
 /// Counters saturate instead of wrapping.
 #[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "Parts", try_from = "Parts"))]
 pub struct Histogram {
     /// None before the first value of a histogram that was created without memory.
     counts: Option<Box<[u64; BUCKETS]>>,

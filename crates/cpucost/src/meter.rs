@@ -45,6 +45,7 @@ pub struct CpuSample {
 
 /// CPU use in the interval between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CpuUsage {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,

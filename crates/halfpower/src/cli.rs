@@ -176,7 +176,8 @@ pub struct CommonArgs {
     /// Rated endurance of the drive, such as 600TB (TBW); --plan prints the share used
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Safety")]
     pub endurance: Option<u64>,
-    /// Measure with all processes that mpirun or srun started; rank 0 prints and stores
+    /// Measure with all processes (ranks) that mpirun or srun started; rank 0 prints and stores.
+    /// Needs a build with the feature mpi
     #[arg(long, help_heading = "Ranks")]
     pub mpi: bool,
     /// Allow writing to this existing file (exact path; repeatable)

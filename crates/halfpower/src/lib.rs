@@ -33,16 +33,15 @@ pub fn main() -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    if mpi::is_asked(&cli.verb) && lab::ranks::of_environment().is_none() {
-        return exit(mpi::check(&cli.verb).and_then(|()| mpi::relay()));
-    }
-    let outcome =
-        plan_file::expand(cli, &words).and_then(|(cli, plan)| {
-            match command::fio::execute(&cli.verb, &words) {
-                Some(outcome) => outcome,
-                None => execute(&cli.verb).map_err(|failure| plan.place(failure)),
-            }
-        });
+    let outcome = plan_file::expand(cli, &words).and_then(|(cli, plan)| {
+        if mpi::is_asked(&cli.verb)? && lab::ranks::of_environment().is_none() {
+            return mpi::relay();
+        }
+        match command::fio::execute(&cli.verb, &words) {
+            Some(outcome) => outcome,
+            None => execute(&cli.verb).map_err(|failure| plan.place(failure)),
+        }
+    });
     exit(outcome)
 }
 

@@ -1,31 +1,33 @@
 //! `--mpi`: the process that mpirun or srun started becomes the relay of a rank, and starts the
 //! measuring process as its child ([`lab::ranks`]). Only a build with the feature `mpi` has it.
 
-use lab::failure::Outcome;
+use exchange::fio::host::is_job_file;
+use lab::failure::{Failure, Outcome};
 
 use crate::cli::Verb;
 
 /// Whether a verb is to run on all ranks of a launcher of MPI.
-pub fn is_asked(verb: &Verb) -> bool {
-    match verb {
-        Verb::Run(args) | Verb::Sweep(args) => args.common.mpi,
-        Verb::Survey(args) => args.common.mpi,
-        Verb::Study(args) => args.common.mpi,
-        _ => false,
-    }
-}
-
-/// Refuses verbs that cannot run on several ranks yet.
 ///
 /// # Errors
-/// Usage.
-pub fn check(verb: &Verb) -> Outcome<()> {
-    if matches!(verb, Verb::Run(_) | Verb::Sweep(_)) {
-        return Ok(());
+/// A verb that measures with one process.
+pub fn is_asked(verb: &Verb) -> Outcome<bool> {
+    let (asked, can) = match verb {
+        Verb::Run(args) | Verb::Sweep(args) => {
+            let is_job = args.targets.iter().any(|path| is_job_file(path));
+            (args.common.mpi, args.study_plan.is_none() && !is_job)
+        }
+        Verb::Survey(args) => (args.common.mpi, false),
+        Verb::Study(args) => (args.common.mpi, false),
+        Verb::Simulate(args) => (args.run.common.mpi, false),
+        _ => (false, true),
+    };
+    if asked && !can {
+        return Err(Failure::usage(
+            "--mpi is for workloads of halfpower run and sweep; surveys, studies, simulations and \
+             job files of fio use one process; drop --mpi",
+        ));
     }
-    Err(lab::failure::Failure::usage(
-        "--mpi is for halfpower run and sweep; surveys and studies measure with one process",
-    ))
+    Ok(asked)
 }
 
 /// Becomes the relay of a rank; returns the exit code of the run on rank 0.
@@ -34,7 +36,7 @@ pub fn check(verb: &Verb) -> Outcome<()> {
 /// This build has no MPI, MPI cannot start, or the measuring process cannot be started.
 #[cfg(not(feature = "mpi"))]
 pub fn relay() -> Outcome {
-    Err(lab::failure::Failure::usage(
+    Err(Failure::usage(
         "this halfpower was built without MPI; install an MPI library and libclang (Debian: \
          libopenmpi-dev libclang-dev), build with cargo build --release --features mpi, and start \
          that program",
@@ -50,7 +52,7 @@ pub fn relay() -> Outcome {
     use std::os::unix::process::CommandExt as _;
     use std::process::Command;
 
-    use lab::failure::{Exit, Failure};
+    use lab::failure::Exit;
     use lab::interrupt::Interrupt;
     use lab::ranks::relay::{Ended, Transport as _, carry};
     use mpi::topology::Communicator;

@@ -46,6 +46,7 @@ pub struct DeviceInfo {
 
 /// Counters of a block device since boot (Documentation/block/stat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceCounters {
     /// Read requests completed.
     pub reads: u64,

@@ -80,6 +80,7 @@ pub trait Engine {
 
 /// The features and memory that an engine got from the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Setup {
     /// Flags and registrations in use ("DEFER_TASKRUN, registered buffers"), empty if there are
     /// none.

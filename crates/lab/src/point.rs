@@ -12,6 +12,7 @@ use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::engine::Setup;
 use ioengine::target::{DeviceCounters, Scrub};
+use serde::{Deserialize, Serialize};
 use simulator::bounds::Bound;
 use simulator::{Account, SimpleModel};
 use workload::{FullQueue, LoggedRequest};
@@ -20,7 +21,7 @@ use crate::point_key::PointKey;
 use crate::rank_trial::RankTrial;
 
 /// Whether a result can be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub enum State {
     /// Every check passed.
     #[default]
@@ -43,7 +44,7 @@ impl State {
 }
 
 /// A verdict on a result with its reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// The worst state of all reasons.
     pub state: State,

@@ -171,7 +171,7 @@ impl PointKey {
         let workload = &self.workload;
         let is_interlocked = workload.placement == Placement::Interlocked;
         let interlocked = if is_interlocked { " interlocked" } else { "" };
-        let threads = match self.threads() {
+        let threads = match self.threads() / self.rank_count() {
             0 | 1 => String::new(),
             threads => format!(" x {threads}{interlocked} threads"),
         };
@@ -189,7 +189,8 @@ impl PointKey {
         let rate = self.requests_per_s().map(rate).unwrap_or_default();
         let ranks = match self.ranks {
             Some(ranks) => {
-                format!(", {} ({})", units::counted(ranks.count.into(), "rank"), ranks.files.name())
+                let count = units::counted(ranks.count.into(), "rank");
+                format!(", {count} ({})", ranks.files.describe())
             }
             None => String::new(),
         };

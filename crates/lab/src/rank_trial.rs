@@ -42,7 +42,7 @@ impl RankFiles {
     /// What the ranks share, in a sentence.
     pub fn describe(self) -> &'static str {
         match self {
-            RankFiles::Own => "a file each",
+            RankFiles::Own => "a target each",
             RankFiles::Segmented => "one shared file, segmented",
             RankFiles::Strided => "one shared file, strided",
         }
@@ -169,14 +169,15 @@ pub fn summary(ranks: &[RankTrial]) -> Option<RanksSummary> {
     })
 }
 
-/// The ranks of a trial as lines for the terminal.
-pub fn lines(ranks: &[RankTrial]) -> Vec<String> {
+/// The ranks of the last of several trials as lines for the terminal.
+pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
     let Some(summary) = summary(ranks) else { return Vec::new() };
+    let last = if trials > 1 { "last trial: " } else { "" };
     let rate = units::rate_mb;
     let [slowest, middle, fastest] = summary.rank_bytes_per_s;
     let mut lines = vec![
         format!(
-            "{} on {}, started within {}: each {} (median; {} to {})",
+            "{last}{} on {}, started within {}; a rank moved {} (median; {} to {})",
             units::counted(summary.ranks as u64, "rank"),
             units::counted(summary.hosts as u64, "host"),
             units::time(summary.start_skew_ns as f64),
@@ -185,7 +186,7 @@ pub fn lines(ranks: &[RankTrial]) -> Vec<String> {
             rate(fastest),
         ),
         format!(
-            "until the first rank was done: {}; until the last: {}",
+            "{last}all ranks until the first was done: {}; until the last was done: {}",
             rate(summary.first_done_bytes_per_s),
             rate(summary.last_done_bytes_per_s),
         ),
@@ -245,7 +246,7 @@ mod tests {
         let ranks = [rank(0, "a", 10, 1000), rank(1, "a", 10, 990), rank(2, "b", 10, 500), lost];
         let summary = summary(&ranks).unwrap();
         assert_eq!((summary.stragglers, summary.lost), (vec![2], vec![3]));
-        let lines = lines(&ranks);
+        let lines = lines(&ranks, 1);
         assert!(lines[2].starts_with("straggler: rank 2 (b)"), "{lines:?}");
         assert!(lines[2].contains("0.51 of the median"), "{lines:?}");
         assert_eq!(lines[3], "lost: rank 3 (b): killed by signal 9");

@@ -10,14 +10,15 @@
 //! receives through its standard input, a socket to the relay. So the library costs the measured
 //! process no CPU time, and a worker that dies is reported by its relay.
 
+pub mod merge;
 pub mod message;
 pub mod link;
-pub mod merge;
 pub mod relay;
 pub mod share;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -30,12 +31,10 @@ use serde::de::DeserializeOwned;
 use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::point::Verdict;
+use crate::machine;
 use crate::ranks::link::{Heard, Link};
-use crate::ranks::merge::{Merged, Part};
-use crate::ranks::message::{
-    Hello, MergedResult, Message, Pong, RankResult, SampleMessage, VerdictMessage,
-};
+use crate::ranks::merge::{Merged, Part, RankResult};
+use crate::ranks::message::{Hello, Message, Pong};
 
 /// The environment variable of a worker: its rank and the number of ranks, such as `2/4`.
 pub const RANK_VARIABLE: &str = "HALFPOWER_RANK";
@@ -98,17 +97,21 @@ pub fn of_environment() -> Option<(u32, u32)> {
 }
 
 impl Ranks {
-    /// Meets the other ranks, through the relay on standard input. None if this process is not a
-    /// worker of a relay.
+    /// Meets the other ranks, through the relay on standard input.
     ///
     /// # Errors
-    /// A rank is lost, or runs another version.
-    pub fn meet(console: Console, interrupt: &Interrupt) -> Outcome<Option<Ranks>> {
-        let Some((rank, count)) = of_environment() else { return Ok(None) };
+    /// This process was not started by a relay; a rank is lost, or runs another version.
+    pub fn meet(console: Console, interrupt: &Interrupt) -> Outcome<Ranks> {
+        let Some(ranks) = of_environment() else {
+            return Err(Failure::usage("--mpi is for halfpower run and sweep; drop it here"));
+        };
         let no_relay = |error| Failure::failed(format!("standard input is not a relay: {error}"));
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(no_relay)?;
-        let link = Link::new(UnixStream::from(socket), interrupt)?;
-        Ranks::introduce(link, (rank, count), console, interrupt).map(Some)
+        let socket = UnixStream::from(socket);
+        // Fails if it is not a socket, so that nothing else is written to.
+        socket.peer_addr().map_err(no_relay)?;
+        let link = Link::new(socket, interrupt)?;
+        Ranks::introduce(link, ranks, console, interrupt)
     }
 
     fn introduce(
@@ -128,7 +131,7 @@ impl Ranks {
             state: RefCell::new(State::default()),
         };
         let hello = Hello {
-            host: crate::machine::Host::read().name,
+            host: machine::host_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             clock_domain: clock_domain(),
         };
@@ -142,23 +145,11 @@ impl Ranks {
             _ => None,
         });
         ranks.check_lost()?;
-        let mut foreign = Vec::new();
-        for (other, one) in
-            (0..).zip(std::iter::once(Some(&hello)).chain(hellos.iter().map(Option::as_ref)))
-        {
-            let Some(one) = one else { continue };
-            ranks.hosts[other as usize].clone_from(&one.host);
-            if one.version != hello.version {
-                return Err(Failure::failed(format!(
-                    "rank {other} ({}) runs halfpower {}, but rank 0 ({}) runs {}; install the \
-                     same version on all hosts",
-                    one.host, one.version, hello.host, hello.version
-                )));
-            }
-            if one.clock_domain != hello.clock_domain {
-                foreign.push(other);
-            }
-        }
+        let all: Vec<Hello> = std::iter::once(hello).chain(hellos.into_iter().flatten()).collect();
+        check_versions(&all)?;
+        ranks.hosts = all.iter().map(|hello| hello.host.clone()).collect();
+        let is_foreign = |(_, hello): &(u32, &Hello)| hello.clock_domain != all[0].clock_domain;
+        let foreign: Vec<u32> = (0..).zip(&all).filter(is_foreign).map(|(rank, _)| rank).collect();
         ranks.compare_clocks(&foreign)?;
         ranks.to_all(&Message::Hosts(ranks.hosts.clone()));
         Ok(ranks)
@@ -172,12 +163,6 @@ impl Ranks {
     /// Whether this rank prints and stores.
     pub fn is_first(&self) -> bool {
         self.rank == 0
-    }
-
-    /// The number of this rank among those of its host, from 0.
-    pub fn on_this_host(&self) -> usize {
-        let mine = self.rank as usize;
-        self.hosts[..mine].iter().filter(|host| **host == self.hosts[mine]).count()
     }
 
     /// The rank as messages name it.
@@ -282,64 +267,51 @@ impl Ranks {
         Ok(clocks.ours_near(at_ns))
     }
 
-    /// Merges the results of all ranks. Every rank gets the merged result, with times of its own
-    /// clock. A lost rank is part of it, without counts.
+    /// Merges the results of all ranks, whose times are of `CLOCK_MONOTONIC`. Every rank gets the
+    /// merged result, with times of rank 0. A lost rank is part of it, without counts. An interrupt
+    /// of one rank ends the run of all.
     ///
     /// # Errors
     /// Rank 0 is lost, or no rank has a result.
     pub fn merge(&self, own: RankResult) -> Outcome<Merged> {
-        if !self.is_first() {
-            self.link.send(0, &Message::Result(Box::new(own)))?;
-            loop {
-                if let Message::Merged(merged) = self.hear_first()? {
-                    let MergedResult { sample, ranks, verdict, damage } = *merged;
-                    let sample = sample.sample(|ns| ns).map_err(Failure::failed)?;
-                    let verdict = Verdict::from(&verdict);
-                    return Ok(self.in_own_time(Merged { sample, ranks, verdict, damage }));
-                }
+        let merged =
+            if self.is_first() { self.merge_all(own)? } else { self.merged_by_first(own)? };
+        if merged.sample.interrupted {
+            self.interrupt.set();
+        }
+        Ok(merged)
+    }
+
+    fn merged_by_first(&self, own: RankResult) -> Outcome<Merged> {
+        self.link.send(0, &Message::Result(Box::new(own)))?;
+        loop {
+            if let Message::Merged(merged) = self.hear_first()? {
+                return Ok(*merged);
             }
         }
+    }
+
+    fn merge_all(&self, own: RankResult) -> Outcome<Merged> {
         let results = self.collect("to finish", |message| match message {
             Message::Result(result) => Some(*result),
             _ => None,
         });
-        let state = self.state.borrow();
-        let part = |(rank, result): (u32, Option<RankResult>)| Part {
-            rank,
-            host: self.hosts[rank as usize].clone(),
-            offset_ns: self.offsets[rank as usize].monotonic_ns,
-            result: result.ok_or_else(|| {
-                state.lost.get(&rank).cloned().unwrap_or_else(|| "it sent no result".to_owned())
-            }),
+        let parts = {
+            let lost = &self.state.borrow().lost;
+            let why = |rank| lost.get(&rank).cloned().unwrap_or_default();
+            let part = |(rank, result): (u32, Option<RankResult>)| Part {
+                rank,
+                host: self.hosts[rank as usize].clone(),
+                offset_ns: self.offsets[rank as usize].monotonic_ns,
+                result: result.ok_or_else(|| why(rank)),
+            };
+            (0..).zip(std::iter::once(Some(own)).chain(results)).map(part).collect()
         };
-        let parts = (0..).zip(std::iter::once(Some(own)).chain(results)).map(part).collect();
-        let merged = merge::merge(parts).map_err(Failure::failed)?;
-        drop(state);
-        let message = MergedResult {
-            sample: SampleMessage::new(&merged.sample, |ns| ns),
-            ranks: merged.ranks.clone(),
-            verdict: VerdictMessage::from(&merged.verdict),
-            damage: merged.damage.clone(),
-        };
-        self.to_all(&Message::Merged(Box::new(message)));
-        Ok(self.in_own_time(merged))
-    }
-
-    /// A merged result with times of this process's clock. An interrupt of one rank ends the run of
-    /// all.
-    fn in_own_time(&self, mut merged: Merged) -> Merged {
-        let clocks = self.clock.clocks();
-        let sample = &mut merged.sample;
-        let time = |ns: u64| clocks.ours_near(ns);
-        (sample.start_ns, sample.end_ns) = (time(sample.start_ns), time(sample.end_ns));
-        sample.accepted_ns = sample.accepted_ns.map(time);
-        if let Some(full) = &mut sample.full_queue {
-            (full.start_ns, full.end_ns) = (time(full.start_ns), time(full.end_ns));
-        }
-        if sample.interrupted {
-            self.interrupt.set();
-        }
-        merged
+        let merged = Box::new(merge::merge(parts).map_err(Failure::failed)?);
+        let message = Message::Merged(merged);
+        self.to_all(&message);
+        let Message::Merged(merged) = message else { return Err(bug("it is not the result")) };
+        Ok(*merged)
     }
 
     /// The value of rank 0, on every rank.
@@ -348,13 +320,13 @@ impl Ranks {
     /// Rank 0 is lost.
     pub fn agree<T: Serialize + DeserializeOwned>(&self, value: T) -> Outcome<T> {
         if self.is_first() {
-            let text = serde_json::to_string(&value).map_err(|error| bug(&error))?;
+            let text = serde_json::to_string(&value).map_err(bug)?;
             self.to_all(&Message::Value(text));
             return Ok(value);
         }
         loop {
             if let Message::Value(text) = self.hear_first()? {
-                return serde_json::from_str(&text).map_err(|error| bug(&error));
+                return serde_json::from_str(&text).map_err(bug);
             }
         }
     }
@@ -365,10 +337,7 @@ impl Ranks {
     /// A rank is lost.
     pub fn gather<T: Serialize + DeserializeOwned + Clone>(&self, value: &T) -> Outcome<Vec<T>> {
         if !self.is_first() {
-            self.link.send(
-                0,
-                &Message::Value(serde_json::to_string(value).map_err(|error| bug(&error))?),
-            )?;
+            self.link.send(0, &Message::Value(serde_json::to_string(value).map_err(bug)?))?;
             return self.agree(Vec::new());
         }
         let others = self.collect("to prepare their targets", |message| match message {
@@ -392,11 +361,6 @@ impl Ranks {
             count => format!(" (and {} more)", units::counted(count as u64 - 1, "rank")),
         };
         Err(Failure::failed(format!("{} was lost: {why}{more}", self.name(*first))))
-    }
-
-    /// Whether a rank was lost.
-    pub fn has_lost(&self) -> bool {
-        !self.state.borrow().lost.is_empty()
     }
 
     /// Sends a message to a rank unless it is lost.
@@ -477,11 +441,11 @@ impl Ranks {
                 }
             }
             if self.is_over() {
-                let why = "it sent nothing within 0.5 s of the interrupt";
-                missing
-                    .iter()
-                    .filter(|other| collected[**other as usize - 1].is_none())
-                    .for_each(|other| self.lose(*other, why));
+                let silent =
+                    missing.iter().filter(|other| collected[**other as usize - 1].is_none());
+                silent.for_each(|other| {
+                    self.lose(*other, "it sent nothing within 0.5 s of the interrupt");
+                });
             }
         }
     }
@@ -511,7 +475,20 @@ impl Ranks {
     }
 }
 
-fn bug(error: &serde_json::Error) -> Failure {
+/// Refuses ranks of different versions, whose results could differ in meaning.
+fn check_versions(all: &[Hello]) -> Outcome<()> {
+    let first = &all[0];
+    let Some((rank, other)) = (0..).zip(all).find(|(_, one)| one.version != first.version) else {
+        return Ok(());
+    };
+    Err(Failure::failed(format!(
+        "rank {rank} ({}) runs halfpower {}, but rank 0 ({}) runs {}; install the same version on \
+         all hosts",
+        other.host, other.version, first.host, first.version
+    )))
+}
+
+fn bug(error: impl Display) -> Failure {
     Failure::failed(format!("a message between ranks is wrong: {error}; please report this bug"))
 }
 

@@ -23,9 +23,9 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::point::{State, Trial};
 use crate::point_key::{PointKey, Preparation};
-use crate::rank_trial::RankGroup;
+use crate::rank_trial::{RankFiles, RankGroup};
 use crate::ranks::Ranks;
-use crate::ranks::message::{RankResult, SampleMessage, VerdictMessage};
+use crate::ranks::merge::RankResult;
 use crate::record;
 use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
@@ -519,7 +519,8 @@ impl Lab {
         judged: &dyn Fn(Sample, &PointKey) -> Trial,
     ) -> Outcome<Trial> {
         let later = self.clock.clocks();
-        let message = SampleMessage::new(&sample, |ns| clocks.system_ns(&later, ns));
+        let mut shared = Sample { log: Vec::new(), ..sample.clone() };
+        shared.convert_times(|ns| clocks.system_ns(&later, ns));
         // The other ranks of the host use its CPUs and devices too; only all of them together can
         // be held against the counters of the host.
         let cpu = CpuUsage { others_user_ns: None, run_delay_ns: None, ..sample.cpu };
@@ -530,17 +531,13 @@ impl Lab {
         let number = |target: &&HostTarget| target.device_number();
         let devices: Vec<_> = targets.iter().filter_map(number).collect();
         let merged = ranks.merge(RankResult {
-            sample: message,
+            sample: shared,
             devices: format!("{devices:?}"),
-            verdict: VerdictMessage::from(&alone.verdict),
-            damage: alone.live.and_then(|live| live.damage),
+            verdict: alone.verdict,
         })?;
         let mut trial = judged(merged.sample, key);
         trial.verdict.merge(&merged.verdict);
         trial.ranks = merged.ranks;
-        if let Some(damage) = merged.damage {
-            trial.live_mut().damage = Some(damage);
-        }
         for rank in trial.ranks.iter().filter(|rank| rank.lost.is_some()) {
             let text = format!("{} was lost: {}", rank.name(), rank.lost.as_deref().unwrap_or(""));
             trial.verdict.add(State::Invalid, text);
@@ -663,8 +660,9 @@ impl Lab {
     /// What is known about a trial before it runs.
     fn circumstances(&self, setting: &Setting<'_>, scrubbed: bool) -> Circumstances {
         let targets = setting.place.count() as u64;
-        // Ranks with files of their own use several regions; a shared region is divided.
-        let ranks = u64::from(setting.ranks.map_or(1, |ranks| ranks.count));
+        // Each rank has its own region, except that the regions of strided ranks interlock.
+        let apart = setting.ranks.filter(|ranks| ranks.files != RankFiles::Strided);
+        let ranks = u64::from(apart.map_or(1, |ranks| ranks.count));
         Circumstances {
             coverage: setting.coverage,
             target_bytes: setting.workload.region_bytes * targets * ranks,

@@ -60,6 +60,7 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
 
 /// What is wrong with a block that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Damage {
     /// No verified block was ever written here, or its header is gone.
     NotSealed,
@@ -76,6 +77,7 @@ pub enum Damage {
 
 /// A damaged block and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mismatch {
     /// Position in the target (bytes).
     pub offset: u64,

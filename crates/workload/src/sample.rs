@@ -14,6 +14,7 @@ pub const INTERVALS_MAX: usize = 1024;
 
 /// The counts and latencies of reads, or of writes.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OperationSample {
     /// Bytes transferred by these requests.
     pub bytes: u64,
@@ -25,6 +26,7 @@ pub struct OperationSample {
 
 /// One interval of the series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interval {
     /// Bytes completed in the interval.
     pub bytes: u64,
@@ -34,6 +36,7 @@ pub struct Interval {
 
 /// Bytes and requests over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Series {
     /// Length of each interval (ns).
     pub interval_ns: u64,
@@ -100,6 +103,7 @@ impl Series {
 /// first slot stays empty, and consists of whole turns, because some devices complete requests in
 /// groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FullQueue {
     /// Start of the window (ns of the clock).
     pub start_ns: u64,
@@ -142,6 +146,7 @@ impl FullQueue {
 
 /// The first request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Failure {
     /// Whether the request was a read or a write.
     pub op: Op,
@@ -172,6 +177,7 @@ pub struct LoggedRequest {
 
 /// The measurements of one worker, or of all workers merged.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sample {
     /// Reads and writes, in the order of [`Op`].
     pub operations: [OperationSample; 2],
@@ -210,6 +216,7 @@ pub struct Sample {
     /// The first damaged block.
     pub first_damage: Option<Mismatch>,
     /// The log of the measured phase, if enabled; per worker in order of completion.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub log: Vec<LoggedRequest>,
     /// Requests that were not logged because the log was full.
     pub log_lost: u64,
@@ -276,6 +283,15 @@ impl Sample {
         self.at_once = 0;
         self.submit_calls = 0;
         self.reap_calls = 0;
+    }
+
+    /// Converts all times to another clock.
+    pub fn convert_times(&mut self, time: impl Fn(u64) -> u64) {
+        (self.start_ns, self.end_ns) = (time(self.start_ns), time(self.end_ns));
+        self.accepted_ns = self.accepted_ns.map(&time);
+        if let Some(full) = &mut self.full_queue {
+            (full.start_ns, full.end_ns) = (time(full.start_ns), time(full.end_ns));
+        }
     }
 
     /// Bytes read and written.

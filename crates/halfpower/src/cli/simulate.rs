@@ -57,7 +57,7 @@ fn simulated(arg: Arg) -> Arg {
         "buffer_pages",
     ];
     let heading = arg.get_help_heading().unwrap_or_default();
-    let foreign = matches!(heading, "Host" | "Safety" | "Reference device");
+    let foreign = matches!(heading, "Host" | "Safety" | "Reference device" | "Ranks");
     let hidden = foreign || HIDDEN.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
         // The help text without files and directories of this host.

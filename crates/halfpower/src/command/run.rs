@@ -78,7 +78,7 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     Recorder::check(db, job.targets.paths())?;
     job.log.iter().try_for_each(|log| RequestLog::check(log, job.targets.paths()))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
-    let ranks = if args.common.mpi { Ranks::meet(console, &interrupt)? } else { None };
+    let ranks = args.common.mpi.then(|| Ranks::meet(console, &interrupt)).transpose()?;
     let lab = Lab::of_rank(console, interrupt, ranks);
     let changed = Changed::apply(job.targets.paths(), &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
@@ -132,11 +132,10 @@ fn measure_and_print(
         distrust(&mut points, &failure.message);
         recorder.judge(0, &points);
     }
-    let state = match checked {
-        _ if lost.is_err() => RunState::Failed,
-        Err(_) => RunState::Failed,
-        Ok(()) if lab.interrupt.is_set() => RunState::Interrupted,
-        Ok(()) => RunState::Finished,
+    let state = match lost.is_err() || checked.is_err() {
+        true => RunState::Failed,
+        false if lab.interrupt.is_set() => RunState::Interrupted,
+        false => RunState::Finished,
     };
     warn_of_lost(&lab.console, job, recorder.log_lost());
     let kept = recorder.finish(state, None, Some(&verdict_of(&points)));
@@ -257,7 +256,8 @@ fn print(
     if !args.common.json {
         for point in measured {
             console::data(&point_line(point, args.common.pap, job.percentiles()));
-            let last = point.trials.last().map(|trial| rank_trial::lines(&trial.ranks));
+            let last = point.trials.last();
+            let last = last.map(|trial| rank_trial::lines(&trial.ranks, point.trials.len()));
             last.iter().flatten().for_each(|line| console::data(line));
             if form == Form::Simulate {
                 resource_usage::of(point).lines().iter().for_each(|line| console::data(line));

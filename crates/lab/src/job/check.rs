@@ -85,6 +85,10 @@ pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
             "--verify needs files that no other rank writes; drop --rank-files and --rank-shift",
         ),
         (
+            shares && experiment.allocation.grows(),
+            "ranks that share a file cannot make it grow; use --allocation preallocated",
+        ),
+        (
             targets.simulated().is_some(),
             "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
         ),

@@ -5,11 +5,22 @@ use std::collections::BTreeMap;
 
 use cpucost::CpuUsage;
 use ioengine::target::DeviceCounters;
+use serde::{Deserialize, Serialize};
 use workload::Sample;
 
-use crate::point::Verdict;
+use crate::point::{State, Verdict};
 use crate::rank_trial::RankTrial;
-use crate::ranks::message::RankResult;
+
+/// The result of a trial of one rank.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RankResult {
+    /// The measurements.
+    pub sample: Sample,
+    /// Names the block devices whose counters the sample has; empty if unknown.
+    pub devices: String,
+    /// What the rank's own checks found.
+    pub verdict: Verdict,
+}
 
 /// What rank 0 has of one rank.
 #[derive(Debug)]
@@ -24,8 +35,8 @@ pub struct Part {
     pub result: Result<RankResult, String>,
 }
 
-/// The merged result.
-#[derive(Debug)]
+/// The result of a trial of all ranks.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Merged {
     /// The measurements of all ranks; times are of rank 0's clock.
     pub sample: Sample,
@@ -33,16 +44,13 @@ pub struct Merged {
     pub ranks: Vec<RankTrial>,
     /// What the checks of the ranks found.
     pub verdict: Verdict,
-    /// The first damaged block of a rank.
-    pub damage: Option<String>,
 }
 
-/// A rank's sample with what is needed to merge it.
+/// The result of a rank that has one.
 struct Measured {
     rank: u32,
     host: String,
-    sample: Sample,
-    devices: String,
+    result: RankResult,
 }
 
 /// Merges the parts, which are in the order of their ranks.
@@ -51,42 +59,35 @@ struct Measured {
 /// No rank has a result.
 pub fn merge(parts: Vec<Part>) -> Result<Merged, String> {
     let (mut measured, mut lost) = (Vec::new(), Vec::new());
-    let (mut reasons, mut damage) = (Reasons::default(), None);
     for Part { rank, host, offset_ns, result } in parts {
-        let restored = result.and_then(|result| {
-            let sample = result.sample.sample(|ns| ns.saturating_add_signed(-offset_ns))?;
-            Ok((sample, result))
-        });
-        match restored {
-            Ok((sample, RankResult { devices, verdict, damage: damaged, .. })) => {
-                let name = format!("rank {rank} ({host})");
-                damage = damage.or(damaged.map(|text| format!("{name}: {text}")));
-                reasons.add(&Verdict::from(&verdict), &name);
-                measured.push(Measured { rank, host, sample, devices });
+        match result {
+            Ok(mut result) => {
+                result.sample.convert_times(|ns| ns.saturating_add_signed(-offset_ns));
+                measured.push(Measured { rank, host, result });
             }
             Err(why) => {
                 lost.push(RankTrial { rank, host, lost: Some(why), ..RankTrial::default() });
             }
         }
     }
-    let mut ranks: Vec<RankTrial> = shares(&measured);
-    let count = ranks.len();
+    let mut ranks = shares(&measured);
     ranks.extend(lost);
     ranks.sort_by_key(|rank| rank.rank);
     let (cpu, device) = (cpu_of(&measured), device_of(&measured));
-    let mut samples = measured.into_iter().map(|measured| measured.sample);
+    let verdict = verdict_of(&measured);
+    let mut samples = measured.into_iter().map(|measured| measured.result.sample);
     let mut sample = samples.next().ok_or("no rank has a result")?;
     samples.for_each(|other| sample.merge(&other));
     (sample.cpu, sample.device) = (cpu, device);
-    Ok(Merged { sample, ranks, verdict: reasons.verdict(count), damage })
+    Ok(Merged { sample, ranks, verdict })
 }
 
 /// The share of each rank.
 fn shares(measured: &[Measured]) -> Vec<RankTrial> {
-    let first_start = measured.iter().map(|one| one.sample.start_ns).min().unwrap_or(0);
-    let first_end = measured.iter().map(|one| one.sample.end_ns).min().unwrap_or(0);
+    let first_start = measured.iter().map(|one| one.result.sample.start_ns).min().unwrap_or(0);
+    let first_end = measured.iter().map(|one| one.result.sample.end_ns).min().unwrap_or(0);
     let share = |one: &Measured| {
-        let (sample, latency) = (&one.sample, one.sample.latency());
+        let (sample, latency) = (&one.result.sample, one.result.sample.latency());
         let quantile = |q| latency.quantile(q).unwrap_or(0);
         RankTrial {
             rank: one.rank,
@@ -113,24 +114,16 @@ fn bytes_until(sample: &Sample, at_ns: u64) -> u64 {
     if at_ns >= sample.end_ns {
         return sample.bytes();
     }
-    let mut left_ns = at_ns.saturating_sub(sample.start_ns);
-    let mut bytes = 0;
-    let last = sample.series.intervals.len().saturating_sub(1);
-    for (index, interval) in sample.series.intervals.iter().enumerate() {
-        let start_ns = index as u64 * sample.series.interval_ns;
-        let rest_ns = sample.elapsed_ns().saturating_sub(start_ns).max(1);
-        let length_ns = if index == last {
-            rest_ns.min(sample.series.interval_ns)
-        } else {
-            sample.series.interval_ns
-        };
-        if left_ns < length_ns {
-            return bytes + (interval.bytes as f64 * left_ns as f64 / length_ns as f64) as u64;
-        }
-        bytes += interval.bytes;
-        left_ns -= length_ns;
-    }
-    bytes
+    let passed_ns = at_ns.saturating_sub(sample.start_ns);
+    let interval_ns = sample.series.interval_ns.max(1);
+    let whole = (passed_ns / interval_ns) as usize;
+    let intervals = &sample.series.intervals;
+    let before: u64 = intervals.iter().take(whole).map(|interval| interval.bytes).sum();
+    // The last interval ends with the trial.
+    let start_ns = whole as u64 * interval_ns;
+    let length_ns = interval_ns.min(sample.elapsed_ns().saturating_sub(start_ns)).max(1);
+    let share = (passed_ns - start_ns) as f64 / length_ns as f64;
+    before + intervals.get(whole).map_or(0, |interval| (interval.bytes as f64 * share) as u64)
 }
 
 /// For each key, such as a host, the rank that ran longest: its readings of shared counters cover
@@ -142,7 +135,7 @@ fn longest_of_each<'a, K: Ord>(
     let mut longest: BTreeMap<K, &Measured> = BTreeMap::new();
     for one in measured {
         let known = longest.entry(key(one)).or_insert(one);
-        if one.sample.elapsed_ns() > known.sample.elapsed_ns() {
+        if one.result.sample.elapsed_ns() > known.result.sample.elapsed_ns() {
             *known = one;
         }
     }
@@ -154,19 +147,20 @@ fn sum<'a>(
     samples: impl IntoIterator<Item = &'a Measured>,
     of: impl Fn(&CpuUsage) -> Option<u64>,
 ) -> Option<u64> {
-    samples.into_iter().map(|one| of(&one.sample.cpu)).sum()
+    samples.into_iter().map(|one| of(&one.result.sample.cpu)).sum()
 }
 
 /// CPU use of all ranks; the counters of whole machines once for each host.
 fn cpu_of(measured: &[Measured]) -> CpuUsage {
     let by_host = longest_of_each(measured, |one| &one.host);
-    let all = |of: fn(&CpuUsage) -> u64| measured.iter().map(|one| of(&one.sample.cpu)).sum();
+    let all =
+        |of: fn(&CpuUsage) -> u64| measured.iter().map(|one| of(&one.result.sample.cpu)).sum();
     let hosts = |of: fn(&CpuUsage) -> Option<u64>| sum(by_host.iter().copied(), of);
     let user_ns: u64 = all(|cpu| cpu.user_ns);
     // To a rank, the other ranks of its host are other programs.
     let users_ns = hosts(|cpu| Some(cpu.others_user_ns? + cpu.user_ns));
     CpuUsage {
-        elapsed_ns: measured.iter().map(|one| one.sample.cpu.elapsed_ns).max().unwrap_or(0),
+        elapsed_ns: measured.iter().map(|one| one.result.sample.cpu.elapsed_ns).max().unwrap_or(0),
         process_ns: all(|cpu| cpu.process_ns),
         user_ns,
         system_ns: all(|cpu| cpu.system_ns),
@@ -175,7 +169,7 @@ fn cpu_of(measured: &[Measured]) -> CpuUsage {
         others_user_ns: users_ns.map(|users_ns| users_ns.saturating_sub(user_ns)),
         stolen_ns: hosts(|cpu| cpu.stolen_ns),
         run_delay_ns: sum(measured, |cpu| cpu.run_delay_ns),
-        available_ns: by_host.iter().map(|one| one.sample.cpu.available_ns).sum(),
+        available_ns: by_host.iter().map(|one| one.result.sample.cpu.available_ns).sum(),
         instructions: sum(measured, |cpu| cpu.instructions),
         cycles: sum(measured, |cpu| cpu.cycles),
     }
@@ -183,49 +177,111 @@ fn cpu_of(measured: &[Measured]) -> CpuUsage {
 
 /// The counters of all devices, each once; None if a rank has none.
 fn device_of(measured: &[Measured]) -> Option<DeviceCounters> {
-    let by_device = longest_of_each(measured, |one| (&one.host, &one.devices));
-    let counters = by_device.iter().map(|one| one.sample.device);
+    let by_device = longest_of_each(measured, |one| (&one.host, &one.result.devices));
+    let counters = by_device.iter().map(|one| one.result.sample.device);
     counters.reduce(|sum, one| Some(sum? + one?)).flatten()
 }
 
-/// The reasons of the ranks' verdicts, each once.
-#[derive(Default)]
-struct Reasons {
-    /// Each reason with its verdict and the names of its ranks.
-    found: Vec<(Verdict, Vec<String>)>,
-}
-
-impl Reasons {
-    fn add(&mut self, verdict: &Verdict, rank: &str) {
-        for reason in &verdict.reasons {
-            let mut one = Verdict::default();
-            one.add(verdict.state, reason.clone());
-            match self.found.iter_mut().find(|(known, _)| known.reasons == one.reasons) {
-                Some((known, names)) => {
-                    known.state = known.state.max(verdict.state);
-                    names.push(rank.to_owned());
-                }
-                None => self.found.push((one, vec![rank.to_owned()])),
-            }
+/// The verdicts of all ranks as one. A reason that not all ranks share names the first of them.
+fn verdict_of(measured: &[Measured]) -> Verdict {
+    let mut found: BTreeMap<(State, &str), Vec<&Measured>> = BTreeMap::new();
+    for one in measured {
+        let Verdict { state, reasons } = &one.result.verdict;
+        for reason in reasons {
+            found.entry((*state, reason)).or_default().push(one);
         }
     }
+    let mut verdict = Verdict::default();
+    for ((state, reason), ranks) in found {
+        let more = match ranks.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        verdict.add(
+            state,
+            match ranks.first().filter(|_| ranks.len() < measured.len()) {
+                Some(first) => format!("rank {} ({}){more}: {reason}", first.rank, first.host),
+                None => reason.to_owned(),
+            },
+        );
+    }
+    verdict
+}
 
-    /// One verdict. Reasons that not all ranks share name their ranks.
-    fn verdict(self, ranks: usize) -> Verdict {
-        let mut verdict = Verdict::default();
-        for (Verdict { state, reasons }, names) in self.found {
-            for reason in reasons {
-                match names.as_slice() {
-                    names if names.len() == ranks => verdict.add(state, reason),
-                    [name] => verdict.add(state, format!("{name}: {reason}")),
-                    [name, ..] => {
-                        let others = names.len() - 1;
-                        verdict.add(state, format!("{name} and {others} more: {reason}"));
-                    }
-                    [] => {}
-                }
-            }
-        }
-        verdict
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::message::Message;
+
+    /// A rank that read for `seconds` at 1000 bytes a second, from `start_ns` of its clock.
+    fn part(rank: u32, host: &str, (start_ns, offset_ns): (u64, i64), seconds: u64) -> Part {
+        let mut sample = Sample::new(1_000_000_000);
+        (sample.start_ns, sample.end_ns) = (start_ns, start_ns + seconds * 1_000_000_000);
+        sample.operations[0].bytes = 1000 * seconds;
+        sample.operations[0].requests = seconds;
+        sample.operations[0].latency.record_n(1_000 * u64::from(rank + 1), seconds);
+        (0..seconds).for_each(|second| sample.series.add(second * 1_000_000_000, 1000, 1));
+        sample.cpu = CpuUsage {
+            process_ns: 10,
+            user_ns: 4,
+            others_user_ns: Some(4),
+            available_ns: 100,
+            ..CpuUsage::default()
+        };
+        sample.device = Some(DeviceCounters { reads: 7 * seconds, ..DeviceCounters::default() });
+        let devices = "[(8, 0)]".to_owned();
+        let result = Ok(RankResult { sample, devices, verdict: Verdict::default() });
+        Part { rank, host: host.to_owned(), offset_ns, result }
+    }
+
+    #[test]
+    fn counts_add_up_and_what_belongs_to_a_host_counts_once_for_each_host() {
+        let parts = vec![part(0, "a", (0, 0), 2), part(1, "a", (0, 0), 4), part(2, "b", (0, 0), 2)];
+        let merged = merge(parts).unwrap();
+        assert_eq!((merged.sample.bytes(), merged.sample.requests()), (8000, 8));
+        assert_eq!(merged.sample.latency().count(), 8);
+        assert_eq!(merged.sample.latency().max(), Some(3000));
+        let CpuUsage { process_ns, available_ns, others_user_ns, .. } = merged.sample.cpu;
+        assert_eq!((process_ns, available_ns), (30, 200));
+        // Host a: ranks 0 and 1 are each other's 4 ns of other programs. Host b: 4 ns are others'.
+        assert_eq!(others_user_ns, Some(4));
+        assert_eq!(merged.sample.device.unwrap().reads, 28 + 14, "the longest of each host");
+    }
+
+    #[test]
+    fn times_are_those_of_rank_0_and_first_done_is_counted_up_to_that_moment() {
+        let ahead = part(1, "b", (1_500_000_000, 1_000_000_000), 4);
+        let merged = merge(vec![part(0, "a", (0, 0), 2), ahead]).unwrap();
+        assert_eq!(merged.ranks[1].start_ns, 500_000_000);
+        assert_eq!(merged.sample.elapsed_ns(), 4_500_000_000);
+        assert_eq!(merged.ranks[0].bytes_at_first_done, 2000);
+        assert_eq!(merged.ranks[1].bytes_at_first_done, 1500);
+    }
+
+    #[test]
+    fn a_lost_rank_and_a_doubt_of_one_rank_are_named() {
+        let mut doubtful = part(1, "b", (0, 0), 2);
+        let doubt =
+            |verdict: &mut Verdict| verdict.add(State::Suspect, "the machine was suspended");
+        doubt(&mut doubtful.result.as_mut().unwrap().verdict);
+        let lost = Part { result: Err("killed".to_owned()), ..part(2, "b", (0, 0), 2) };
+        let merged = merge(vec![part(0, "a", (0, 0), 2), doubtful, lost]).unwrap();
+        assert_eq!(merged.verdict.state, State::Suspect);
+        assert_eq!(merged.verdict.reasons, ["rank 1 (b): the machine was suspended"]);
+        assert_eq!(merged.ranks[2].lost.as_deref(), Some("killed"));
+        assert_eq!(merged.sample.requests(), 4);
+        let nobody = Part { result: Err("killed".to_owned()), ..part(0, "a", (0, 0), 2) };
+        assert!(merge(vec![nobody]).is_err());
+    }
+
+    #[test]
+    fn a_result_arrives_exactly_as_it_was_sent() {
+        let result = part(0, "a", (5, 0), 3).result.unwrap();
+        let sent = format!("{result:?}");
+        let text = serde_json::to_vec(&Message::Result(Box::new(result))).unwrap();
+        let Message::Result(back) = serde_json::from_slice(&text).unwrap() else {
+            panic!("another message")
+        };
+        assert_eq!(format!("{back:?}"), sent);
     }
 }
