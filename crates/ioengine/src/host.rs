@@ -1,11 +1,12 @@
-//! Targets of this host: regular files, block devices, and the targets of the I/O engines `null`
-//! and `delay`.
+//! Targets that this host measures: regular files, block devices, files and disks of servers, and
+//! the targets of the I/O engines `null` and `delay`.
 //!
 //! A file is opened once with the flags of its caching mode and then checked through its
 //! descriptor, so that the checked file is also the used file. Nothing here creates a file: the
 //! program lays out test files.
 
 mod beneath;
+mod remote;
 mod stripe;
 
 use std::ffi::CString;
@@ -26,6 +27,7 @@ use crate::error::{Error, ErrorKind};
 use crate::extents::DiskExtents;
 use crate::fault::FaultPlan;
 use crate::mount::{self, Mount};
+use crate::network::Remote;
 use crate::sys;
 use crate::target::{
     AdvertisedRate, Alignment, Caching, Coverage, DeviceCounters, Hint, Scrub, Target, TargetKind,
@@ -68,6 +70,8 @@ pub struct HostTarget {
     hint: Mutex<Hint>,
     /// The layout and members if the target is a stripe, which has no single file.
     stripe: Option<Stripe>,
+    /// The connection if the target is on a server.
+    remote: Option<Remote>,
 }
 
 impl HostTarget {
@@ -102,6 +106,7 @@ impl HostTarget {
             in_memory: false,
             hint: Mutex::default(),
             stripe: None,
+            remote: None,
         }
     }
 
@@ -152,6 +157,7 @@ impl HostTarget {
             in_memory,
             hint: Mutex::default(),
             stripe: None,
+            remote: None,
         })
     }
 
@@ -512,6 +518,9 @@ impl Target for HostTarget {
         if let Some(stripe) = &self.stripe {
             return Ok(stripe.engine(spec)?.suffering(&self.faults));
         }
+        if let Some(remote) = &self.remote {
+            return Ok(remote.engine(spec)?.suffering(&self.faults));
+        }
         let engine = match (spec.engine_kind, &self.delay, &self.file) {
             (EngineKind::Null, _, _) => HostEngine::Null(Null::new(spec)?),
             (EngineKind::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
@@ -548,12 +557,14 @@ impl Target for HostTarget {
 
     fn sync(&self) -> Result<(), Error> {
         self.members().iter().try_for_each(Target::sync)?;
+        self.remote.as_ref().map_or(Ok(()), Remote::flush)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_all().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
 
     fn sync_data(&self) -> Result<(), Error> {
         self.members().iter().try_for_each(Target::sync_data)?;
+        self.remote.as_ref().map_or(Ok(()), Remote::flush)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_data().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
