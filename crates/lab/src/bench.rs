@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ioengine::engine::pieces_bits;
 use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::network::Address;
 use ioengine::stripe::Layout;
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
@@ -17,6 +18,7 @@ use crate::guard::{self, Consent, Permit};
 use crate::job::{Axes, Job};
 use crate::machine::TargetFacts;
 use crate::memory_limit;
+use crate::network_target;
 use crate::rank_trial::{RankFiles, RankGroup};
 use crate::ranks::Ranks;
 use crate::ranks::share::{self, Share};
@@ -74,6 +76,9 @@ pub fn default_size(folder: &Path) -> Outcome<u64> {
 
 /// Checks that a path can be a target. Errors contain the remedy.
 pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
+    if network_target::is_network(path) {
+        return network_target::parse(path).map(drop);
+    }
     target::check_on_host(path)?;
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if real.is_dir() && !consent.destroy_data_on.is_empty() {
@@ -139,6 +144,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             found.lines.push(format!("simulate {}: {title}; nothing is touched", system.name));
             return Ok(found);
         }
+        JobTargets::Network(addresses) => return prepare_network(addresses, job),
         JobTargets::Host(paths) => paths,
     };
     let mut smallest_bytes = u64::MAX;
@@ -183,6 +189,26 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.lines.push(format!("stripe them into one volume with chunks of {chunk}"));
     }
     Ok(found)
+}
+
+/// The planned preparation of network targets, which are opened for it.
+fn prepare_network(addresses: &[Address], job: &Job) -> Outcome<Preparation> {
+    let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
+    for target in striped(open_network(addresses, job)?, job)? {
+        check_fit(job, &target, region(&target, job))?;
+        let verb = if job.writes() { "write to" } else { "read" };
+        let (name, size) = (target.name(), units::size(target.size_bytes()));
+        found.lines.push(format!("{verb} {name} ({size}) over the network"));
+        found.region_bytes = found.region_bytes.min(region(&target, job));
+    }
+    Ok(found)
+}
+
+/// Connects to all network targets.
+fn open_network(addresses: &[Address], job: &Job) -> Outcome<Vec<HostTarget>> {
+    let open =
+        |address| network_target::open(address, job.writes(), job.write_through, &job.consent);
+    addresses.iter().map(open).collect()
 }
 
 /// Size of the region of a stripe (bytes); `smallest_bytes` is the size of its smallest device.
@@ -408,6 +434,10 @@ impl Bench {
                 let member_bytes =
                     job.stripe.map_or(end_bytes, |layout| layout.member_bytes(end_bytes));
                 let opened = devices.iter().map(|device| device.open(member_bytes)).collect();
+                return Ok(bench(striped(opened, job)?, None));
+            }
+            JobTargets::Network(addresses) => {
+                let opened = open_network(addresses, job)?;
                 return Ok(bench(striped(opened, job)?, None));
             }
             JobTargets::Host(paths) => paths,

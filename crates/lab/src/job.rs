@@ -20,6 +20,7 @@ use crate::experiment::{
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 use crate::guard::Consent;
+use crate::network_target;
 use crate::rank_trial::RankFiles;
 use crate::ranks::share;
 use crate::reference_device;
@@ -239,7 +240,7 @@ impl Job {
 }
 
 /// The targets of an experiment. For reference devices, sets the I/O engine of all combinations to
-/// `delay`.
+/// `delay`; for network targets, to `network`.
 fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let devices = reference_device::devices(experiment, &engine_kinds)?;
@@ -250,19 +251,23 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     if let Some(system) = SimulatedTarget::of(experiment)? {
         return Ok(JobTargets::Simulated(Box::new(system)));
     }
+    let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
+    let paths: Vec<PathBuf> = experiment.targets.iter().map(path).collect();
+    let addresses = network_target::addresses(experiment, &paths, &engine_kinds)?;
+    if !addresses.is_empty() {
+        axes.iter_mut().for_each(|axes| axes.engine_kind = Some(EngineKind::Network));
+        return Ok(JobTargets::Network(addresses));
+    }
     let is_null = |axes: &Axes| axes.engine_kind.is_some_and(|engine_kind| !engine_kind.does_io());
     if axes.iter().all(is_null) {
         return Ok(JobTargets::Nothing);
     }
-    match experiment.targets.as_slice() {
+    match paths.as_slice() {
         [] => Err(Failure::usage(
             "no target; name a file, a block device or a directory (. for this one), or use \
              --ioengine null",
         )),
-        paths => {
-            let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
-            Ok(JobTargets::Host(paths.iter().map(path).collect()))
-        }
+        _ => Ok(JobTargets::Host(paths)),
     }
 }
 

@@ -38,6 +38,7 @@ pub mod target_description;
 pub mod run_text;
 pub mod simulated_target;
 pub mod reference_device;
+pub mod network_target;
 pub mod target;
 pub mod simulated;
 pub mod trials;

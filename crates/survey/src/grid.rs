@@ -133,6 +133,8 @@ pub struct Limits {
     pub region_bytes: u64,
     /// Limit on the buffers in flight (bytes).
     pub in_flight_bytes_max: u64,
+    /// Whether buffered I/O is supported.
+    pub buffered: bool,
     /// Whether direct I/O is supported.
     pub direct: bool,
     /// Whether writing is allowed.
@@ -200,7 +202,8 @@ pub fn sequential(write: bool, caching: Caching, request_bytes: u32) -> GridPoin
 pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     let in_flight = u64::from(point.request_bytes) * u64::from(point.depth);
     let too_small = point.caching.is_direct() && point.request_bytes < limits.request_bytes_min;
-    !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
+    let offered = if point.caching.is_direct() { limits.direct } else { limits.buffered };
+    offered && !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
 }
 
 /// The request sizes of the first grid: powers of two.
@@ -232,6 +235,7 @@ mod tests {
             request_bytes_min: 512,
             region_bytes: 1 << 30,
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
+            buffered: true,
             direct: true,
             write: true,
         }
@@ -253,6 +257,8 @@ mod tests {
         assert!(!reads.is_empty() && reads.iter().all(|point| !point.write));
         let buffered = first(&budget, &Limits { direct: false, ..limits() });
         assert!(buffered.iter().all(|point| point.caching == Caching::Buffered));
+        let direct = first(&budget, &Limits { buffered: false, ..limits() });
+        assert!(direct.iter().all(|point| point.caching == Caching::Direct));
     }
 
     #[test]

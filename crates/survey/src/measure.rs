@@ -134,6 +134,8 @@ impl<'a> Survey<'a> {
             stream: Stream::new(bounds.seed),
             engine_kind: if subject.is_simulated() {
                 EngineKind::IoUring
+            } else if subject.is_network() {
+                EngineKind::Network
             } else {
                 EngineKind::best(true)
             },

@@ -16,16 +16,18 @@ use crate::subject::{self, Subject};
 use crate::survey_data::{Facts, SurveyData};
 use crate::view;
 use ioengine::clock::unix_ns;
+use ioengine::network::Address;
 use ioengine::{Clock, Target, TargetKind};
 use lab::bench;
 use lab::console::{self, Console};
 use lab::experiment::Experiment;
 use lab::failure::{Exit, Failure, Outcome};
-use lab::guard::{self, Permit};
+use lab::guard::{self, Consent, Permit};
 use lab::interrupt::Interrupt;
 use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::memory_limit;
+use lab::network_target;
 use lab::page;
 use lab::point::{Point, State};
 use lab::recorder::{Recorder, RunFacts, RunOptions, RunSettings};
@@ -76,6 +78,8 @@ enum SurveyTarget {
     Directory(PathBuf),
     /// An existing file or device.
     Existing(PathBuf),
+    /// A file or disk of a server.
+    Network(Box<Address>),
     /// A simulated system; nothing on this host is touched.
     Simulated(Box<SimulatedTarget>),
 }
@@ -93,6 +97,7 @@ impl SurveyTarget {
                 let missing = || Failure::usage("no such system; see halfpower simulate --list");
                 system.map(|system| SurveyTarget::Simulated(Box::new(system))).ok_or_else(missing)
             }
+            TargetSpec::Network(address) => Ok(SurveyTarget::Network(address)),
             spec => {
                 bench::check_path(&options.target, &options.base.consent)?;
                 Ok(match spec {
@@ -104,8 +109,18 @@ impl SurveyTarget {
     }
 
     /// Opens the target; for a directory, the test file at `path`.
-    fn open(&self, path: &Path, write: bool, size: Option<u64>) -> Outcome<Subject> {
+    fn open(
+        &self,
+        path: &Path,
+        write: bool,
+        size: Option<u64>,
+        consent: &Consent,
+    ) -> Outcome<Subject> {
         match self {
+            SurveyTarget::Network(address) => {
+                let target = network_target::open(address, write, false, consent)?;
+                Subject::network(target, write, size)
+            }
             SurveyTarget::Simulated(system) => Ok(Subject::simulated(system, size)),
             _ => Subject::open(path, write, size),
         }
@@ -150,7 +165,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     let (scratch, laid_out) = lay_out(&lab, &survey_target, size, options, &budget)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(&*options.target, Scratch::path);
-    let subject = survey_target.open(path, write, size)?;
+    let subject = survey_target.open(path, write, size, &options.base.consent)?;
     check_again(&subject, scratch.as_ref(), permit.as_ref())?;
     let host = Host::read();
     let target = TargetFacts { name: name_of(&options.target), ..subject.facts() };
@@ -356,6 +371,13 @@ fn plan(
             destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
             why.iter().for_each(|why| console::data(why));
         }
+        SurveyTarget::Network(address) => {
+            let (write, why, _) = may_write(survey_target, options)?;
+            survey_target.open(&options.target, write, size, &options.base.consent)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            console::data(&format!("{verb} {address} over the network"));
+            why.iter().for_each(|why| console::data(why));
+        }
         SurveyTarget::Simulated(system) => {
             let (name, title) = (&system.name, &system.system.title);
             console::data(&format!("simulate {name}: {title}; nothing is touched"));
@@ -368,6 +390,7 @@ fn plan(
             SurveyTarget::Simulated(_) => grid::IN_FLIGHT_BYTES_MAX,
             _ => subject::in_flight_bytes_max(),
         },
+        buffered: !matches!(survey_target, SurveyTarget::Network(_)),
         direct: true,
         write: true,
     };
@@ -469,8 +492,15 @@ fn may_write(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,
 ) -> Outcome<(bool, Option<String>, Option<Permit>)> {
-    let SurveyTarget::Existing(path) = survey_target else { return Ok((true, None, None)) };
     let consent = &options.base.consent;
+    let path = match survey_target {
+        SurveyTarget::Existing(path) => path,
+        SurveyTarget::Network(_) if consent.overwrite.is_empty() => {
+            let why = "a network target is only read unless --overwrite names it";
+            return Ok((false, Some(why.to_owned()), None));
+        }
+        _ => return Ok((true, None, None)),
+    };
     let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
     match guard::check_writable(&buffered, path, consent) {
