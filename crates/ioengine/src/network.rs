@@ -27,7 +27,11 @@ pub(crate) use link::{Link, Slots, wait_for};
 use protocol::Opened;
 pub(crate) use wire::Wire;
 
+use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
+
+/// How many connections [`round_trip_ns`] sets up.
+const ROUND_TRIPS: usize = 7;
 
 /// User and password for a server that asks for them.
 #[derive(Clone, PartialEq, Eq)]
@@ -98,6 +102,23 @@ impl Remote {
     pub(crate) fn flush(&self) -> Result<(), Error> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
+}
+
+/// The time of a round trip to the server: how long TCP takes to set up a connection, as the median
+/// of several (ns).
+///
+/// # Errors
+/// The server cannot be reached.
+pub fn round_trip_ns(address: &Address) -> Result<f64, Error> {
+    let clock = Monotonic::new();
+    let mut times = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        let begun_ns = clock.now_ns();
+        Wire::connect(address)?;
+        times.push(clock.now_ns() - begun_ns);
+    }
+    times.sort_unstable();
+    Ok(times[ROUND_TRIPS / 2] as f64)
 }
 
 /// Opens one connection to the target.

@@ -21,6 +21,7 @@ mod device_cache;
 mod hints;
 mod memory;
 mod mix;
+mod network;
 mod out_of_box;
 mod engines;
 mod phases;
@@ -59,6 +60,7 @@ pub const ALL: &[&Study] = &[
     &burst::STUDY,
     &price::STUDY,
     &copy_cost::STUDY,
+    &network::STUDY,
 ];
 
 /// One experiment of the papers.
