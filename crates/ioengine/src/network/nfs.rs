@@ -224,7 +224,7 @@ impl Nfs {
             }
             Part::Padding { left, .. } if left > 0 => Step::Take(record.left as usize),
             Part::Padding { completion, .. } => {
-                self.record = Record::new();
+                record.reset();
                 return Ok(Step::Complete(completion));
             }
         };
@@ -375,6 +375,13 @@ impl Record {
     fn new() -> Record {
         let part = Part::Head { needed: 0 };
         Record { left: 0, is_last: false, at_mark: true, head: Vec::new(), part }
+    }
+
+    /// As [`Record::new`], but keeps the memory.
+    fn reset(&mut self) {
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        *self = Record { head, ..Record::new() };
     }
 }
 
@@ -853,7 +860,7 @@ mod tests {
         let end = recorded::replies()[6].len() - 4;
         for (reply, at, word, expected) in [
             (0, 0, 9, "answered a call that was not made"),
-            (0, 60, 1, "protects the state of clients"),
+            (0, 60, 1, "requires a protection of state"),
             (1, 72, 5000, "messages of 5000 bytes"),
             (1, 84, 2, "2 operations per message"),
             (1, 88, 0, "only 0 slots"),

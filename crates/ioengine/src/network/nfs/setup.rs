@@ -175,7 +175,7 @@ impl Setup<'_> {
         });
         match self.sound(read)? {
             (client, PROTECT_NONE) => Ok(client),
-            _ => Err(self.wire.violated("protects the state of clients, unasked")),
+            _ => Err(self.wire.violated("requires a protection of state that was not asked for")),
         }
     }
 

@@ -32,7 +32,7 @@ const LATER: &str = "try again later";
 #[rustfmt::skip]
 const KNOWN: [Known; 24] = [
     known(1, "PERM", "not permitted",
-        "allow clients on unprivileged ports (option `insecure` of the export)"),
+        "check the options of the export: clients on unprivileged ports need `insecure`"),
     known(2, "NOENT", "there is no such file or directory", PATH),
     known(5, "IO", "input/output error on the server", LOG),
     known(13, "ACCESS", "permission denied", RIGHTS),
