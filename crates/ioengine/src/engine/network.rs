@@ -80,7 +80,9 @@ impl Network {
     fn dispatch(&mut self) -> Result<(), Error> {
         while let Some(request) = self.waiting.front() {
             let roomy = self.links.iter_mut().filter(|link| link.has_room());
-            let Some(link) = roomy.min_by_key(|link| link.outstanding()) else { break };
+            // Among idle connections the one that was idle for longest, so that none is given up.
+            let least_used = |link: &&mut Link| (link.outstanding(), link.heard());
+            let Some(link) = roomy.min_by_key(least_used) else { break };
             link.add(request, &self.slots);
             self.waiting.pop_front();
         }

@@ -135,6 +135,17 @@ impl Link {
         self.protocol.outstanding_max()
     }
 
+    /// When a byte was last moved, or a request was added to an idle connection.
+    pub(crate) fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Whether the connection was idle for so long that the server may have given it up.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.outstanding == 0
+            && self.protocol.idle_max().is_some_and(|most| self.heard.elapsed() > most)
+    }
+
     /// Whether another request can be added now.
     pub(crate) fn has_room(&self) -> bool {
         self.outstanding < self.protocol.outstanding_max() && self.protocol.has_room()

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::network::RemoteInfo;
@@ -42,6 +43,11 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Whether the server accepts another request at this moment.
     fn has_room(&self) -> bool {
         true
+    }
+
+    /// How long a connection may be idle before it should be replaced by a new one. None: for ever.
+    fn idle_max(&self) -> Option<Duration> {
+        None
     }
 
     /// Adds the message of a request to `out`. `payload` is the memory of the request. A protocol
