@@ -381,7 +381,7 @@ mod tests {
     fn fixed_and_marginal_costs_are_separated_and_tabulated() {
         let found = concluded(vec![
             point(ONE, "4k", "1", 100 << 20),
-            point(ONE, "64k", "1", 400 << 20),
+            point(ONE, "64k", "1", 500 << 20),
             point(ONE, "1m", "1", 800 << 20),
         ]);
         let cost = text(&found, "cost");
