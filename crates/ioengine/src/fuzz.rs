@@ -16,7 +16,7 @@ pub fn network_server(bytes: &[u8]) -> usize {
     let Some((first, bytes)) = bytes.split_first() else { return 0 };
     let scheme = Scheme::ALL[usize::from(*first) % Scheme::ALL.len()];
     // Nothing listens on this port, for protocols that connect again.
-    let address = format!("{}://127.0.0.1:1/a/b?timeout=1", scheme.name());
+    let address = format!("{}://127.0.0.1:1/a/1?timeout=1", scheme.name());
     let Ok(address) = address.parse::<Address>() else { return 0 };
     let Ok((client, mut server)) = UnixStream::pair() else { return 0 };
     // What does not fit into the socket is not sent.

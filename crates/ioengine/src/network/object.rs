@@ -5,8 +5,8 @@
 //! except that a request goes out once more if the server has closed the idle connection meanwhile.
 //!
 //! Source: Amazon S3 API Reference: PutObject, GetObject, HeadObject, DeleteObject, ListObjectsV2,
-//! CreateMultipartUpload, UploadPart, CompleteMultipartUpload and AbortMultipartUpload. TLS, session
-//! tokens and server-side checksums are not supported.
+//! CreateMultipartUpload, UploadPart, CompleteMultipartUpload and AbortMultipartUpload. TLS,
+//! session tokens and checksums of S3 are not supported.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::s3::{
@@ -182,8 +182,8 @@ impl ObjectClient {
         Ok(reply.map(|_| upload))
     }
 
-    /// Stores a part of a multipart upload. `number` is from 1 to 10000; servers want at least 5 MiB
-    /// in all parts except the last.
+    /// Stores a part of a multipart upload. `number` is from 1 to 10000; servers want at least
+    /// 5 MiB in all parts except the last.
     ///
     /// # Errors
     /// As for [`ObjectClient::put`].

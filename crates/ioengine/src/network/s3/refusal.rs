@@ -63,7 +63,8 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
             "check whether something else has completed or aborted it",
             ErrorKind::Usage,
         ),
-        ("InvalidAccessKeyId", _) => {
+        // The second code is that of versitygw.
+        ("InvalidAccessKeyId" | "XAdminUserNotFound", _) => {
             let what = format!("the server does not know the access key '{user}'");
             (what, "check the access key".to_owned(), ErrorKind::Usage)
         }
