@@ -122,8 +122,8 @@ fn reads() -> Vec<Request> {
     (0..16).map(|slot| read(slot, u64::from(slot) << 12, 4096)).collect()
 }
 
-/// The error of an action that is repeated until it fails. A signal takes effect on a server a while
-/// after it was sent.
+/// The error of an action that is repeated until it fails. A signal takes effect on a server some
+/// time after it was sent.
 fn first_error<T>(mut action: impl FnMut() -> Result<T, Error>) -> Error {
     (0..10_000).find_map(|_| action().err()).expect("the server is stopped")
 }
