@@ -13,6 +13,7 @@ mod iscsi;
 mod link;
 mod nbd;
 mod nfs;
+pub mod object;
 mod protocol;
 #[cfg(test)]
 pub(crate) mod reference_server;

@@ -97,7 +97,9 @@ impl Network {
             return link.wait(&mut self.slots, done);
         }
         let wait = Duration::from_nanos(left_ns.min(BLOCKING_NS));
-        let ready = wait_for(self.links.iter(), wait)?;
+        // An idle connection that the server has closed would end the wait.
+        let busy = self.links.iter().filter(|link| link.outstanding() > 0);
+        let ready = wait_for(busy, wait)?;
         for link in &mut self.links {
             if ready && link.outstanding() > 0 {
                 link.receive(&mut self.slots, done)?;

@@ -78,6 +78,8 @@ pub struct Address {
     pub path: String,
     /// How long to wait for an answer before the connection is given up.
     pub timeout: Duration,
+    /// The region in which the bucket is; only for S3.
+    pub region: Option<String>,
     /// The address as it was written.
     text: String,
 }
@@ -143,7 +145,7 @@ impl FromStr for Address {
             .with_remedy("put the password into the environment variable HALFPOWER_PASSWORD"));
         }
         let (host, port) = host_and_port(server, scheme.port()).map_err(wrong)?;
-        let timeout = timeout(query).map_err(wrong)?;
+        let options = Options::parse(query, scheme).map_err(wrong)?;
         let decoded = |part: &str| decode(part).map_err(wrong);
         Ok(Address {
             scheme,
@@ -151,7 +153,8 @@ impl FromStr for Address {
             host,
             port,
             path: decoded(path)?,
-            timeout,
+            timeout: options.timeout,
+            region: options.region,
             text: text.to_owned(),
         })
     }
@@ -177,17 +180,48 @@ fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// The time limit of an address. It is the only option that addresses have.
-fn timeout(query: &str) -> Result<Duration, String> {
-    let mut seconds = TIMEOUT_S;
-    for option in query.split('&').filter(|option| !option.is_empty()) {
-        let value = option.strip_prefix("timeout=").and_then(|value| value.parse().ok());
-        let usual = |seconds: &u64| (1..=3600).contains(seconds);
-        seconds = value
-            .filter(usual)
-            .ok_or(format!("unknown option '{option}'; timeout=SECONDS (1 to 3600) is known"))?;
+/// The options of an address, behind the question mark.
+struct Options {
+    timeout: Duration,
+    region: Option<String>,
+}
+
+impl Options {
+    fn parse(query: &str, scheme: Scheme) -> Result<Options, String> {
+        let mut options = Options { timeout: Duration::from_secs(TIMEOUT_S), region: None };
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("timeout", seconds)) => options.timeout = timeout(seconds)?,
+                Some(("region", name)) if scheme == Scheme::S3 => {
+                    options.region = Some(region(name)?);
+                }
+                _ => return Err(format!("unknown option '{option}'; {}", known(scheme))),
+            }
+        }
+        Ok(options)
     }
-    Ok(Duration::from_secs(seconds))
+}
+
+/// The options that addresses of a protocol have.
+fn known(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::S3 => "timeout=SECONDS and region=NAME are known",
+        _ => "timeout=SECONDS is known",
+    }
+}
+
+fn timeout(seconds: &str) -> Result<Duration, String> {
+    let value = seconds.parse().ok().filter(|value| (1..=3600).contains(value));
+    let wrong = format!("'{seconds}' is no time limit; timeout=SECONDS takes 1 to 3600");
+    value.map(Duration::from_secs).ok_or(wrong)
+}
+
+fn region(name: &str) -> Result<String, String> {
+    let usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(usual) {
+        return Err(format!("'{name}' is no region; it looks like region=us-east-1"));
+    }
+    Ok(name.to_owned())
 }
 
 /// Decodes %XX (RFC 3986, section 2.1).
@@ -244,7 +278,18 @@ mod tests {
         assert!(refused("nbd://h:0/x").contains("'0' is no port"));
         assert!(refused("nbd://h/%zz").contains("percent"));
         assert!(refused("nbd://h/x?retries=1").contains("unknown option 'retries=1'"));
+        assert!(refused("nbd://h/x?region=a").contains("unknown option 'region=a'; timeout="));
+        assert!(refused("s3://h/b/k?timeout=0").contains("'0' is no time limit"));
+        assert!(refused("s3://h/b/k?region=a%0d%0a").contains("is no region"));
         assert!(refused("gopher://h/x").contains("nbd://HOST"));
+    }
+
+    #[test]
+    fn an_address_of_s3_may_name_a_region() {
+        let address = parsed("s3://h/bucket/a/b?region=eu-west-1&timeout=5");
+        assert_eq!(address.region.as_deref(), Some("eu-west-1"));
+        assert_eq!((address.port, address.first_and_rest()), (80, ("bucket", "a/b")));
+        assert_eq!(parsed("s3://h/b/k").region, None);
     }
 
     #[test]
@@ -255,7 +300,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(nbd://)?[ -~]{0,40}") {
+        fn no_text_makes_the_parser_panic(text in "((nbd|s3)://)?[ -~]{0,40}") {
             let _ = text.parse::<Address>();
         }
     }

@@ -198,10 +198,31 @@ impl Link {
                 count += 1;
             }
             // SAFETY: the bytes belong to the outbox, the slots are outstanding.
-            let Some(sent) = (unsafe { self.wire.send_now(&pieces[..count])? }) else { break };
+            let sent = match unsafe { self.wire.send_now(&pieces[..count]) } {
+                Ok(Some(sent)) => sent,
+                Ok(None) => break,
+                Err(error) => {
+                    self.reconnect(error)?;
+                    continue;
+                }
+            };
             self.heard = Instant::now();
             self.sent(sent);
         }
+        Ok(())
+    }
+
+    /// Goes on with a new connection after an error of the old one, if that error came between two
+    /// messages and the protocol has no state on the connection.
+    fn reconnect(&mut self, error: Error) -> Result<(), Error> {
+        let between = self.step == Step::Take(self.protocol.header_bytes());
+        if !between || !self.input.available().is_empty() {
+            return Err(error);
+        }
+        self.outbox.parts.clear();
+        let Some(wire) = self.protocol.reconnect(&mut self.outbox)? else { return Err(error) };
+        wire.set_tick()?;
+        self.wire = wire;
         Ok(())
     }
 
@@ -274,9 +295,13 @@ impl Link {
             if self.outstanding == 0 {
                 return Ok(());
             }
-            match self.take_in(slots, blocking)? {
-                None => return Ok(()),
-                Some(()) => self.heard = Instant::now(),
+            match self.take_in(slots, blocking) {
+                Ok(None) => return Ok(()),
+                Ok(Some(())) => self.heard = Instant::now(),
+                Err(error) => {
+                    self.reconnect(error)?;
+                    self.send(slots)?;
+                }
             }
         }
     }
@@ -291,6 +316,7 @@ impl Link {
                 (Some(Piece { memory, length: part.length - self.moved }), 1)
             }
             Step::Take(count) => (None, count),
+            Step::Until { bytes_max, .. } => (None, bytes_max),
             _ => (None, 1),
         };
         let free = self.input.free(wanted);
@@ -321,6 +347,21 @@ impl Link {
                 Step::Take(count) => {
                     let bytes = &self.input.available()[..count];
                     let next = self.protocol.took(bytes, &mut self.outbox)?;
+                    self.input.start += count;
+                    next
+                }
+                Step::Until { end, bytes_max } => {
+                    let bytes = self.input.available();
+                    let found = bytes.windows(end.len()).position(|window| window == end);
+                    let Some(count) = found.map(|at| at + end.len()).filter(|c| *c <= bytes_max)
+                    else {
+                        if found.is_none() && available < bytes_max {
+                            return Ok(());
+                        }
+                        let what = format!("sent a header of more than {bytes_max} bytes");
+                        return Err(violated(&self.wire.name, &what));
+                    };
+                    let next = self.protocol.took(&bytes[..count], &mut self.outbox)?;
                     self.input.start += count;
                     next
                 }

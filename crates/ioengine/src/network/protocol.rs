@@ -25,6 +25,9 @@ pub(crate) struct Opened {
 pub(crate) enum Step {
     /// Passes the next bytes to [`Protocol::took`].
     Take(usize),
+    /// Passes the next bytes up to and including the first `end` to [`Protocol::took`]. It is an
+    /// error of the server if these are more than `bytes_max` bytes.
+    Until { end: &'static [u8], bytes_max: usize },
     /// Stores the next bytes in a slot, then passes them to [`Protocol::filled`].
     Fill { slot: u32, within: u32, length: u32 },
     /// Reports a completion; the next bytes are the beginning of a message.
@@ -61,7 +64,17 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Size of the beginning of a message, which tells how to continue (bytes).
     fn header_bytes(&self) -> usize;
 
-    /// Continues with the bytes asked for by [`Step::Take`].
+    /// Connects again after the connection ended between two messages, and adds the messages of
+    /// the outstanding requests to `out`. None, as by default: the end of the connection is an
+    /// error.
+    ///
+    /// # Errors
+    /// The server cannot be reached any more.
+    fn reconnect(&mut self, _out: &mut Outbox) -> Result<Option<Wire>, Error> {
+        Ok(None)
+    }
+
+    /// Continues with the bytes asked for by [`Step::Take`] or [`Step::Until`].
     ///
     /// # Errors
     /// The server broke the protocol; the connection cannot be used any more.

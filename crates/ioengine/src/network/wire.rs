@@ -3,7 +3,7 @@
 //! The set-up of a protocol sends and receives whole messages. Afterwards the connection is handed
 //! to a `Link`, which uses the functions that do not block.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -104,6 +104,40 @@ impl Wire {
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes).map_err(|error| self.broken(error))?;
         Ok(bytes)
+    }
+
+    /// Sends a message that consists of two parts, in as few packets as possible.
+    pub(super) fn send_both(&mut self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        let mut parts = [IoSlice::new(first), IoSlice::new(second)];
+        let mut left = &mut parts[..];
+        while left.iter().any(|part| !part.is_empty()) {
+            match self.stream.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Ok(count) => IoSlice::advance_slices(&mut left, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the server, and copies what has arrived without taking it. 0: the server has
+    /// closed the connection.
+    pub(super) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.peek(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Receives as many bytes as fit into `buffer`.
+    ///
+    /// # Errors
+    /// The connection broke, or the server did not answer in time.
+    pub(super) fn receive_into(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
+        self.stream.read_exact(buffer).map_err(|error| self.broken(error))
     }
 
     /// The server did something that the protocol does not allow.

@@ -3,4 +3,5 @@
 
 mod fixture;
 mod nfs;
+mod s3;
 mod smb;
