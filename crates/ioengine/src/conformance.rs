@@ -192,7 +192,9 @@ mod tests {
     use crate::engine::{EngineKind, EngineOptions, EngineSpec, Faulty, HostEngine};
     use crate::fault::Fault;
     use crate::host::{HostTarget, offers_direct};
+    #[cfg(feature = "network")]
     use crate::network::Access;
+    #[cfg(feature = "network")]
     use crate::network::reference_server::{Fault as ServerFault, serve};
     use crate::target::{Caching, Target};
 
@@ -296,6 +298,7 @@ mod tests {
     }
 
     /// Runs a check for the engine `network` on a file of a server in this process.
+    #[cfg(feature = "network")]
     fn network(writable: bool, check: impl Fn(Make<HostEngine>)) {
         let file = tempfile::NamedTempFile::new().unwrap();
         write_positions(&mut file.as_file().try_clone().unwrap(), FILE_BYTES);
@@ -309,6 +312,7 @@ mod tests {
         target.sync().unwrap();
     }
 
+    #[cfg(feature = "network")]
     #[test]
     fn the_network_engine_conforms() {
         network(false, |make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));

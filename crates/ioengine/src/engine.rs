@@ -10,6 +10,7 @@ mod faulty;
 mod files;
 mod libaio;
 mod mmap;
+#[cfg(feature = "network")]
 mod network;
 mod null;
 mod option;
@@ -26,6 +27,7 @@ pub use faulty::Faulty;
 pub use files::Files;
 pub use libaio::Libaio;
 pub use mmap::Mmap;
+#[cfg(feature = "network")]
 pub use network::Network;
 pub use null::Null;
 pub(crate) use option::POLL_REMEDY;
@@ -286,6 +288,7 @@ pub enum HostEngine {
     /// The I/O engine [`Uring`].
     Uring(Box<Uring>),
     /// The I/O engine [`Network`].
+    #[cfg(feature = "network")]
     Network(Box<Network>),
 }
 
@@ -340,6 +343,7 @@ macro_rules! each {
             HostEngine::Threads($engine) => $call,
             HostEngine::Libaio($engine) => $call,
             HostEngine::Uring($engine) => $call,
+            #[cfg(feature = "network")]
             HostEngine::Network($engine) => $call,
         }
     };

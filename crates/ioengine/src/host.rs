@@ -6,6 +6,7 @@
 //! program lays out test files.
 
 mod beneath;
+#[cfg(feature = "network")]
 mod remote;
 mod stripe;
 
@@ -27,6 +28,7 @@ use crate::error::{Error, ErrorKind};
 use crate::extents::DiskExtents;
 use crate::fault::FaultPlan;
 use crate::mount::{self, Mount};
+#[cfg(feature = "network")]
 use crate::network::Remote;
 use crate::sys;
 use crate::target::{
@@ -71,6 +73,7 @@ pub struct HostTarget {
     /// The layout and members if the target is a stripe, which has no single file.
     stripe: Option<Stripe>,
     /// The connection if the target is on a server.
+    #[cfg(feature = "network")]
     remote: Option<Remote>,
 }
 
@@ -106,6 +109,7 @@ impl HostTarget {
             in_memory: false,
             hint: Mutex::default(),
             stripe: None,
+            #[cfg(feature = "network")]
             remote: None,
         }
     }
@@ -157,6 +161,7 @@ impl HostTarget {
             in_memory,
             hint: Mutex::default(),
             stripe: None,
+            #[cfg(feature = "network")]
             remote: None,
         })
     }
@@ -518,6 +523,7 @@ impl Target for HostTarget {
         if let Some(stripe) = &self.stripe {
             return Ok(stripe.engine(spec)?.suffering(&self.faults));
         }
+        #[cfg(feature = "network")]
         if let Some(remote) = &self.remote {
             return Ok(remote.engine(spec)?.suffering(&self.faults));
         }
@@ -557,6 +563,7 @@ impl Target for HostTarget {
 
     fn sync(&self) -> Result<(), Error> {
         self.members().iter().try_for_each(Target::sync)?;
+        #[cfg(feature = "network")]
         self.remote.as_ref().map_or(Ok(()), Remote::flush)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_all().map_err(|e| Error::io(format!("flushing {}", self.name), e))
@@ -564,6 +571,7 @@ impl Target for HostTarget {
 
     fn sync_data(&self) -> Result<(), Error> {
         self.members().iter().try_for_each(Target::sync_data)?;
+        #[cfg(feature = "network")]
         self.remote.as_ref().map_or(Ok(()), Remote::flush)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_data().map_err(|e| Error::io(format!("flushing {}", self.name), e))

@@ -29,6 +29,7 @@ pub mod truth;
 pub mod priority;
 pub mod layer;
 pub mod fault;
+#[cfg(feature = "network")]
 pub mod network;
 pub mod engine;
 pub mod device;

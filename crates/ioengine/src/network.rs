@@ -9,6 +9,7 @@
 //! connection with an error.
 
 mod address;
+pub(crate) mod fuzz;
 mod iscsi;
 mod link;
 mod nbd;

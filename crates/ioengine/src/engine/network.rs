@@ -81,7 +81,7 @@ impl Network {
         while let Some(request) = self.waiting.front() {
             let roomy = self.links.iter_mut().filter(|link| link.has_room());
             // Among idle connections the one that was idle for longest, so that none is given up.
-            let least_used = |link: &&mut Link| (link.outstanding(), link.heard());
+            let least_used = |link: &&mut Link| (link.outstanding(), link.heard_ns());
             let Some(link) = roomy.min_by_key(least_used) else { break };
             link.add(request, &self.slots);
             self.waiting.pop_front();

@@ -3,8 +3,9 @@
 //! A link never blocks except in [`Link::wait`]. It checks that every payload belongs to a request
 //! that is outstanding and fits it; anything else ends the connection.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
 use crate::network::protocol::{FLUSH_SLOT, Outbox, Part, Protocol, Step};
 use crate::network::wire::{PIECES_MAX, Piece, TICK, Wire, poll, violated};
@@ -104,13 +105,15 @@ pub(crate) struct Link {
     moved: usize,
     outstanding: u32,
     /// When a byte was last moved, or a request was added to an idle connection.
-    heard: Instant,
+    heard_ns: u64,
+    clock: Monotonic,
 }
 
 impl Link {
     /// Takes over a connection after its set-up.
     pub(crate) fn new(wire: Wire, protocol: Box<dyn Protocol>) -> Result<Link, Error> {
         wire.set_tick()?;
+        let clock = Monotonic::new();
         let step = Step::Take(protocol.header_bytes());
         let input = Input { bytes: vec![0; INPUT_BYTES].into(), start: 0, end: 0 };
         Ok(Link {
@@ -121,7 +124,8 @@ impl Link {
             step,
             moved: 0,
             outstanding: 0,
-            heard: Instant::now(),
+            heard_ns: clock.now_ns(),
+            clock,
         })
     }
 
@@ -135,15 +139,19 @@ impl Link {
         self.protocol.outstanding_max()
     }
 
-    /// When a byte was last moved, or a request was added to an idle connection.
-    pub(crate) fn heard(&self) -> Instant {
-        self.heard
+    /// When a byte was last moved, or a request was added to an idle connection (ns).
+    pub(crate) fn heard_ns(&self) -> u64 {
+        self.heard_ns
+    }
+
+    /// How long nothing was moved.
+    fn silence(&self) -> Duration {
+        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
     }
 
     /// Whether the connection was idle for so long that the server may have given it up.
     pub(crate) fn is_stale(&self) -> bool {
-        self.outstanding == 0
-            && self.protocol.idle_max().is_some_and(|most| self.heard.elapsed() > most)
+        self.outstanding == 0 && self.protocol.idle_max().is_some_and(|most| self.silence() > most)
     }
 
     /// Whether another request can be added now.
@@ -154,7 +162,7 @@ impl Link {
     /// Adds a request, whose slot must be outstanding in `slots`.
     pub(crate) fn add(&mut self, request: &Request, slots: &Slots) {
         if self.outstanding == 0 {
-            self.heard = Instant::now();
+            self.heard_ns = self.clock.now_ns();
         }
         self.outstanding += 1;
         self.protocol.request(request, slots.payload(request.slot), &mut self.outbox);
@@ -169,7 +177,7 @@ impl Link {
             return Ok(());
         }
         self.outstanding += 1;
-        self.heard = Instant::now();
+        self.heard_ns = self.clock.now_ns();
         let (mut slots, mut done) = (Slots::new(0), Vec::new());
         while done.is_empty() {
             self.send(&slots)?;
@@ -206,7 +214,7 @@ impl Link {
                     continue;
                 }
             };
-            self.heard = Instant::now();
+            self.heard_ns = self.clock.now_ns();
             self.sent(sent);
         }
         Ok(())
@@ -274,7 +282,7 @@ impl Link {
 
     /// Fails if the server has been silent for longer than its time limit.
     pub(crate) fn check_heard(&self) -> Result<(), Error> {
-        if self.outstanding > 0 && self.heard.elapsed() > self.wire.timeout {
+        if self.outstanding > 0 && self.silence() > self.wire.timeout {
             return Err(self.wire.broken(std::io::ErrorKind::TimedOut.into()));
         }
         Ok(())
@@ -297,7 +305,7 @@ impl Link {
             }
             match self.take_in(slots, blocking) {
                 Ok(None) => return Ok(()),
-                Ok(Some(())) => self.heard = Instant::now(),
+                Ok(Some(())) => self.heard_ns = self.clock.now_ns(),
                 Err(error) => {
                     self.reconnect(error)?;
                     self.send(slots)?;

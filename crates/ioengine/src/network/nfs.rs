@@ -571,6 +571,7 @@ mod tests {
                     Step::Next
                 }
                 Step::Next => Step::Take(nfs.header_bytes()),
+                Step::Until { .. } => panic!("the lengths of all parts are known"),
             };
         }
     }

@@ -432,6 +432,7 @@ mod tests {
                     Ok(Step::Next)
                 }
                 Step::Next => Ok(Step::Take(transfer.header_bytes())),
+                Step::Until { .. } => panic!("the lengths of all parts are known"),
             };
             step = next.map_err(|error| error.to_string())?;
         }
