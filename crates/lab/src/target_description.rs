@@ -104,12 +104,10 @@ impl TargetDocument {
             facts.insert("features", FactDocument::Text(info.features.clone()));
             facts.insert("block_bytes", FactDocument::Integer(info.block_bytes.into()));
             facts.insert("request_bytes_max", FactDocument::Integer(info.request_bytes_max.into()));
-            let most = units::size(u64::from(info.request_bytes_max));
-            line = format!(
-                "{line}, {}, blocks of {}, requests up to {most}",
-                info.features,
-                units::size(u64::from(info.block_bytes))
-            );
+            line = format!("{line}, {}", info.features);
+            if info.block_bytes > 1 {
+                line = format!("{line}, blocks of {}", units::size(u64::from(info.block_bytes)));
+            }
         }
         let flag = Consent { overwrite: vec![name.to_path_buf()], ..Consent::default() }.flag();
         let why = format!("{address} exists and would be overwritten");

@@ -154,7 +154,8 @@ fn with_interval(interval: Interval) -> String {
 /// The CPU cost per request and per KiB, with 95% intervals.
 fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     let Some(lower) = path.lower() else { return };
-    let upper = path.upper().map(|upper| {
+    let is_more = |upper: &CostModel| upper.fixed_ns.value > lower.fixed_ns.value;
+    let upper = path.upper().filter(is_more).map(|upper| {
         format!(
             "; with interrupts and a server on this machine {} and {}",
             units::time(upper.fixed_ns.value.max(0.0)),
@@ -224,6 +225,7 @@ fn cliff(found: &mut Conclusion, path: &NetworkPath<'_>) {
 
 /// What several outstanding requests gain, by size.
 fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
+    let mut gains = Vec::new();
     for one in &path.points {
         let size = one.bytes();
         let mut deeper = evidence.all(&[("part", SEVERAL), ("rw", path.rw)]);
@@ -233,24 +235,24 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
             continue;
         };
         let enough = deeper.iter().find(|point| !curve::differ(point, best)).unwrap_or(best);
-        let (depth, gain) = (enough.depth(), enough.rate() / one.rate().max(1.0));
-        let words = match curve::compare(enough, one).times() {
-            Some(times) if times > 1.0 => {
-                format!("depth {depth} carries {} as much as depth 1", words_of_times(gain))
-            }
-            _ => "depth gains nothing measurable".to_owned(),
-        };
-        let size = units::size(size);
-        found.find("depth", format!("{}: {}s of {size}: {words}", path.name, path.rw));
+        let (depth, size) = (enough.depth(), units::size(size));
+        let gain = enough.rate() / one.rate().max(1.0);
+        if !curve::differ(enough, one) || gain < 1.0 {
+            gains.push(format!("nothing measurable with {size}"));
+            continue;
+        }
+        gains.push(format!("{} with {size} at depth {depth}", words_of_times(gain)));
         let setting = format!("{}, {}s of {size} at depth {depth}", path.name, path.rw);
         let rates = format!(
             "{} instead of {}",
             units::rate_mib(enough.rate()),
             units::rate_mib(one.rate())
         );
-        if curve::differ(enough, one) {
-            found.advise("deeper-requests", gain, &setting, rates);
-        }
+        found.advise("deeper-requests", gain, &setting, rates);
+    }
+    if !gains.is_empty() {
+        let gains = gains.join(", ");
+        found.find("depth", format!("{}: depth gains for {}s: {gains}", path.name, path.rw));
     }
 }
 
@@ -411,7 +413,10 @@ mod tests {
             point(SEVERAL, "4k", "16", 800 << 20),
         ]);
         let depth = text(&found, "depth");
-        assert!(depth.contains("reads of 4 KiB: depth 16 carries 8.00 times as much"), "{depth}");
+        assert!(
+            depth.contains("depth gains for reads: 8.00 times with 4 KiB at depth 16"),
+            "{depth}"
+        );
         assert_eq!(found.advice.len(), 1);
     }
 }
