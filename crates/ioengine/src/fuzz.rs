@@ -11,27 +11,28 @@ use crate::request::{Op, Request};
 use crate::{buffer, device, mount};
 
 /// Reads from a server that sends `bytes` whatever it is asked, with the protocol that the first
-/// byte selects.
-pub fn network_server(bytes: &[u8]) {
-    let Some((first, bytes)) = bytes.split_first() else { return };
+/// byte selects. Returns how many requests completed.
+pub fn network_server(bytes: &[u8]) -> usize {
+    let Some((first, bytes)) = bytes.split_first() else { return 0 };
     let scheme = Scheme::ALL[usize::from(*first) % Scheme::ALL.len()];
-    let address = format!("{}://fuzz/a/b?timeout=1", scheme.name());
-    let Ok(address) = address.parse::<Address>() else { return };
-    let Ok((client, mut server)) = UnixStream::pair() else { return };
+    // Nothing listens on this port, for protocols that connect again.
+    let address = format!("{}://127.0.0.1:1/a/1?timeout=1", scheme.name());
+    let Ok(address) = address.parse::<Address>() else { return 0 };
+    let Ok((client, mut server)) = UnixStream::pair() else { return 0 };
     // What does not fit into the socket is not sent.
     let _ = server.set_nonblocking(true);
     let _ = server.write_all(bytes);
     let _ = server.shutdown(Shutdown::Write);
-    let Ok(wire) = Wire::over(TcpStream::from(OwnedFd::from(client)), &address) else { return };
+    let Ok(wire) = Wire::over(TcpStream::from(OwnedFd::from(client)), &address) else { return 0 };
     let credentials = Credentials { user: "user".to_owned(), password: "password".to_owned() };
-    let access = Access { address, credentials: Some(credentials), writable: true, durable: false };
-    if let Ok((link, _)) = connect_over(wire, &access) {
-        converse(link);
-    }
+    // Objects cannot be opened for writing.
+    let writable = scheme != Scheme::S3;
+    let access = Access { address, credentials: Some(credentials), writable, durable: false };
+    connect_over(wire, &access).map_or(0, |(link, _)| converse(link))
 }
 
-/// Issues a read and a write, and takes the answers.
-fn converse(mut link: Link) {
+/// Issues a read and a write, and takes the answers. Returns how many completed.
+fn converse(mut link: Link) -> usize {
     let mut memory = [[0_u8; 4096]; 2];
     let (mut slots, mut done) = (Slots::new(2), Vec::new());
     for (slot, op) in [(0, Op::Read), (1, Op::Write)] {
@@ -47,6 +48,7 @@ fn converse(mut link: Link) {
             break;
         }
     }
+    done.len()
 }
 
 /// Parses `text` as mountinfo, as device counters and as smaps.

@@ -96,7 +96,11 @@ impl Remote {
 
     /// Makes everything written durable on the server.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.is_stale() {
+            *control = connect(&self.access)?.0;
+        }
+        control.flush()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::network::RemoteInfo;
@@ -42,6 +43,11 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Whether the server accepts another request at this moment.
     fn has_room(&self) -> bool {
         true
+    }
+
+    /// How long a connection may be idle before it should be replaced by a new one. None: for ever.
+    fn idle_max(&self) -> Option<Duration> {
+        None
     }
 
     /// Adds the message of a request to `out`. `payload` is the memory of the request. A protocol
@@ -96,6 +102,12 @@ impl Outbox {
         if length > 0 {
             self.parts.push_back(Part::Slot { slot, within, length });
         }
+    }
+
+    /// Whether bytes of a slot are still to be sent.
+    pub(super) fn holds(&self, slot: u32) -> bool {
+        let is_of = |part: &Part| matches!(part, Part::Slot { slot: of, .. } if *of == slot);
+        self.parts.iter().any(is_of)
     }
 
     pub(super) fn is_empty(&self) -> bool {
