@@ -54,12 +54,17 @@ impl Network {
         Ok(Network { links, info, writable, slots, waiting, in_flight: 0, clock, buffers })
     }
 
-    /// Accepts a request, or completes it at once where no message is needed: a write on a target
-    /// opened for reading, a request at or past the end.
+    /// Accepts a request, or completes it at once where no message is needed: a request that is not
+    /// aligned, a write on a target opened for reading, a request at or past the end.
     fn accept(&mut self, request: &Request, done: &mut Vec<Completion>) {
         let rest = self.info.size_bytes.saturating_sub(request.offset);
         let length = request.length.min(u32::try_from(rest).unwrap_or(u32::MAX));
+        let block_bytes = self.info.block_bytes.max(1);
+        let is_aligned = |bytes: u64| bytes.is_multiple_of(block_bytes.into());
         let at_once = match request.op {
+            _ if !is_aligned(request.offset) || !is_aligned(request.length.into()) => {
+                Some(-libc::EINVAL)
+            }
             Op::Write if !self.writable => Some(-libc::EBADF),
             Op::Write if length == 0 => Some(-libc::ENOSPC),
             _ if length == 0 => Some(0),
@@ -98,10 +103,10 @@ impl Network {
         }
         let wait = Duration::from_nanos(left_ns.min(BLOCKING_NS));
         // An idle connection that the server has closed would end the wait.
-        let busy = self.links.iter().filter(|link| link.outstanding() > 0);
+        let busy = self.links.iter().filter(|link| link.expects());
         let ready = wait_for(busy, wait)?;
         for link in &mut self.links {
-            if ready && link.outstanding() > 0 {
+            if ready && link.expects() {
                 link.receive(&mut self.slots, done)?;
             }
             link.check_heard()?;

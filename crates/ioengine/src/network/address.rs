@@ -56,7 +56,7 @@ impl Scheme {
         match self {
             Scheme::Nbd => "nbd://HOST[:PORT]/[EXPORT]",
             Scheme::Nfs => "nfs://HOST[:PORT]/PATH/FILE",
-            Scheme::Iscsi => "iscsi://HOST[:PORT]/TARGET-NAME/LUN",
+            Scheme::Iscsi => "iscsi://[USER@]HOST[:PORT]/TARGET-NAME/LUN",
             Scheme::Smb => "smb://[USER@]HOST[:PORT]/SHARE/PATH/FILE",
             Scheme::S3 => "s3://HOST[:PORT]/BUCKET/KEY",
         }

@@ -282,10 +282,15 @@ impl Link {
 
     /// Fails if the server has been silent for longer than its time limit.
     pub(crate) fn check_heard(&self) -> Result<(), Error> {
-        if self.outstanding > 0 && self.silence() > self.wire.timeout {
+        if self.expects() && self.silence() > self.wire.timeout {
             return Err(self.wire.broken(std::io::ErrorKind::TimedOut.into()));
         }
         Ok(())
+    }
+
+    /// Whether the server has something to send: a reply, or leave for another request.
+    pub(crate) fn expects(&self) -> bool {
+        self.outstanding > 0 || !self.protocol.has_room()
     }
 
     fn receive_by(
@@ -297,10 +302,12 @@ impl Link {
         loop {
             let before = done.len();
             self.digest(slots, done)?;
-            if done.len() > before {
+            // A reply may have caused a message, which the server waits for.
+            if done.len() > before || !self.outbox.is_empty() {
                 blocking = false;
             }
-            if self.outstanding == 0 {
+            // A completion in the way waits until its slot is no longer sent from.
+            if !self.expects() || matches!(self.step, Step::Complete(_)) {
                 return Ok(());
             }
             match self.take_in(slots, blocking) {
@@ -391,6 +398,9 @@ impl Link {
                     let filled = unsafe { std::slice::from_raw_parts(part.memory, part.length) };
                     self.protocol.filled(filled, &mut self.outbox)?
                 }
+                // The server may give up a write before all its data is sent. What was begun must
+                // be sent to the end, from memory that is still lent.
+                Step::Complete(completion) if self.outbox.holds(completion.slot) => return Ok(()),
                 Step::Complete(completion) => {
                     self.complete(completion, slots, done)?;
                     Step::Next

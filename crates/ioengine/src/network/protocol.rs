@@ -117,6 +117,12 @@ impl Outbox {
         }
     }
 
+    /// Whether bytes of a slot are still to be sent.
+    pub(super) fn holds(&self, slot: u32) -> bool {
+        let is_of = |part: &Part| matches!(part, Part::Slot { slot: of, .. } if *of == slot);
+        self.parts.iter().any(is_of)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
