@@ -31,6 +31,7 @@ mod interrupt;
 mod json;
 mod known_truth;
 mod memory;
+mod network;
 mod ranks;
 mod reproduce;
 mod run;
