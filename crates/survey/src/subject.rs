@@ -95,6 +95,15 @@ impl Subject {
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
+    /// Lowers the limits to those of all ranks.
+    pub fn narrow(&mut self, limits: Limits) {
+        (self.limits, self.region_bytes) = (limits, limits.region_bytes);
+        self.coverage = match &self.modes {
+            Modes::Host { buffered, .. } => buffered.coverage(0, self.region_bytes),
+            Modes::Simulated { .. } => None,
+        };
+    }
+
     /// The number of files of a simulated system; None for a target of this host.
     pub fn simulated_files(&self) -> Option<u64> {
         match &self.modes {
