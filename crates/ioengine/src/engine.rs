@@ -112,6 +112,7 @@ pub struct EngineSpec {
 
 /// A way of issuing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EngineKind {
     /// No I/O: every request completes immediately. Measures halfpower's own overhead.
     Null,

@@ -458,7 +458,7 @@ impl Bench {
         }
         check_alike(&targets)?;
         if let Some(ranks) = &lab.ranks {
-            check_own(ranks, job, &targets)?;
+            check_sharing(ranks, job, &targets)?;
         }
         let targets = striped(targets, job)?;
         if job.stripe.is_some() {
@@ -535,29 +535,55 @@ fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
-/// Refuses targets that several ranks of a host would use without sharing them, and a device that
-/// several ranks of a host would write.
-fn check_own(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
-    let mine: Vec<(u64, u64)> = targets.iter().map(HostTarget::identity).collect();
+/// Another rank of this host that uses one of these targets. All ranks must call this.
+fn other_user<'a>(
+    ranks: &Ranks,
+    targets: impl Iterator<Item = &'a HostTarget>,
+) -> Outcome<Option<u32>> {
+    let mine: Vec<(u64, u64)> = targets.map(HostTarget::identity).collect();
     let all = ranks.gather(&mine)?;
     let own_host = &ranks.hosts[ranks.rank as usize];
     let is_same = |(other, theirs): &(u32, &Vec<(u64, u64)>)| {
         let is_here = ranks.hosts[*other as usize] == *own_host;
         *other != ranks.rank && is_here && theirs.iter().any(|one| mine.contains(one))
     };
-    let Some((other, _)) = (0..).zip(&all).find(is_same) else { return Ok(()) };
+    Ok((0..).zip(&all).find(is_same).map(|(other, _)| other))
+}
+
+/// Refuses a target that several ranks of a host would use. All ranks must call this.
+///
+/// # Errors
+/// Usage, with the remedy in `remedy`.
+pub fn check_own<'a>(
+    ranks: &Ranks,
+    name: &str,
+    targets: impl Iterator<Item = &'a HostTarget>,
+    remedy: &str,
+) -> Outcome<()> {
+    let Some(other) = other_user(ranks, targets)? else { return Ok(()) };
+    let host = &ranks.hosts[ranks.rank as usize];
+    Err(Failure::usage(format!(
+        "ranks {} and {other} of {host} would both use {name}; use {{rank}} in the target's name, \
+         {remedy}",
+        ranks.rank
+    )))
+}
+
+/// Refuses targets that several ranks of a host would use without sharing them, and a device that
+/// several ranks of a host would write.
+fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
     let name = targets[0].name();
     if job.rank_files == RankFiles::Own {
-        return Err(Failure::usage(format!(
-            "ranks {} and {other} of {own_host} would both use {name}; use {{rank}} in the \
-             target's name, name a directory, or share it with --rank-files segmented",
-            ranks.rank
-        )));
+        let remedy = "name a directory, or share it with --rank-files segmented";
+        return check_own(ranks, name, targets.iter(), remedy);
     }
-    if job.writes() && targets.iter().any(|target| target.kind() == TargetKind::BlockDevice) {
+    let is_shared = other_user(ranks, targets.iter())?.is_some();
+    let is_device = targets.iter().any(|target| target.kind() == TargetKind::BlockDevice);
+    if is_shared && is_device && job.writes() {
         return Err(Failure::usage(format!(
-            "several ranks of {own_host} cannot write to the device {name}; start one rank on \
-             each host and use --numjobs"
+            "several ranks of {} cannot write to the device {name}; start one rank on each host \
+             and use --numjobs",
+            ranks.hosts[ranks.rank as usize]
         )));
     }
     Ok(())

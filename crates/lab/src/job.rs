@@ -163,7 +163,7 @@ impl Job {
             verify: experiment.verify,
             faults: experiment.faults.clone().unwrap_or_default(),
             percentiles: experiment.percentiles.clone(),
-            consent: consent_of_rank(experiment),
+            consent: share::consent_of_rank(&experiment.consent, experiment.rank_shift),
             log: experiment.log.clone(),
             rank_files: experiment.rank_files.unwrap_or_default(),
             rank_shift: experiment.rank_shift,
@@ -268,16 +268,6 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
              --ioengine null",
         )),
         _ => Ok(JobTargets::Host(paths)),
-    }
-}
-
-/// The permissions to write, for the targets of this rank.
-fn consent_of_rank(experiment: &Experiment) -> Consent {
-    let Consent { overwrite, destroy_data_on } = &experiment.consent;
-    let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
-    Consent {
-        overwrite: overwrite.iter().map(path).collect(),
-        destroy_data_on: destroy_data_on.clone(),
     }
 }
 

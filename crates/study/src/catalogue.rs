@@ -5,7 +5,7 @@
 //! and two lines here.
 
 use lab::evidence::Evidence;
-use lab::failure::Outcome;
+use lab::failure::{Failure, Outcome};
 
 use crate::conclusion::Conclusion;
 use crate::runner::StudyRunner;
@@ -63,6 +63,11 @@ pub const ALL: &[&Study] = &[
     &network::STUDY,
 ];
 
+/// The studies that several ranks can measure together: all their trials run on all ranks, and what
+/// they decide depends on merged results only.
+const ON_RANKS: &[&str] =
+    &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
+
 /// One experiment of the papers.
 pub struct Study {
     /// Name of the study.
@@ -81,6 +86,23 @@ pub struct Study {
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
     /// Analyses the evidence.
     pub analyse: fn(&Evidence) -> Conclusion,
+}
+
+impl Study {
+    /// Refuses a study that several ranks cannot measure together.
+    ///
+    /// # Errors
+    /// Usage, with the studies that they can measure.
+    pub fn check_ranks(&self) -> Outcome<()> {
+        if ON_RANKS.contains(&self.name) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "study {} measures with one process; drop --mpi, or use one of the studies {}",
+            self.name,
+            ON_RANKS.join(", ")
+        )))
+    }
 }
 
 /// Finds a study by name.
@@ -118,6 +140,15 @@ mod tests {
                 assert!(claim_of(id).is_some(), "{}: {id}", study.name);
             }
         }
+    }
+
+    #[test]
+    fn the_studies_of_several_ranks_exist_and_the_others_are_refused_by_name() {
+        for name in ON_RANKS {
+            assert!(named(name).unwrap().check_ranks().is_ok(), "{name}");
+        }
+        let refused = named("burst").unwrap().check_ranks().unwrap_err();
+        assert!(refused.message.contains("study burst"), "{refused}");
     }
 
     #[test]

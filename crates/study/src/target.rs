@@ -170,7 +170,7 @@ impl StudyTarget {
 fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab) -> Outcome<Kind> {
     let bytes = match size {
         Some(size) => size,
-        None => bench::default_size(folder)?.min(most),
+        None => lab.smallest(bench::default_size(folder)?.min(most))?,
     };
     scratch::check_room(folder, bytes)?;
     lab.console.say(format!(
@@ -180,5 +180,5 @@ fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab
     ));
     let scratch = Scratch::make(folder, bytes)?;
     let laid_out = scratch.lay_out(lab, bytes, seed, size.is_none().then_some(LAYOUT_NS))?;
-    Ok(Kind::Directory { scratch, bytes: laid_out.bytes })
+    Ok(Kind::Directory { scratch, bytes: lab.smallest(laid_out.bytes)? })
 }

@@ -5,12 +5,13 @@
 //! random 8 KiB requests at several depths. `schedule` adds sizes in between where a curve bends.
 
 use ioengine::{BufferPages, Caching};
+use serde::{Deserialize, Serialize};
 use workload::Pattern;
 
 use crate::app::App;
 
 /// A grid point: one workload of the survey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridPoint {
     /// Whether the point writes.
     pub write: bool,
@@ -125,7 +126,7 @@ impl GridPoint {
 }
 
 /// Limits of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Smallest request (bytes).
     pub request_bytes_min: u32,

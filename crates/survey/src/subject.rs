@@ -3,7 +3,7 @@
 
 use analysis::units;
 use ioengine::target::Coverage;
-use ioengine::{Caching, HostTarget, Target};
+use ioengine::{Caching, EngineKind, HostTarget, Target};
 use lab::failure::{Failure, Outcome};
 use lab::machine::TargetFacts;
 use lab::memory_limit;
@@ -117,6 +117,15 @@ impl Subject {
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
+    /// Lowers the limits to those of all ranks.
+    pub fn narrow(&mut self, limits: Limits) {
+        (self.limits, self.region_bytes) = (limits, limits.region_bytes);
+        self.coverage = match &self.modes {
+            Modes::Host { buffered, .. } => buffered.coverage(0, self.region_bytes),
+            Modes::Network(_) | Modes::Simulated { .. } => None,
+        };
+    }
+
     /// The number of files of a simulated system; None for a target of this host.
     pub fn simulated_files(&self) -> Option<u64> {
         match &self.modes {
@@ -128,6 +137,15 @@ impl Subject {
     /// Whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.modes, Modes::Simulated { .. })
+    }
+
+    /// The I/O engine for direct requests.
+    pub fn engine_kind(&self) -> EngineKind {
+        match self.modes {
+            Modes::Host { .. } => EngineKind::best(true),
+            Modes::Network(_) => EngineKind::Network,
+            Modes::Simulated { .. } => EngineKind::IoUring,
+        }
     }
 
     /// Whether the target is on a server.
