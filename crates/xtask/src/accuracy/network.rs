@@ -68,23 +68,31 @@ struct Row {
     outcome: Outcome,
 }
 
+/// What a case measured.
+struct Found {
+    /// By halfpower, or by the plain transfer.
+    measured: Estimate,
+    /// The same by fio, if it was measured.
+    other: Option<Estimate>,
+}
+
 /// How a case ended.
 enum Outcome {
-    Measured(Estimate),
+    Measured(Found),
     Skipped(String),
     Failed(String),
 }
 
 impl Row {
     /// The error of the median, as a share.
-    fn error(&self, measured: &Estimate) -> f64 {
-        measured.median / self.expected - 1.0
+    fn error(&self, found: &Found) -> f64 {
+        found.measured.median / self.expected - 1.0
     }
 
     /// Whether the case was skipped, or its error is within the bar.
     fn is_met(&self) -> bool {
         match &self.outcome {
-            Outcome::Measured(measured) => self.error(measured).abs() <= self.bar,
+            Outcome::Measured(found) => self.error(found).abs() <= self.bar,
             Outcome::Skipped(_) => true,
             Outcome::Failed(_) => false,
         }
@@ -94,19 +102,22 @@ impl Row {
     fn line(&self) -> String {
         let (name, expected, bar) = (&self.name, self.expected, 100.0 * self.bar);
         let rest = match &self.outcome {
-            Outcome::Measured(measured) => format!(
-                "{:.2} ({:.2} to {:.2}) | {:+.1}% | {bar:.0}% | {}",
-                measured.median,
-                measured.low,
-                measured.high,
-                100.0 * self.error(measured),
-                if self.is_met() { "yes" } else { "no" }
+            Outcome::Measured(found) => format!(
+                "{} | {:+.1}% | {bar:.0}% | {} | {}",
+                shown(&found.measured),
+                100.0 * self.error(found),
+                if self.is_met() { "yes" } else { "no" },
+                found.other.as_ref().map_or("-".to_owned(), shown),
             ),
-            Outcome::Skipped(reason) => format!("- | - | {bar:.0}% | skipped: {reason}"),
-            Outcome::Failed(reason) => format!("- | - | {bar:.0}% | failed: {reason}"),
+            Outcome::Skipped(reason) => format!("- | - | {bar:.0}% | skipped: {reason} | -"),
+            Outcome::Failed(reason) => format!("- | - | {bar:.0}% | failed: {reason} | -"),
         };
         format!("| {name} | {expected:.2} | {rest} |")
     }
+}
+
+fn shown(estimate: &Estimate) -> String {
+    format!("{:.3} ({:.3} to {:.3})", estimate.median, estimate.low, estimate.high)
 }
 
 impl Campaign<'_> {
@@ -120,14 +131,14 @@ impl Campaign<'_> {
         name: &str,
         expected: f64,
         bar: f64,
-        measure: impl FnOnce(&str) -> Result<Estimate>,
+        measure: impl FnOnce(&str) -> Result<Found>,
     ) -> Result<Option<Row>> {
         if !self.is_wanted(name) {
             return Ok(None);
         }
         let outcome = match measure(name) {
             _ if self.context.stop.load(Ordering::Relaxed) => return Err(Stopped.into()),
-            Ok(measured) => Outcome::Measured(measured),
+            Ok(found) => Outcome::Measured(found),
             Err(error) if error.is::<Missing>() => Outcome::Skipped(error.to_string()),
             Err(error) => Outcome::Failed(format!("{error:#}")),
         };
@@ -242,7 +253,8 @@ fn table(unit: &str, rows: &[Row]) -> Result<String> {
         rows.iter().filter(|row| matches!(row.outcome, Outcome::Measured(_)) && row.is_met());
     let mut text = format!(
         "Within the bar: {} of {met} measured cases.\n\n\
-         | case | expected, {unit} | measured | error | bar | met |\n|---|---:|---:|---:|---:|---|\n",
+         | case | expected, {unit} | measured | error | bar | met | \
+         fio |\n|---|---:|---:|---:|---:|---|---:|\n",
         within.count()
     );
     for row in rows {
@@ -270,18 +282,24 @@ mod tests {
 
     #[test]
     fn a_row_is_met_within_its_bar_or_when_it_was_skipped() {
-        let measured =
-            |median| row(Outcome::Measured(Estimate { median, low: median, high: median }));
+        let measured = |median| {
+            let measured = Estimate { median, low: median, high: median };
+            row(Outcome::Measured(Found { measured, other: None }))
+        };
         assert!(measured(4.19).is_met() && measured(3.81).is_met());
         assert!(!measured(4.21).is_met() && !measured(3.79).is_met());
-        assert_eq!(measured(4.4).line(), "| x | 4.00 | 4.40 (4.40 to 4.40) | +10.0% | 5% | no |");
+        assert_eq!(
+            measured(4.4).line(),
+            "| x | 4.00 | 4.400 (4.400 to 4.400) | +10.0% | 5% | no | - |"
+        );
         assert!(row(Outcome::Skipped(String::new())).is_met());
         assert!(!row(Outcome::Failed(String::new())).is_met());
     }
 
     #[test]
     fn a_table_counts_only_measured_cases() {
-        let good = Estimate { median: 4.0, low: 3.9, high: 4.1 };
+        let measured = Estimate { median: 4.0, low: 3.9, high: 4.1 };
+        let good = Found { measured, other: None };
         let rows = [
             row(Outcome::Measured(good)),
             row(Outcome::Skipped("no nbdkit".to_owned())),

@@ -6,7 +6,7 @@
 
 use super::link::{Link, goodput};
 use super::server::{Protocol, Server};
-use super::{Campaign, Row};
+use super::{Campaign, Found, Row, number};
 use crate::bench::statistics::{Estimate, estimate, quantile};
 use crate::bench::turns::take_turns;
 use anyhow::Result;
@@ -31,7 +31,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     let plain = |name: &str| {
         let link = Link::new()?;
         let rates = take_turns(name, rounds, 1, stop, |_| Ok(link.plain_transfer()? / 1e6))?;
-        Ok(estimate(&rates.concat()))
+        Ok(Found { measured: estimate(&rates.concat()), other: None })
     };
     let mut rows = Vec::new();
     rows.extend(campaign.row("link of 200 Mbit/s, plain TCP", expected, PLAIN_BAR, plain)?);
@@ -42,7 +42,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
             let rates = take_turns(name, rounds, DEPTHS.len(), stop, |which| {
                 rate(campaign, &link, &server, DEPTHS[which])
             })?;
-            Ok(fastest(&rates))
+            Ok(Found { measured: fastest(&rates), other: None })
         };
         let name = format!("link of 200 Mbit/s, {} reads of 1 MiB", protocol.name());
         rows.extend(campaign.row(&name, expected, BAR, measure)?);
@@ -64,8 +64,8 @@ fn rate(campaign: &Campaign<'_>, link: &Link, server: &Server, depth: &str) -> R
     let words = ["--rw=read", "--bs=1m", "--runtime=2", "--trials=1", depth];
     let document = campaign.run(&link.enter(), &server.url(), &words)?;
     let trial = &document["trials"][0];
-    let seconds = super::number(trial, "elapsed_ns")? / 1e9;
-    Ok(super::number(trial, "bytes")? / seconds / 1e6)
+    let seconds = number(trial, "elapsed_ns")? / 1e9;
+    Ok(number(trial, "bytes")? / seconds / 1e6)
 }
 
 #[cfg(test)]
