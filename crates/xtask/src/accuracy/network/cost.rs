@@ -45,19 +45,29 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
         "| path | operation | CPU per request, fixed | CPU per KiB | with interrupts and \
                     the server |\n|---|---|---|---|---|\n"
             .to_owned();
+    let mut fitted = 0;
     for (target, name) in &paths {
+        let name = format!("{name}{}", features(&document, target));
         for operation in ["read", "write"] {
-            // A file is called by its name without folders in findings.
-            let shown = target.strip_prefix('/').and_then(|path| path.rsplit('/').next());
-            let found = cost(findings, shown.unwrap_or(target), operation);
+            let found = cost(findings, target, operation);
+            fitted += u32::from(found.is_some());
             let row = found.map_or_else(
-                || "| not measured | | |".to_owned(),
-                |cost| format!("| {} | {} | {} |", cost.fixed, cost.marginal, cost.upper),
+                || "no line fits | - | - |".to_owned(),
+                |cost| format!("{} | {} | {} |", cost.fixed, cost.marginal, cost.upper),
             );
-            writeln!(text, "| {name} | {operation} {row}")?;
+            writeln!(text, "| {name} | {operation} | {row}")?;
         }
     }
+    ensure!(fitted > 0, "no finding of study network says what a path costs");
     Ok(text + &skipped)
+}
+
+/// What the client and the server of a path agreed on, in brackets.
+fn features(document: &Value, target: &str) -> String {
+    let targets = document["targets"].as_array().into_iter().flatten();
+    let network = targets.filter(|described| described["name"] == target);
+    let features = network.filter_map(|described| described["network"]["features"].as_str()).next();
+    features.map_or(String::new(), |features| format!(" ({features})"))
 }
 
 /// The document of a study of all paths.
@@ -67,7 +77,7 @@ fn study(place: &Place<'_>, paths: &[(String, String)]) -> Result<Value> {
         command.arg(target).arg(format!("--overwrite={target}"));
     }
     command.env("HALFPOWER_USER", CREDENTIALS.0).env("HALFPOWER_PASSWORD", CREDENTIALS.1);
-    eprintln!("study network: about {} s", 25 * paths.len());
+    eprintln!("study network: about {} s", 15 * paths.len());
     let ended = place.start_command(command)?.ended_within(PATIENCE_MS, |_| {})?;
     let document = ended.document().map_err(|wrong| anyhow::anyhow!("study network: {wrong}"))?;
     if document["studies"][0]["interrupted"].as_bool() == Some(true) {
@@ -85,7 +95,7 @@ struct Cost {
     fixed: String,
     /// CPU time per KiB, with its interval.
     marginal: String,
-    /// Both with everything else that the machine does for them; "the same" if not more.
+    /// Both with everything else that the machine does for them, if it could be measured.
     upper: String,
 }
 
@@ -98,7 +108,7 @@ fn cost(findings: &[Value], target: &str, operation: &str) -> Option<Cost> {
     let (fixed, rest) = rest.split_once(" of CPU and ")?;
     let (marginal, rest) = rest.split_once(" per KiB")?;
     let upper = rest.rsplit_once("on this machine ").map(|(_, upper)| format!("{upper} per KiB"));
-    let upper = upper.unwrap_or_else(|| "not more".to_owned());
+    let upper = upper.unwrap_or_else(|| "not measured".to_owned());
     Some(Cost { fixed: fixed.to_owned(), marginal: marginal.to_owned(), upper })
 }
 
@@ -121,7 +131,7 @@ mod tests {
         assert_eq!(read.fixed, "10 us (8 us to 12 us)");
         assert_eq!(read.marginal, "75 ns (61 ns to 88 ns)");
         assert_eq!(read.upper, "20 us and 80 ns per KiB");
-        assert_eq!(cost(&findings, "nbd://h:1/", "write").unwrap().upper, "not more");
+        assert_eq!(cost(&findings, "nbd://h:1/", "write").unwrap().upper, "not measured");
         assert_eq!(cost(&findings, "nbd://h:2/", "read"), None);
     }
 }
