@@ -119,13 +119,19 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_path_is_found_with_and_without_an_upper_bound() {
+        let finding =
+            |id: &str, text: &str| json!({"id": id, "text": format!("nbd://h:1/: {text}")});
         let findings = [
-            json!({"id": "latency", "text": "nbd://h:1/: a read costs nothing of CPU and 1 per KiB"}),
-            json!({"id": "cost", "text": "nbd://h:1/: a read costs 10 us (8 us to 12 us) of CPU and \
-                   75 ns (61 ns to 88 ns) per KiB; with interrupts and a server on this machine \
-                   20 us and 80 ns"}),
-            json!({"id": "cost", "text": "nbd://h:1/: a write costs 1 us (0 s to 2 us) of CPU and \
-                   3 ns (2 ns to 4 ns) per KiB"}),
+            finding("latency", "a read costs nothing of CPU and 1 per KiB"),
+            finding(
+                "cost",
+                "a read costs 10 us (8 us to 12 us) of CPU and 75 ns (61 ns to 88 ns) per KiB; \
+                 with interrupts and a server on this machine 20 us and 80 ns",
+            ),
+            finding(
+                "cost",
+                "a write costs 1 us (0 s to 2 us) of CPU and 3 ns (2 ns to 4 ns) per KiB",
+            ),
         ];
         let read = cost(&findings, "nbd://h:1/", "read").unwrap();
         assert_eq!(read.fixed, "10 us (8 us to 12 us)");

@@ -174,7 +174,7 @@ impl Server {
         let log = path.join("log");
         let process = Process::start(site.namespace, &words, control.as_deref(), &log)?;
         let host = host.to_owned();
-        let mut server = Server { process, protocol, port, host, folder };
+        let server = Server { process, protocol, port, host, folder };
         if !server.listens(context)? {
             let log = fs::read_to_string(&log).unwrap_or_default();
             return Ok(Err(log.lines().last().unwrap_or("no output").to_owned()));
@@ -191,7 +191,7 @@ impl Server {
     }
 
     /// Waits until the server listens. False if it ended, or takes too long.
-    fn listens(&mut self, context: &Context) -> Result<bool> {
+    fn listens(&self, context: &Context) -> Result<bool> {
         for _ in 0..START_MS / LOOK_MS {
             if context.stop.load(Ordering::Relaxed) {
                 return Err(Stopped.into());
@@ -338,8 +338,11 @@ impl Process {
         Ok(Process(command.spawn().with_context(|| format!("cannot start {program}"))?))
     }
 
-    fn is_running(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
+    /// Whether it has not ended, by its state in /proc/PID/stat of proc(5). It is not waited for
+    /// before it is dropped, so its PID cannot have been reused.
+    fn is_running(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
     }
 }
 
@@ -370,8 +373,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let process = Process::start(None, "sleep 1000", None, &folder.path().join("log")).unwrap();
         let id = process.0.id();
-        assert!(Path::new(&format!("/proc/{id}")).exists());
+        assert!(process.is_running());
         drop(process);
         assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn a_process_that_ended_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Process::start(None, "true", None, &folder.path().join("log")).unwrap();
+        assert!((0..3000).any(|_| {
+            pause(LOOK_MS);
+            !process.is_running()
+        }));
     }
 }
