@@ -6,6 +6,7 @@
 //! program lays out test files.
 
 mod beneath;
+mod limits;
 #[cfg(feature = "network")]
 mod remote;
 mod stripe;
@@ -36,6 +37,7 @@ use crate::target::{
 };
 pub use beneath::device_of;
 use beneath::{device_beneath, is_in_memory};
+pub use limits::{address_space_left, dirtied_bytes, file_size_limit};
 use stripe::Stripe;
 
 /// Flag of the last extent of a file, from linux/fiemap.h.
@@ -363,31 +365,6 @@ pub fn unwritable(path: &Path) -> Option<String> {
     let name = CString::new(full.as_os_str().as_bytes()).ok()?;
     let allowed = sys::may_write(&name, metadata.is_dir());
     (!allowed).then(|| "this user may not write there; run as its owner or as root".to_owned())
-}
-
-/// The file-size limit of this process (bytes); u64::MAX without one.
-pub fn file_size_limit() -> u64 {
-    sys::file_size_limit()
-}
-
-/// How much memory this process may still map (bytes); None without a limit.
-pub fn address_space_left() -> Option<u64> {
-    let limit = sys::address_space_limit();
-    if limit == u64::MAX {
-        return None;
-    }
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
-    let mapped_kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(limit.saturating_sub(mapped_kib << 10))
-}
-
-/// How much page cache was dirtied since boot (bytes; nr_dirtied in /proc/vmstat); None if not
-/// reported.
-pub fn dirtied_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
-    let pages = text.lines().find_map(|line| line.strip_prefix("nr_dirtied "))?;
-    Some(pages.trim().parse::<u64>().ok()? * sys::page_bytes())
 }
 
 /// Opens an existing file or device with the flags of a caching mode.

@@ -1,8 +1,8 @@
 //! Classifies targets by name, without opening them.
 //!
 //! Every verb takes targets by name: a directory, a file or block device, a simulated system
-//! (`sim:SYSTEM,key=value,..`), a reference device in this process (`truth:KEY=VALUE,..`), or a file
-//! or disk of a server (`nbd://HOST/EXPORT`).
+//! (`sim:SYSTEM,key=value,..`), a reference device in this process (`truth:KEY=VALUE,..`), or a
+//! file or disk of a server (`nbd://HOST/EXPORT`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! The targets of studies: a directory with a test file, an existing file or device, a simulated
-//! system, a reference device, or a file or disk of a server. Each is prepared once for all studies.
+//! system, a reference device, or a file or disk of a server. Each is prepared once for all of
+//! them.
 
 use analysis::units;
 use std::path::{Path, PathBuf};

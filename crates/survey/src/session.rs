@@ -431,37 +431,7 @@ fn plan(
     size: Option<u64>,
     budget: &Budget,
 ) -> Outcome {
-    match survey_target {
-        SurveyTarget::Directory(folder) => {
-            let bytes = size.unwrap_or(0);
-            check_size(survey_target, size, options)?;
-            let (size, folder) = (units::size(bytes), folder.display());
-            console::data(&format!(
-                "lay out a test file of {size} in {folder}, and remove it afterwards"
-            ));
-        }
-        SurveyTarget::Existing(path) => {
-            let (write, why, permit) = may_write(survey_target, options)?;
-            let subject = Subject::open(path, write, size)?;
-            let verb = if write { "read and overwrite" } else { "only read" };
-            let kind = subject.facts().kind;
-            console::data(&format!("{verb} the {kind} {}", path.display()));
-            let destroys = permit.and_then(|permit| permit.destroys);
-            destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
-            why.iter().for_each(|why| console::data(why));
-        }
-        SurveyTarget::Network(address) => {
-            let (write, why, _) = may_write(survey_target, options)?;
-            survey_target.open(&options.target, write, size, &options.base.consent)?;
-            let verb = if write { "read and overwrite" } else { "only read" };
-            console::data(&format!("{verb} {address} over the network"));
-            why.iter().for_each(|why| console::data(why));
-        }
-        SurveyTarget::Simulated(system) => {
-            let (name, title) = (&system.name, &system.system.title);
-            console::data(&format!("simulate {name}: {title}; nothing is touched"));
-        }
-    }
+    plan_target(options, survey_target, size)?;
     let limits = grid::Limits {
         request_bytes_min: 512,
         region_bytes: size.unwrap_or(u64::MAX),
@@ -498,6 +468,46 @@ fn plan(
     let db = db_name(options).map(|db| format!(" and the database {db}")).unwrap_or_default();
     console::data(&format!("write the page {html}{db}; nothing was done"));
     Ok(Exit::Ok)
+}
+
+/// Prints what a survey would do to its target.
+fn plan_target(
+    options: &SurveyOptions,
+    survey_target: &SurveyTarget,
+    size: Option<u64>,
+) -> Outcome<()> {
+    match survey_target {
+        SurveyTarget::Directory(folder) => {
+            let bytes = size.unwrap_or(0);
+            check_size(survey_target, size, options)?;
+            let (size, folder) = (units::size(bytes), folder.display());
+            console::data(&format!(
+                "lay out a test file of {size} in {folder}, and remove it afterwards"
+            ));
+        }
+        SurveyTarget::Existing(path) => {
+            let (write, why, permit) = may_write(survey_target, options)?;
+            let subject = Subject::open(path, write, size)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            let kind = subject.facts().kind;
+            console::data(&format!("{verb} the {kind} {}", path.display()));
+            let destroys = permit.and_then(|permit| permit.destroys);
+            destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
+            why.iter().for_each(|why| console::data(why));
+        }
+        SurveyTarget::Network(address) => {
+            let (write, why, _) = may_write(survey_target, options)?;
+            survey_target.open(&options.target, write, size, &options.base.consent)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            console::data(&format!("{verb} {address} over the network"));
+            why.iter().for_each(|why| console::data(why));
+        }
+        SurveyTarget::Simulated(system) => {
+            let (name, title) = (&system.name, &system.system.title);
+            console::data(&format!("simulate {name}: {title}; nothing is touched"));
+        }
+    }
+    Ok(())
 }
 
 fn announce(

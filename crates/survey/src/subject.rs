@@ -1,5 +1,5 @@
-//! The target of a survey: a file or device of this host opened in both caching modes, a file or disk
-//! of a server, or a simulated system, with the limits on its grid.
+//! The target of a survey: a file or device of this host opened in both caching modes, a file or
+//! disk of a server, or a simulated system, with the limits on its grid.
 
 use analysis::units;
 use ioengine::target::Coverage;

@@ -2,9 +2,9 @@
 //! its own.
 //!
 //! Each worker has its own connection, and as many as it needs where the protocol allows only a few
-//! outstanding requests on one. Sending and receiving happen in the worker's thread, so the CPU time
-//! of a request is that of the system calls and of the protocol, without any hand-over to another
-//! thread.
+//! outstanding requests on one. Sending and receiving happen in the worker's thread, so the CPU
+//! time of a request is that of the system calls and of the protocol, without any hand-over to
+//! another thread.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Targets of this host that are on a server.
+//! Network targets as targets of this host: opened by connecting to a server, always direct, with a
+//! connection of their own for flushes. Each engine connects again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

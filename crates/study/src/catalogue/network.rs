@@ -2,9 +2,9 @@
 //! takes, and how much the path carries.
 //!
 //! Each target is one path: an address such as `smb://server/share/file`, measured without the
-//! kernel's client, or a file on a mounted share, or a local file to compare with. The lower bound of
-//! the CPU cost is the time charged to the process; the upper bound is what a soaker loses, which
-//! includes interrupts, and the server if it runs on this machine.
+//! kernel's client, or a file on a mounted share, or a local file to compare with. The lower bound
+//! of the CPU cost is the time charged to the process; the upper bound is what a soaker loses,
+//! which includes interrupts, and the server if it runs on this machine.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::interval::Interval;
@@ -24,8 +24,8 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "network",
     papers: "Chung 2000, section 9, Table 11 and Figures 36 to 38: a mapped drive or a UNC name \
-             costs up to ten times the CPU of a local file per MB, writes have a cliff above 16 KB, \
-             and depth helps up to 2",
+             costs up to ten times the CPU of a local file per MB, writes have a cliff above \
+             16 KB, and depth helps up to 2",
     needs: "an existing file or disk of a server; name a local file too, to compare with it",
     plan: include_str!("../../plans/network.toml"),
     claims: &[],
