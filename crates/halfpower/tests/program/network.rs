@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::fixture::{MIB, Place, list, or_skip, pause, text, wait_until, whole};
+use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
 
 /// A server of one file, which ends with its test.
 struct Server {
@@ -90,9 +90,10 @@ fn what_is_written_over_the_network_is_in_the_file() {
         .halfpower(&format!("{write} {}", server.overwrite()))
         .says("verified 4 MiB", "every block is correct");
     // The same blocks are read through the kernel, and their checksums compared.
-    place
-        .halfpower(&format!("run served --rw read {load} --direct=0"))
-        .says("verified 4 MiB", "correct");
+    let read = format!("run served --rw read {load} --direct=0");
+    place.does(&read);
+    damage(&place.path("served"), 2 * MIB + 100);
+    place.halfpower(&read).with_code(4).says("verification failed", "");
 }
 
 #[test]
