@@ -461,8 +461,10 @@ fn plan(
         ));
     } else {
         console::data(&format!("{trials}, in {} in all", units::time(budget.budget_ns as f64)));
-        let share = units::share_of_endurance(options.max_write, options.base.endurance_bytes);
-        console::data(&format!("write at most {} in all{share}", units::size(options.max_write)));
+        let all = options.max_write.saturating_mul(rank_count());
+        let share = units::share_of_endurance(all, options.base.endurance_bytes);
+        let by = if options.mpi { "on each rank" } else { "in all" };
+        console::data(&format!("write at most {} {by}{share}", units::size(options.max_write)));
     }
     let html = options.html.display();
     let db = db_name(options).map(|db| format!(" and the database {db}")).unwrap_or_default();

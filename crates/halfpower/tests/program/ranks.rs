@@ -259,8 +259,11 @@ fn competing_streams_are_those_of_all_ranks() {
 #[test]
 fn studies_that_only_run_their_plans_run_on_ranks() {
     let words = "--mpi --quick --size 16m --runtime 0.02 --trials 1 --json --quiet";
-    for study in ["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones"] {
+    let built_in = ["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones"];
+    for study in built_in.into_iter().chain(["mine.toml"]) {
         let place = Place::new();
+        let plan = "title = 'Mine'\nasks = 'Which?'\nrw = 'randread'\nbs = ['4k', '8k']\n";
+        fs::write(place.path("mine.toml"), plan).unwrap();
         let words = format!("study {study} . {words}");
         let (ended, text) = on_all_ranks(2, &place, &words, |_, _| {}, || {});
         assert!([0, 5].contains(&ended[0].code) && ended[1].code == 0, "{study}: {text}");
