@@ -7,6 +7,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
+use ioengine::network::object::{ObjectClient, PayloadSignature};
 use ioengine::network::{Access, Address, Credentials, Scheme};
 use ioengine::{EngineKind, HostTarget};
 
@@ -47,6 +48,17 @@ pub fn open(
     }
     let credentials = credentials(address);
     Ok(HostTarget::connect(Access { address: address.clone(), credentials, writable, durable })?)
+}
+
+/// Connects to the bucket of an S3 address for requests of whole objects. It needs no consent: the
+/// caller writes only objects that it makes itself.
+///
+/// # Errors
+/// The address names no bucket, or the server cannot be reached.
+pub fn object_client(address: &Address, payload: PayloadSignature) -> Outcome<ObjectClient> {
+    let (address, credentials) = (address.clone(), credentials(address));
+    let access = Access { address, credentials, writable: true, durable: false };
+    Ok(ObjectClient::connect(&access, payload)?)
 }
 
 /// Checks that the user allowed to overwrite a target.

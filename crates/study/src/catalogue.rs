@@ -22,6 +22,7 @@ mod hints;
 mod memory;
 mod mix;
 mod network;
+mod objects;
 mod out_of_box;
 mod engines;
 mod phases;
@@ -61,12 +62,16 @@ pub const ALL: &[&Study] = &[
     &price::STUDY,
     &copy_cost::STUDY,
     &network::STUDY,
+    &objects::STUDY,
 ];
 
 /// The studies that several ranks can measure together: all their trials run on all ranks, and what
 /// they decide depends on merged results only.
 const ON_RANKS: &[&str] =
     &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
+
+/// Name of the study that makes objects below a target.
+pub const OBJECTS: &str = objects::STUDY.name;
 
 /// One experiment of the papers.
 pub struct Study {

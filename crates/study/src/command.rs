@@ -21,6 +21,7 @@ use lab::target::TargetSpec;
 use lab::trials::Lab;
 use survey::document::WroteDocument;
 
+use crate::catalogue;
 use crate::document::{StudiesDocument, StudyDocument};
 use crate::extent::Extent;
 use crate::requested::RequestedStudy;
@@ -230,6 +231,11 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
         let name = target.display();
         console::data(&if target.is_dir() {
             format!("lay out a test file of at most {size} in {name}, and remove it afterwards")
+        } else if let TargetSpec::Network(_) = TargetSpec::of(target)? {
+            let makes = requested.iter().any(|one| one.name == catalogue::OBJECTS);
+            let more = "; make objects in a new folder below it, and remove them afterwards";
+            let more = if makes { more } else { "" };
+            format!("read {name}; write to it only if --overwrite names it{more}")
         } else if TargetSpec::of(target)?.is_on_host() {
             format!("read {name}; write to it only if --overwrite or --destroy-data-on names it")
         } else {
@@ -246,6 +252,10 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
 
 /// Prints the points of one study and what they cost.
 fn print_points(one: &RequestedStudy, options: &StudyOptions, file_bytes: u64) -> Outcome<()> {
+    if one.study.is_some() && !one.plan.has_points() {
+        console::data(&format!("{}: trials that are chosen during the study", one.name));
+        return Ok(());
+    }
     let (mut sum, mut lines) = (Extent::default(), Vec::new());
     for group in one.plan.groups(options.quick, &options.typed)? {
         let disks = group.disks.map(|n| format!(" on {n} targets")).unwrap_or_default();

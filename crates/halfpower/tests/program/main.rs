@@ -33,6 +33,7 @@ mod json;
 mod known_truth;
 mod memory;
 mod network;
+mod objects;
 mod ranks;
 mod reproduce;
 mod run;
