@@ -27,7 +27,7 @@ use std::sync::{Mutex, PoisonError};
 pub use address::{Address, Scheme};
 pub(crate) use link::{Link, Slots, wait_for};
 use protocol::Opened;
-pub(crate) use wire::Wire;
+pub(crate) use wire::{TICK, Wire};
 
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;

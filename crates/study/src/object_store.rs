@@ -22,6 +22,8 @@ use workload::content;
 
 /// How often the removal of an object is tried; a connection may have failed just before.
 const REMOVALS: usize = 2;
+/// The most keys that a list of the folder may show: far more than a study makes.
+const KEYS_MAX: usize = 1_000_000;
 /// Seed of the random bytes in the buffers.
 pub const CONTENT_SEED: u64 = 0;
 
@@ -274,6 +276,10 @@ impl<'a> ObjectStore<'a> {
             // Never trust a server with what is removed.
             keys.extend(page.keys.into_iter().filter(|key| key.starts_with(&self.keys.folder)));
             next = page.next;
+            if keys.len() > KEYS_MAX || (next.is_some() && keys.is_empty()) {
+                let folder = &self.keys.folder;
+                return Err(Failure::failed(format!("the list of {folder} does not end")));
+            }
             if next.is_none() {
                 return Ok(keys);
             }

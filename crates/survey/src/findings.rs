@@ -5,7 +5,7 @@
 
 use analysis::interval::Interval;
 use analysis::units;
-use ioengine::{Caching, Op};
+use ioengine::{Caching, EngineKind, Op};
 use lab::evidence::MeasuredPoint;
 use lab::point::State;
 use lab::rank_trial;
@@ -278,6 +278,9 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
         Some(binding) => {
             let rung = &insight.rungs[binding.index];
             let component = match rung.component.as_str() {
+                "device, reads" if fastest.key().is_issued_by(EngineKind::Network) => {
+                    "the network, the server, or its device".to_owned()
+                }
                 "device, reads" => "the device, or a layer below it".to_owned(),
                 other => format!("the {other}"),
             };

@@ -13,11 +13,8 @@ use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
-use crate::network::{Access, Link, RemoteInfo, Slots, connect, wait_for};
+use crate::network::{Access, Link, RemoteInfo, Slots, TICK, connect, wait_for};
 use crate::request::{Completion, Op, Request};
-
-/// A deadline that is further away than this does not end a blocking wait early (ns).
-const BLOCKING_NS: u64 = 100_000_000;
 
 /// The `network` I/O engine.
 #[derive(Debug)]
@@ -98,10 +95,11 @@ impl Network {
     fn receive(&mut self, until_ns: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
         let now = self.clock.now_ns();
         let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(now));
-        if let ([link], true) = (&mut self.links[..], left_ns > BLOCKING_NS) {
+        let wait = Duration::from_nanos(left_ns).min(TICK);
+        // A blocking wait is one system call less, but it may take a whole tick.
+        if let ([link], true) = (&mut self.links[..], wait == TICK) {
             return link.wait(&mut self.slots, done);
         }
-        let wait = Duration::from_nanos(left_ns.min(BLOCKING_NS));
         // An idle connection that the server has closed would end the wait.
         let busy = self.links.iter().filter(|link| link.expects());
         let ready = wait_for(busy, wait)?;

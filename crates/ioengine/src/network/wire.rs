@@ -18,7 +18,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Socket buffers in each direction (bytes). Without them, large requests wait for the window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
 /// The longest wait inside [`Wire::wait_and_receive`], so that deadlines are looked at.
-pub(super) const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// A TCP connection with the name of its server, for error messages.
 #[derive(Debug)]

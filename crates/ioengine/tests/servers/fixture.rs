@@ -9,11 +9,10 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use ioengine::{
-    BufferPages, Clock, EngineKind, EngineOptions, EngineSpec, Error, HostEngine, HostTarget,
-    Monotonic, Target,
+    BufferPages, Clock, Completion, Engine, EngineKind, EngineOptions, EngineSpec, Error,
+    HostEngine, HostTarget, Monotonic, Op, Request, Target,
 };
 
 /// How long a server may take until it accepts connections (s).
@@ -111,10 +110,16 @@ pub fn engine(target: &HostTarget, depth: u32, slot_bytes: u32) -> Result<HostEn
     })
 }
 
-/// How long something took (ns), with its result.
-pub fn timed<T>(action: impl FnOnce() -> T) -> (Duration, T) {
-    let clock = Monotonic::new();
-    let begun_ns = clock.now_ns();
-    let result = action();
-    (Duration::from_nanos(clock.now_ns() - begun_ns), result)
+/// A request of a whole slot's transfer.
+pub fn request(op: Op, slot: u32, offset: u64, length: u32) -> Request {
+    Request { offset, length, within: 0, slot, file: 0, op }
+}
+
+/// Runs requests until all complete, and returns the completions in the order of slots.
+pub fn run(engine: &mut HostEngine, batch: &[Request]) -> Result<Vec<Completion>, Error> {
+    let mut done = Vec::new();
+    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done)?;
+    assert_eq!(done.len(), batch.len());
+    done.sort_by_key(|completion| completion.slot);
+    Ok(done)
 }

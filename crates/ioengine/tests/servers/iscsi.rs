@@ -12,11 +12,11 @@ use std::process::Command;
 use ioengine::conformance;
 use ioengine::network::{Access, Credentials};
 use ioengine::{
-    BufferPages, Clock, Completion, Engine, EngineKind, EngineOptions, EngineSpec, Error,
-    HostEngine, HostTarget, Monotonic, Op, Request, Target,
+    BufferPages, Clock, Engine, EngineKind, EngineOptions, EngineSpec, Error, HostEngine,
+    HostTarget, Monotonic, Op, Request, Target,
 };
 
-use crate::fixture::{Process, engine, free_port, has_program, skipped, sleep_ms, timed};
+use crate::fixture::{Process, engine, free_port, has_program, request, run, skipped, sleep_ms};
 
 const FILE_BYTES: u64 = 8 << 20;
 const NAME: &str = "iqn.2026-01.test:disk";
@@ -140,18 +140,6 @@ fn engine_with(
     target.engine(&EngineSpec { engine_kind, depth, slot_bytes, pages, options })
 }
 
-fn request(op: Op, slot: u32, offset: u64, length: u32) -> Request {
-    Request { offset, length, within: 0, slot, file: 0, op }
-}
-
-/// Executes requests, and returns their completions in the order of slots.
-fn complete(engine: &mut HostEngine, batch: &[Request]) -> Vec<Completion> {
-    let mut done = Vec::new();
-    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done).unwrap();
-    done.sort_by_key(|completion| completion.slot);
-    done
-}
-
 #[test]
 fn iscsi_conforms() {
     let Some(server) = Tgtd::start("iscsi_conforms") else { return };
@@ -180,7 +168,7 @@ fn iscsi_says_what_the_disk_is() {
     assert_eq!(info.request_bytes_max % 512, 0);
     let mut engine = engine(&target, 2, 4096).unwrap();
     let done =
-        complete(&mut engine, &[request(Op::Read, 0, 100, 512), request(Op::Read, 1, 0, 100)]);
+        run(&mut engine, &[request(Op::Read, 0, 100, 512), request(Op::Read, 1, 0, 100)]).unwrap();
     assert!(done.iter().all(|done| done.result == -libc::EINVAL), "not aligned: {done:?}");
 }
 
@@ -202,7 +190,7 @@ fn moves_the_right_bytes(server: &Tgtd, settings: &str) {
             batch.push(request(Op::Write, slot, offset, length));
             offset += u64::from(length);
         }
-        let done = complete(&mut engine, &batch);
+        let done = run(&mut engine, &batch).unwrap();
         target.sync().unwrap();
         let disk = File::open(server.disk()).unwrap();
         for (write, done) in batch.iter().zip(&done) {
@@ -216,7 +204,7 @@ fn moves_the_right_bytes(server: &Tgtd, settings: &str) {
             batch.iter().map(|write| Request { op: Op::Read, ..*write }).collect();
         let expected: Vec<Vec<u8>> = (0..8).map(|slot| engine.buffer(slot).to_vec()).collect();
         (0..8).for_each(|slot| engine.buffer(slot).fill(0));
-        for (read, done) in reads.iter().zip(complete(&mut engine, &reads)) {
+        for (read, done) in reads.iter().zip(run(&mut engine, &reads).unwrap()) {
             assert_eq!(done.result, read.length as i32, "{settings}: {read:?}");
             let length = read.length as usize;
             let got = &engine.buffer(read.slot)[..length];
@@ -260,7 +248,7 @@ fn iscsi_durable_writes_and_flushes_succeed() {
         let batch: Vec<Request> =
             (0..4).map(|slot| request(Op::Write, slot, u64::from(slot) * 4096, 4096)).collect();
         for _ in 0..10 {
-            assert!(complete(&mut engine, &batch).iter().all(|done| done.result == 4096));
+            assert!(run(&mut engine, &batch).unwrap().iter().all(|done| done.result == 4096));
             target.sync().unwrap();
         }
     }
@@ -274,7 +262,7 @@ fn iscsi_uses_several_sessions_for_a_deep_queue() {
     let batch: Vec<Request> =
         (0..1024).map(|slot| request(Op::Read, slot, u64::from(slot) * 512, 512)).collect();
     for _ in 0..10 {
-        let done = complete(&mut engine, &batch);
+        let done = run(&mut engine, &batch).unwrap();
         assert!(done.iter().all(|done| done.result == 512));
         for slot in 0..1024 {
             let position = u64::from_le_bytes(engine.buffer(slot)[..8].try_into().unwrap());
@@ -298,7 +286,7 @@ fn iscsi_completes_a_huge_request_in_parts() {
         let (mut at, mut parts) = (0, 0);
         while at < huge as u32 {
             let rest = Request { within: at, ..request(op, 0, at.into(), huge as u32 - at) };
-            let result = complete(&mut engine, &[rest])[0].result;
+            let result = run(&mut engine, &[rest]).unwrap()[0].result;
             assert!(result > 0 && result as u32 <= most, "{op}: {result}");
             at += result as u32;
             parts += 1;
@@ -369,7 +357,7 @@ fn iscsi_logs_in_with_a_password() {
 fn reads_until_it_fails(mut engine: HostEngine, then: impl FnOnce()) -> Error {
     let batch: Vec<Request> =
         (0..16).map(|slot| request(Op::Read, slot, u64::from(slot) << 16, 65_536)).collect();
-    complete(&mut engine, &batch);
+    run(&mut engine, &batch).unwrap();
     then();
     for _ in 0..1000 {
         if let Err(error) = engine.submit_and_wait(&batch, 16, None, &mut Vec::new()) {
@@ -407,67 +395,8 @@ fn iscsi_answers_pings_and_flushes_after_a_pause() {
     let clock = Monotonic::new();
     let end_ns = clock.now_ns() + 20_000_000_000;
     while clock.now_ns() < end_ns {
-        assert_eq!(complete(&mut engine, &[request(Op::Read, 0, 0, 512)])[0].result, 512);
+        assert_eq!(run(&mut engine, &[request(Op::Read, 0, 0, 512)]).unwrap()[0].result, 512);
         sleep_ms(10);
     }
     target.sync().unwrap();
-}
-
-/// Prints latencies and rates. For a look at them, not for a comparison.
-#[test]
-#[ignore = "prints measurements"]
-fn iscsi_measurements() {
-    let Some(server) = Tgtd::start("iscsi_measurements") else { return };
-    for r2t in ["Yes", "No"] {
-        server.negotiates("InitialR2T", r2t);
-        server.negotiates("MaxRecvDataSegmentLength", "262144");
-        for op in Op::ALL {
-            for (depth, bytes) in [(1, 4096), (16, 4096), (1, 1 << 20), (4, 1 << 20)] {
-                measure(&server.access(true), op, depth, bytes, r2t);
-            }
-        }
-    }
-}
-
-fn measure(access: &Access, op: Op, depth: u32, bytes: u32, settings: &str) {
-    let target = HostTarget::connect(access.clone()).unwrap();
-    let mut engine = engine(&target, depth, bytes).unwrap();
-    let count = if bytes > 4096 { 400 } else { 10_000 };
-    let (time, mut latencies_ns) = timed(|| latencies(&mut engine, op, depth, bytes, count));
-    let per_s = count as f64 / time.as_secs_f64();
-    latencies_ns.sort_unstable();
-    let at = |share: usize| latencies_ns[latencies_ns.len() * share / 100] as f64 / 1e3;
-    eprintln!(
-        "InitialR2T {settings}, {op} {bytes} B, depth {depth}: p50 {:.0} us, p99 {:.0} us, \
-         {per_s:.0} requests/s, {:.0} MiB/s",
-        at(50),
-        at(99),
-        per_s * f64::from(bytes) / f64::from(1 << 20)
-    );
-}
-
-/// Executes `count` requests, and returns how long each took (ns).
-fn latencies(engine: &mut HostEngine, op: Op, depth: u32, bytes: u32, count: usize) -> Vec<u64> {
-    let clock = Monotonic::new();
-    let blocks = FILE_BYTES / u64::from(bytes);
-    let (mut issued, mut latencies_ns) = (0_u64, Vec::new());
-    let mut begun_ns = vec![0; depth as usize];
-    let mut free: Vec<u32> = (0..depth).collect();
-    let mut done = Vec::new();
-    while latencies_ns.len() < count {
-        let issue = |slot: u32| {
-            issued += 1;
-            begun_ns[slot as usize] = clock.now_ns();
-            request(op, slot, issued * 7919 % blocks * u64::from(bytes), bytes)
-        };
-        let batch: Vec<Request> = free.drain(..).map(issue).collect();
-        engine.submit_and_wait(&batch, 1, None, &mut done).unwrap();
-        let now_ns = clock.now_ns();
-        for completion in done.drain(..) {
-            assert_eq!(completion.result, bytes as i32);
-            latencies_ns.push(now_ns - begun_ns[completion.slot as usize]);
-            free.push(completion.slot);
-        }
-    }
-    latencies_ns
 }

@@ -20,7 +20,7 @@ use ioengine::network::Access;
 use ioengine::{Completion, Engine, Error, ErrorKind, HostEngine, HostTarget, Op, Request, Target};
 use tempfile::TempDir;
 
-use crate::fixture::{Process, engine, free_port, has_program, skipped, sleep_ms, timed};
+use crate::fixture::{Process, engine, free_port, has_program, request, run, skipped, sleep_ms};
 
 const PROGRAM: &str = "ganesha.nfsd";
 const FILE_BYTES: u64 = 8 << 20;
@@ -121,19 +121,6 @@ fn configuration_text(folder: &str, port: u16, lease_s: u32) -> String {
         export(1, "open", "RW"),
         export(2, "read-only", "RO")
     )
-}
-
-fn request(op: Op, slot: u32, offset: u64, length: u32) -> Request {
-    Request { offset, length, within: 0, slot, file: 0, op }
-}
-
-/// Runs requests until all complete.
-fn run(engine: &mut HostEngine, batch: &[Request]) -> Result<Vec<Completion>, Error> {
-    let mut done = Vec::new();
-    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done)?;
-    assert_eq!(done.len(), batch.len());
-    done.sort_by_key(|completion| completion.slot);
-    Ok(done)
 }
 
 #[test]
@@ -309,42 +296,4 @@ fn an_idle_client_loses_its_session_and_a_flush_connects_again() {
     let error = (1..=4).find_map(idle_and_write).expect("the server forgets its client");
     assert!(error.to_string().contains("discarded the session"), "{error}");
     assert!(error.to_string().contains("the lease of the server, 4 s"), "{error}");
-}
-
-#[test]
-#[ignore = "prints figures that depend on the machine"]
-fn measure() {
-    let Some(server) = Server::start("measure", 60) else { return };
-    let target = server.connect_writable(false);
-    for (op, depth, bytes) in [
-        (Op::Read, 1, 4096),
-        (Op::Read, 16, 4096),
-        (Op::Read, 1, 1 << 20),
-        (Op::Read, 4, 1 << 20),
-        (Op::Write, 1, 4096),
-        (Op::Write, 16, 4096),
-        (Op::Write, 1, 1 << 20),
-    ] {
-        let mut engine = engine(&target, depth, bytes).unwrap();
-        let (mut latencies, count) = (Vec::new(), if bytes > 4096 { 300 } else { 3000 });
-        let (total, ()) = timed(|| {
-            for round in 0..count {
-                let offset = |slot: u32| u64::from((round * depth + slot) % 7) * u64::from(bytes);
-                let batch: Vec<Request> =
-                    (0..depth).map(|slot| request(op, slot, offset(slot), bytes)).collect();
-                let (latency, done) = timed(|| run(&mut engine, &batch).unwrap());
-                assert!(done.iter().all(|completion| completion.result == bytes as i32));
-                latencies.push(latency);
-            }
-        });
-        latencies.sort_unstable();
-        let moved = u64::from(bytes) * u64::from(depth) * u64::from(count);
-        println!(
-            "{op} {bytes} B depth {depth}: batch p50 {:?} p99 {:?}, {:.0} requests/s, {:.0} MB/s",
-            latencies[latencies.len() / 2],
-            latencies[latencies.len() * 99 / 100],
-            f64::from(count * depth) / total.as_secs_f64(),
-            moved as f64 / total.as_secs_f64() / 1e6
-        );
-    }
 }

@@ -10,9 +10,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use ioengine::clock::thread_cpu_ns;
 use ioengine::conformance::{
     a_deadline_returns_and_loses_nothing, a_dropped_engine_leaves_memory_alone,
     a_read_at_the_end_is_short_and_past_it_empty, errors_reach_the_right_request,
@@ -21,13 +19,10 @@ use ioengine::conformance::{
 };
 use ioengine::network::object::{ObjectClient, PayloadSignature};
 use ioengine::network::{Access, Credentials};
-use ioengine::{
-    Clock, Completion, Engine, Error, ErrorKind, HostEngine, HostTarget, Monotonic, Op, Request,
-    Target,
-};
+use ioengine::{Engine, Error, ErrorKind, HostTarget, Op, Request, Target};
 use tempfile::TempDir;
 
-use crate::fixture::{Process, engine, free_port, has_program, skipped, timed};
+use crate::fixture::{Process, engine, free_port, has_program, request, run, skipped};
 
 const PROGRAM: &str = "versitygw";
 const OBJECT_BYTES: u64 = 24 << 20;
@@ -105,21 +100,9 @@ impl Server {
     }
 }
 
-fn read(slot: u32, offset: u64, length: u32) -> Request {
-    Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
-}
-
-/// Runs requests until all complete.
-fn run(engine: &mut HostEngine, batch: &[Request]) -> Result<Vec<Completion>, Error> {
-    let mut done = Vec::new();
-    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done)?;
-    assert_eq!(done.len(), batch.len());
-    Ok(done)
-}
-
 /// 16 reads of 4 KiB.
 fn reads() -> Vec<Request> {
-    (0..16).map(|slot| read(slot, u64::from(slot) << 12, 4096)).collect()
+    (0..16).map(|slot| request(Op::Read, slot, u64::from(slot) << 12, 4096)).collect()
 }
 
 /// The error of an action that is repeated until it fails. A signal takes effect on a server some
@@ -176,7 +159,7 @@ fn large_reads_bring_the_bytes_of_the_object() {
     let target = HostTarget::connect(server.access("data/folder/positions")).unwrap();
     let length = 16 << 20;
     let mut engine = engine(&target, 2, length).unwrap();
-    let batch = [read(0, 512, length), read(1, 8 << 20, length)];
+    let batch = [request(Op::Read, 0, 512, length), request(Op::Read, 1, 8 << 20, length)];
     let done = run(&mut engine, &batch).unwrap();
     assert!(done.iter().all(|completion| completion.result == length as i32), "{done:?}");
     let object = fs::read(server.file("folder/positions")).unwrap();
@@ -234,7 +217,7 @@ fn a_server_that_hangs_gives_an_error_after_the_time_limit() {
     let mut client = ObjectClient::connect(&access, PayloadSignature::Unsigned).unwrap();
     client.head("folder/positions").unwrap();
     server.process.signal(libc::SIGSTOP);
-    let read = first_error(|| run(&mut engine, &[read(0, 0, 4096)]));
+    let read = first_error(|| run(&mut engine, &[request(Op::Read, 0, 0, 4096)]));
     let head = first_error(|| client.head("folder/positions"));
     server.process.signal(libc::SIGCONT);
     for error in [read.to_string(), head.to_string()] {
@@ -309,68 +292,5 @@ fn multipart_uploads_are_completed_or_aborted() {
         client.abort_upload("parts", &upload).unwrap();
         let gone = client.upload_part("parts", &upload, 2, b"x").unwrap_err().to_string();
         assert!(gone.contains("there is no such multipart upload"), "{gone}");
-    }
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
-/// Reads for a while with so many requests outstanding, and prints latency and rate.
-fn measure_reads(target: &HostTarget, bytes: u32, depth: u32) {
-    let mut engine = engine(target, depth, bytes).unwrap();
-    let count = (512 << 20).min(bytes as usize * 20_000) / bytes as usize;
-    let clock = Monotonic::new();
-    let (mut begun_ns, mut times) = (vec![0; depth as usize], Vec::new());
-    let (mut next, mut done) = (0, Vec::new());
-    let mut free: Vec<u32> = (0..depth).collect();
-    let cpu_ns = thread_cpu_ns();
-    let (whole, ()) = timed(|| {
-        while times.len() < count {
-            let mut batch = Vec::new();
-            for slot in free.drain(..) {
-                batch.push(read(slot, next * u64::from(bytes) % OBJECT_BYTES, bytes));
-                begun_ns[slot as usize] = clock.now_ns();
-                next += 1;
-            }
-            engine.submit_and_wait(&batch, 1, None, &mut done).unwrap();
-            for Completion { slot, result } in done.drain(..) {
-                assert_eq!(result, bytes as i32);
-                times.push(Duration::from_nanos(clock.now_ns() - begun_ns[slot as usize]));
-                free.push(slot);
-            }
-        }
-    });
-    let per_s = times.len() as f64 / whole.as_secs_f64();
-    let mib_per_s = per_s * f64::from(bytes) / f64::from(1 << 20);
-    let cpu_us = (thread_cpu_ns() - cpu_ns) as f64 / 1e3 / times.len() as f64;
-    let median = median(times);
-    eprintln!(
-        "{bytes} B, depth {depth}: median {median:?}, {per_s:.0}/s, {mib_per_s:.0} MiB/s, \
-         {cpu_us:.0} us of CPU each"
-    );
-}
-
-/// Latency and rate of requests, one line for each setting.
-#[test]
-#[ignore = "measures, and checks nothing"]
-fn measure() {
-    let Some(server) = Server::start("measure", &["--keep-alive"]) else { return };
-    let target = HostTarget::connect(server.access("data/folder/positions")).unwrap();
-    for (bytes, depth) in [(4096, 1), (4096, 16), (1 << 20, 1), (1 << 20, 4)] {
-        measure_reads(&target, bytes, depth);
-    }
-    for payload in [PayloadSignature::Unsigned, PayloadSignature::Signed] {
-        for bytes in [4096, 1 << 20] {
-            let mut client = server.client(payload);
-            let (content, mut into) = (content(bytes), vec![0; bytes]);
-            let put = || client.put("measured", &content).unwrap().total_ns;
-            let put = std::iter::repeat_with(put).take(300).map(Duration::from_nanos).collect();
-            let get = || client.get("measured", &mut into).unwrap().total_ns;
-            let get = std::iter::repeat_with(get).take(1000).map(Duration::from_nanos).collect();
-            let (put, get) = (median(put), median(get));
-            eprintln!("{payload:?} objects of {bytes} B: median PUT {put:?}, GET {get:?}");
-        }
     }
 }

@@ -19,10 +19,10 @@ use ioengine::conformance::{
     the_rest_of_a_request_lands_behind_the_first_part, write_positions, writes_land_where_they_say,
 };
 use ioengine::network::{Access, Credentials};
-use ioengine::{Completion, Engine, Error, ErrorKind, HostEngine, HostTarget, Op, Request, Target};
+use ioengine::{Completion, Engine, ErrorKind, HostTarget, Op, Request, Target};
 use tempfile::TempDir;
 
-use crate::fixture::{Process, engine, free_port, has_program, skipped, timed};
+use crate::fixture::{Process, engine, free_port, has_program, request, run, skipped};
 
 const PROGRAM: &str = "smbd";
 const FILE_BYTES: u64 = 24 << 20;
@@ -142,19 +142,6 @@ fn add_user(configuration: &Path) -> bool {
     let input = format!("{PASSWORD}\n{PASSWORD}\n");
     let written = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait().is_ok_and(|status| status.success()) && written.is_ok()
-}
-
-fn request(op: Op, slot: u32, offset: u64, length: u32) -> Request {
-    Request { offset, length, within: 0, slot, file: 0, op }
-}
-
-/// Runs requests until all complete.
-fn run(engine: &mut HostEngine, batch: &[Request]) -> Result<Vec<Completion>, Error> {
-    let mut done = Vec::new();
-    engine.submit_and_wait(batch, batch.len() as u32, None, &mut done)?;
-    assert_eq!(done.len(), batch.len());
-    done.sort_by_key(|completion| completion.slot);
-    Ok(done)
 }
 
 /// Runs the conformance suite with what may be read, and what may also be written.
@@ -387,45 +374,6 @@ fn data_that_was_changed_on_the_way_is_refused() {
             Err(error) => {
                 let message = error.to_string();
                 assert!(is_noticed && message.contains("a wrong signature"), "{message}");
-            }
-        }
-    }
-}
-
-/// Latency and rate of requests, one line for each setting.
-#[test]
-#[ignore = "measures, and checks nothing"]
-fn measure() {
-    let Some(server) = Server::start("measure", "") else { return };
-    let settings = [(4096, 1), (4096, 16), (1 << 20, 1), (1 << 20, 4), (8 << 20, 4)];
-    let (signed, guest) = (server.access("data/written"), anonymous(server.port, "guests/written"));
-    for (name, access) in [("signed", signed), ("anonymous", guest)] {
-        for op in Op::ALL {
-            for (bytes, depth) in settings {
-                let target = writable(access.clone());
-                let mut engine = engine(&target, depth, bytes).unwrap();
-                let rounds = (256_u64 << 20).min(u64::from(bytes) * 20_000) / u64::from(bytes);
-                let rounds = rounds / u64::from(depth);
-                let mut times = Vec::new();
-                let (whole, ()) = timed(|| {
-                    for round in 0..rounds {
-                        let batch: Vec<Request> = (0..depth)
-                            .map(|slot| {
-                                let number = round * u64::from(depth) + u64::from(slot);
-                                let offset = number * u64::from(bytes) % FILE_BYTES;
-                                request(op, slot, offset, bytes)
-                            })
-                            .collect();
-                        times.push(timed(|| run(&mut engine, &batch).unwrap()).0);
-                    }
-                });
-                times.sort_unstable();
-                let moved = rounds * u64::from(depth) * u64::from(bytes);
-                eprintln!(
-                    "{name} {op} {bytes} B depth {depth}: median of a batch {:?}, {:.0} MB/s",
-                    times[times.len() / 2],
-                    moved as f64 / whole.as_secs_f64() / 1e6
-                );
             }
         }
     }

@@ -6,7 +6,7 @@
 //! of the CPU cost is the time charged to the process; the upper bound is what a soaker loses,
 //! which includes interrupts, and the server if it runs on this machine.
 
-use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::costmodel::CostModel;
 use analysis::interval::Interval;
 use analysis::units;
 use ioengine::network::round_trip_ns;
@@ -42,8 +42,6 @@ const SMALL: u64 = 4 << 10;
 const LARGE: u64 = 64 << 10;
 /// A larger request whose rate falls below this share of the smaller one's is beyond a cliff.
 const CLIFF_SHARE: f64 = 0.8;
-/// Range of the relative error that is assumed for a CPU time.
-const ERRORS: (f64, f64) = (0.03, 0.5);
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     for target in runner.study_targets.iter().filter(|target| target.is_network()) {
@@ -51,7 +49,31 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let name = target.name.display().to_string();
         runner.evidence.note("round-trip", "ns", &[("target", name)], round_trip_ns(&address)?);
     }
-    runner.measure()
+    runner.measure()?;
+    let mut readings = Vec::new();
+    for path in paths(&runner.evidence) {
+        let bounds = [("lower", path.lower()), ("upper", path.upper())];
+        for (bound, model) in bounds {
+            let Some(model) = model else { continue };
+            for (quantity, unit, of) in
+                [("fixed", "ns", model.fixed_ns), ("marginal", "ns/KiB", model.marginal_ns_per_kib)]
+            {
+                for (value, edge) in [(of.value, "value"), (of.low, "low"), (of.high, "high")] {
+                    let labels = [
+                        ("target", path.name.clone()),
+                        ("rw", path.rw.to_owned()),
+                        ("bound", bound.to_owned()),
+                        ("interval", edge.to_owned()),
+                    ];
+                    readings.push((quantity, unit, labels, value));
+                }
+            }
+        }
+    }
+    for (quantity, unit, labels, value) in readings {
+        runner.evidence.note(quantity, unit, &labels, value);
+    }
+    Ok(())
 }
 
 /// The points of one target in one direction, one request at a time, by rising size.
@@ -66,22 +88,14 @@ impl<'a> NetworkPath<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
-        let cost_point = |point: &&MeasuredPoint| {
-            let error = point.summary.requests_per_s.half_width_relative();
-            let relative_error = error.clamp(ERRORS.0, ERRORS.1);
-            Some(CostPoint { request_bytes: point.bytes(), cpu_ns: of(point)?, relative_error })
-        };
-        let points: Vec<CostPoint> = self.points.iter().filter_map(cost_point).collect();
-        costmodel::fit(&points).ok()
-    }
-
+    /// The CPU cost charged to the process.
     fn lower(&self) -> Option<CostModel> {
-        self.fit(MeasuredPoint::cpu_ns)
+        curve::cost_model(&self.points, MeasuredPoint::cpu_ns)
     }
 
+    /// The CPU cost that a soaker lost.
     fn upper(&self) -> Option<CostModel> {
-        self.fit(|point| point.summary.cpu_upper_ns)
+        curve::cost_model(&self.points, |point| point.summary.cpu_upper_ns)
     }
 
     fn fastest(&self) -> Option<&'a MeasuredPoint> {

@@ -60,9 +60,10 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             Ok(store) => store,
             Err(failure) => {
                 runner.refused = runner.refused.or(Some(failure.exit));
-                match several {
-                    true => runner.leave_out(PART, &failure.message),
-                    false => runner.skip("the object store cannot be used", failure.message),
+                if several {
+                    runner.leave_out(PART, &failure.message);
+                } else {
+                    runner.skip("the object store cannot be used", failure.message);
                 }
                 continue;
             }

@@ -22,12 +22,10 @@ use crate::faults::tally::{Missing, Stopped};
 use crate::repository;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
-use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Settings of the campaign.
 pub struct Settings<'a> {
@@ -183,25 +181,13 @@ fn number(value: &Value, name: &str) -> Result<f64> {
 pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     let whole = settings.case.is_empty();
     anyhow::ensure!(whole || !settings.write, "--write needs all cases; drop --case");
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
-    let folder = tempfile::Builder::new()
-        .prefix("halfpower-network-")
-        .tempdir_in(settings.dir)
-        .with_context(|| format!("cannot create a folder in {}", settings.dir.display()))?;
-    let path = folder.path().canonicalize().context("the folder vanished")?;
-    let data = path.join("data");
+    let (folder, context) = Context::prepare("halfpower-network-", settings.program, settings.dir)?;
+    let data = context.folder.join("data");
     std::fs::create_dir(&data).context("cannot make a folder")?;
     for name in [server::FILE, "local"] {
-        host::make_full_file(&data.join(name), FILE_BYTES, || stop.load(Ordering::Relaxed))?;
+        let is_stopped = || context.stop.load(Ordering::Relaxed);
+        host::make_full_file(&data.join(name), FILE_BYTES, is_stopped)?;
     }
-    // A copy, so that a rebuild does not change the program during the campaign.
-    let program = path.join("halfpower");
-    std::fs::copy(settings.program, &program).context("cannot copy the program")?;
-    let random = RefCell::new(fastrand::Rng::with_seed(1));
-    let context = Context { program, folder: path, quick: false, kills: 0, stop, random };
     let campaign = Campaign { context: &context, rounds: settings.rounds, case: settings.case };
     let priority = if become_real_time() { "" } else { ", without real-time priority" };
     let machine = format!("{}{priority}", host::machine(&context.folder));

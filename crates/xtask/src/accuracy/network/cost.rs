@@ -1,7 +1,7 @@
 //! The CPU cost of each path: `halfpower study network` on the servers of the loopback interface,
 //! beside a local file, as a table like Table 11 of Chung et al. 2000.
 //!
-//! The costs and intervals are the program's own, from the findings of its JSON document.
+//! The costs and intervals are the program's own, from the readings of its JSON document.
 
 use super::Campaign;
 use super::server::{CREDENTIALS, LOOPBACK, Protocol, Server};
@@ -40,7 +40,7 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
         .collect();
     paths.push((local, "local file, direct".to_owned()));
     let document = study(&campaign.context.place()?, &paths)?;
-    let findings = document["studies"][0]["findings"].as_array().context("no findings")?;
+    let readings = document["studies"][0]["readings"].as_array().context("no readings")?;
     let mut text =
         "| path | operation | CPU per request, fixed | CPU per KiB | with interrupts and \
                     the server |\n|---|---|---|---|---|\n"
@@ -49,16 +49,18 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
     for (target, name) in &paths {
         let name = format!("{name}{}", features(&document, target));
         for operation in ["read", "write"] {
-            let found = cost(findings, target, operation);
-            fitted += u32::from(found.is_some());
-            let row = found.map_or_else(
-                || "no line fits | - | - |".to_owned(),
-                |cost| format!("{} | {} | {} |", cost.fixed, cost.marginal, cost.upper),
-            );
-            writeln!(text, "| {name} | {operation} | {row}")?;
+            let cost = |bound| cost(readings, target, operation, bound);
+            fitted += u32::from(cost("lower").is_some());
+            let charged = cost("lower").map_or("no line fits | -".to_owned(), |cost| {
+                format!("{} | {}", cost.fixed, cost.marginal)
+            });
+            let all = cost("upper").map_or("not measured".to_owned(), |cost| {
+                format!("{} and {} per KiB", cost.fixed, cost.marginal)
+            });
+            writeln!(text, "| {name} | {operation} | {charged} | {all} |")?;
         }
     }
-    ensure!(fitted > 0, "no finding of study network says what a path costs");
+    ensure!(fitted > 0, "no reading of study network says what a path costs");
     Ok(text + &skipped)
 }
 
@@ -88,28 +90,40 @@ fn study(place: &Place<'_>, paths: &[(String, String)]) -> Result<Value> {
     Ok(document)
 }
 
-/// A cost as printed by the program.
+/// The CPU cost of a path, with intervals.
 #[derive(Debug, PartialEq)]
 struct Cost {
-    /// CPU time of a request, with its interval.
+    /// CPU time of a request.
     fixed: String,
-    /// CPU time per KiB, with its interval.
+    /// CPU time per KiB.
     marginal: String,
-    /// Both with everything else that the machine does for them, if it could be measured.
-    upper: String,
 }
 
-/// The finding on the cost of a path.
-fn cost(findings: &[Value], target: &str, operation: &str) -> Option<Cost> {
-    let begin = format!("{target}: a {operation} costs ");
-    let costs = findings.iter().filter(|finding| finding["id"] == "cost");
-    let text = costs.filter_map(|finding| finding["text"].as_str());
-    let rest = text.filter_map(|text| text.strip_prefix(&begin)).next()?;
-    let (fixed, rest) = rest.split_once(" of CPU and ")?;
-    let (marginal, rest) = rest.split_once(" per KiB")?;
-    let upper = rest.rsplit_once("on this machine ").map(|(_, upper)| format!("{upper} per KiB"));
-    let upper = upper.unwrap_or_else(|| "not measured".to_owned());
-    Some(Cost { fixed: fixed.to_owned(), marginal: marginal.to_owned(), upper })
+/// The readings of the cost of a path: `bound` is "lower" for what is charged to the process,
+/// "upper" with interrupts and a server on this machine. None if no line fits.
+fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Option<Cost> {
+    let reading = |quantity: &str, interval: &str| {
+        let is_it = |reading: &&Value| {
+            let labels = &reading["labels"];
+            let wanted =
+                [("target", target), ("rw", operation), ("bound", bound), ("interval", interval)];
+            reading["quantity"] == quantity
+                && wanted.iter().all(|(label, word)| labels[*label] == *word)
+        };
+        readings.iter().find(is_it)?["value"].as_f64()
+    };
+    let words = |quantity: &str| {
+        let [value, low, high] = ["value", "low", "high"].map(|edge| reading(quantity, edge));
+        Some(format!("{} ({} to {})", time(value?), time(low?), time(high?)))
+    };
+    Some(Cost { fixed: words("fixed")?, marginal: words("marginal")? })
+}
+
+/// A time in nanoseconds with three digits; a negative bound of an interval is zero.
+fn time(ns: f64) -> String {
+    let (value, unit) = if ns < 999.5 { (ns.max(0.0), "ns") } else { (ns / 1e3, "us") };
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {unit}")
 }
 
 #[cfg(test)]
@@ -119,25 +133,24 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_path_is_found_with_and_without_an_upper_bound() {
-        let finding =
-            |id: &str, text: &str| json!({"id": id, "text": format!("nbd://h:1/: {text}")});
-        let findings = [
-            finding("latency", "a read costs nothing of CPU and 1 per KiB"),
-            finding(
-                "cost",
-                "a read costs 10 us (8 us to 12 us) of CPU and 75 ns (61 ns to 88 ns) per KiB; \
-                 with interrupts and a server on this machine 20 us and 80 ns",
-            ),
-            finding(
-                "cost",
-                "a write costs 1 us (0 s to 2 us) of CPU and 3 ns (2 ns to 4 ns) per KiB",
-            ),
+        let reading = |quantity: &str, interval: &str, value: f64| {
+            let labels = json!({"target": "nbd://h:1/", "rw": "read", "bound": "lower",
+                                "interval": interval});
+            json!({"quantity": quantity, "labels": labels, "value": value})
+        };
+        let readings = [
+            reading("fixed", "value", 10_040.0),
+            reading("fixed", "low", -3.0),
+            reading("fixed", "high", 123_456.0),
+            reading("marginal", "value", 75.0),
+            reading("marginal", "low", 1.234),
+            reading("marginal", "high", 999.9),
         ];
-        let read = cost(&findings, "nbd://h:1/", "read").unwrap();
-        assert_eq!(read.fixed, "10 us (8 us to 12 us)");
-        assert_eq!(read.marginal, "75 ns (61 ns to 88 ns)");
-        assert_eq!(read.upper, "20 us and 80 ns per KiB");
-        assert_eq!(cost(&findings, "nbd://h:1/", "write").unwrap().upper, "not measured");
-        assert_eq!(cost(&findings, "nbd://h:2/", "read"), None);
+        let read = cost(&readings, "nbd://h:1/", "read", "lower").unwrap();
+        assert_eq!(read.fixed, "10.0 us (0.00 ns to 123 us)");
+        assert_eq!(read.marginal, "75.0 ns (1.23 ns to 1.00 us)");
+        assert_eq!(cost(&readings, "nbd://h:1/", "read", "upper"), None);
+        assert_eq!(cost(&readings, "nbd://h:1/", "write", "lower"), None);
+        assert_eq!(cost(&readings, "nbd://h:2/", "read", "lower"), None);
     }
 }
