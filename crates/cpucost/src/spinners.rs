@@ -31,6 +31,8 @@ impl Spinners {
         let board = SharedBoard::new(cpus.len())?;
         let pids = sys::fork_spinners(&board)?;
         let spinners = Spinners { board, pids, cpus: cpus.to_vec() };
+        // They inherit a real-time policy, with which no control group accepts them.
+        spinners.pids.iter().try_for_each(|&pid| sys::set_normal_policy(pid))?;
         spinners.pin()?;
         Ok(spinners)
     }
@@ -106,6 +108,34 @@ impl Drop for Spinners {
 mod tests {
     use super::*;
     use crate::affinity::allowed_cpus;
+
+    /// Gives the calling thread real-time priority; false if that is not permitted.
+    fn become_real_time() -> bool {
+        let link = std::fs::read_link("/proc/thread-self").unwrap();
+        let mut chrt = std::process::Command::new("chrt");
+        chrt.args(["--rr", "--pid", "1"]).arg(link.file_name().unwrap());
+        chrt.stderr(std::process::Stdio::null());
+        chrt.status().is_ok_and(|status| status.success())
+    }
+
+    #[test]
+    fn spinners_of_a_real_time_program_have_normal_priority() {
+        // The priority is that of a thread, which ends with this test.
+        let policies = std::thread::spawn(|| {
+            let spinners = become_real_time().then(|| Spinners::start(&allowed_cpus()).unwrap())?;
+            let policy = |pid: &i32| {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                // Field 41 is the policy. Field 2, the name in brackets, may have spaces. proc(5).
+                let after_name = stat.rsplit_once(')').unwrap().1;
+                after_name.split_whitespace().nth(41 - 3).unwrap().to_owned()
+            };
+            Some(spinners.pids().iter().map(policy).collect::<Vec<_>>())
+        });
+        match policies.join().unwrap() {
+            Some(policies) => assert!(policies.iter().all(|policy| policy == "0"), "{policies:?}"),
+            None => eprintln!("skipped: real-time priority needs root and chrt"),
+        }
+    }
 
     #[test]
     fn spinners_work_once_told_to_run() {

@@ -154,12 +154,21 @@ pub(crate) fn set_timer_slack_ns(slack_ns: u64) -> io::Result<()> {
 
 /// Gives a process the SCHED_IDLE policy. sched(7).
 pub(crate) fn set_idle_policy(pid: i32) -> io::Result<()> {
+    set_policy(pid, libc::SCHED_IDLE)
+}
+
+/// Gives a process the policy of most processes, SCHED_OTHER. sched(7).
+pub(crate) fn set_normal_policy(pid: i32) -> io::Result<()> {
+    set_policy(pid, libc::SCHED_OTHER)
+}
+
+/// Gives a process a policy without real-time priority.
+fn set_policy(pid: i32, policy: libc::c_int) -> io::Result<()> {
     let priority: libc::c_int = 0;
     // SAFETY: the kernel's sched_param is one int, which is only read. The system call is made
     // directly, because musl's wrapper always fails.
-    let rc = unsafe {
-        libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &raw const priority)
-    };
+    let rc =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid, policy, &raw const priority) };
     check(rc as libc::c_int).map(|_| ())
 }
 
