@@ -31,6 +31,10 @@ const FREEDOM_MAX: f64 = 12.0;
 /// Standard error of a median, in standard errors of a mean: the square root of pi / 2.
 const ERROR_OF_MEDIAN: f64 = 1.253_314;
 
+/// Location of the mean of many numbers 1 / p, beyond the logarithm of their number (Landau's
+/// distribution).
+const LOCATION: f64 = 0.874;
+
 /// A host among the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
@@ -80,16 +84,20 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
 }
 
 /// The probability that all of a host's values are those of a host like the others, given the
-/// probability of each (Simes, An improved Bonferroni procedure, Biometrika 73, 1986). It holds for
-/// independent and for positively dependent values.
+/// probability of each: their harmonic mean (Wilson, The harmonic mean p-value for combining
+/// dependent tests, PNAS 116, 2019). Several values that are a little improbable count together,
+/// and dependence between the values hardly matters. Its distribution is that of a mean of numbers
+/// 1 / p, whose tail is that of one of them, shifted by the logarithm of their number.
 ///
 /// 1 if there are none.
 pub fn any_of(p_values: &[f64]) -> f64 {
-    let mut sorted = p_values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len() as f64;
-    let ranked = sorted.iter().enumerate().map(|(index, p)| p * count / (index + 1) as f64);
-    ranked.fold(1.0, f64::min)
+    if let [] | [_] = p_values {
+        return p_values.first().copied().unwrap_or(1.0);
+    }
+    let count = p_values.len() as f64;
+    let mean = p_values.iter().map(|p| 1.0 / p).sum::<f64>() / count;
+    let beyond = mean - count.ln() - LOCATION;
+    if beyond > 1.0 { 1.0 / beyond } else { 1.0 }
 }
 
 /// The probability that chance gives a property to at least `odd_with` of `odd` hosts, if `with` of
@@ -108,7 +116,7 @@ pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f6
 mod tests {
     use super::*;
     use crate::bootstrap::tests::normal;
-    use crate::comparison::{FALSE_DISCOVERIES, false_discovery};
+    use crate::comparison::{FALSE_DISCOVERIES, false_discovery, student};
     use proptest::prelude::*;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
@@ -204,12 +212,30 @@ mod tests {
     }
 
     #[test]
-    fn any_of_several_probabilities_is_at_most_their_bonferroni_bound() {
-        assert_eq!(any_of(&[]), 1.0);
-        assert_eq!(any_of(&[0.04]), 0.04);
-        assert!((any_of(&[0.01, 0.5, 0.9, 0.7]) - 0.04).abs() < 1e-12);
-        // Several values that are a little improbable count together.
-        assert!((any_of(&[0.02, 0.02, 0.02, 0.9]) - 0.08 / 3.0).abs() < 1e-12);
+    fn any_of_several_values_is_improbable_as_often_as_it_says() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let law = student(1e6);
+        for (count, shared) in [(2, 0.0), (5, 0.0), (20, 0.0), (5, 0.7), (20, 0.7)] {
+            let tries = 20_000;
+            let low = (0..tries).filter(|_| {
+                let common = shared * normal(&mut random);
+                let p_values: Vec<f64> = (0..count)
+                    .map(|_| common + (1.0_f64 - shared * shared).sqrt() * normal(&mut random))
+                    .map(|distance| 2.0 * law.cdf(-distance.abs()))
+                    .collect();
+                any_of(&p_values) <= 0.01
+            });
+            let share = low.count() as f64 / f64::from(tries);
+            assert!(share < 0.013, "{share} of {count} values, {shared} in common");
+        }
+    }
+
+    #[test]
+    fn several_values_that_are_a_little_improbable_count_together() {
+        assert_eq!((any_of(&[]), any_of(&[0.04]), any_of(&[0.0, 0.5])), (1.0, 0.04, 0.0));
+        assert_eq!(any_of(&[0.9, 0.6, 1.0]), 1.0);
+        let together = any_of(&[0.001, 0.001, 0.001, 0.9]);
+        assert!(together < 0.5 * any_of(&[0.001, 0.9, 0.9, 0.9]), "{together}");
     }
 
     #[test]

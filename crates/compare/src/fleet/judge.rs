@@ -1,7 +1,7 @@
 //! Decides which hosts are odd, and in which values.
 //!
 //! Each value of a host has a probability: that a host like the others is as far from the median.
-//! All values of a host together have one (Simes). These are corrected for the number of hosts
+//! All values of a host together have one (their harmonic mean). These are corrected for the number of hosts
 //! (false-discovery rate 5%), so that of the odd hosts at most one in twenty is expected to be
 //! wrong. Hosts with unusual facts have a higher prior chance to be odd: a quarter of the accepted
 //! errors is theirs. Then the values of each odd host are corrected among themselves, to name those
@@ -20,7 +20,7 @@ use super::document::{
     Oddness,
 };
 use super::facts::Facts;
-use super::present::{self, Present};
+use super::present::{self, Moments, Present};
 use crate::matching::Settings;
 
 /// Share of the accepted errors that belongs to hosts with unusual facts.
@@ -139,9 +139,10 @@ fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
         let of_workload = measured.entry(place).or_insert_with(|| (*workload, Vec::new()));
         of_workload.1.push((*member, results));
     }
+    let moments = moments(contents);
     let mut rows: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
     for ((model, _), (workload, hosts)) in measured {
-        rows.entry(model).or_default().push(row(workload, &hosts));
+        rows.entry(model).or_default().push(row(workload, &hosts, &moments));
     }
     let mut all = Vec::new();
     for (model, rows) in rows {
@@ -154,9 +155,26 @@ fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
     all
 }
 
+/// When each member changed, over all its workloads.
+fn moments(contents: &Contents) -> HashMap<usize, Moments> {
+    let mut of_members: HashMap<usize, Vec<&[Measurement]>> = HashMap::new();
+    for ((_, member), results) in &contents.measured {
+        of_members.entry(*member).or_default().push(results);
+    }
+    of_members.into_iter().map(|(member, all)| (member, Moments::of(&all))).collect()
+}
+
 /// The values of all hosts in a workload.
-fn row(workload: usize, hosts: &[(usize, &[Measurement])]) -> Row {
-    let rates: Vec<Option<Present>> = hosts.iter().map(|(_, all)| present::rate(all)).collect();
+fn row(
+    workload: usize,
+    hosts: &[(usize, &[Measurement])],
+    moments: &HashMap<usize, Moments>,
+) -> Row {
+    let moments = |member: &usize| moments.get(member).copied().unwrap_or_default();
+    let present = |of: &dyn Fn(&[Measurement], Moments) -> Option<Present>| {
+        hosts.iter().map(|(member, all)| of(all, moments(member))).collect::<Vec<_>>()
+    };
+    let rates = present(&present::rate);
     let entry = |((member, _), rate): (&(usize, &[Measurement]), &Option<Present>)| Entry {
         member: *member,
         runs: rate.map_or(0, |rate| rate.runs),
@@ -167,12 +185,9 @@ fn row(workload: usize, hosts: &[(usize, &[Measurement])]) -> Row {
     let logs: Vec<f64> = rates.iter().flatten().map(|rate| rate.value.ln()).collect();
     let is_compared = compare(&mut entries, FleetQuantity::Rate, &rates);
     let which = usize::from(2 * with_tail(hosts, 1) >= hosts.len());
-    let tails: Vec<Option<Present>> =
-        hosts.iter().map(|(_, all)| present::tail(all, which)).collect();
+    let tails = present(&|all, moments| present::tail(all, moments, which));
     let has_tail = compare(&mut entries, FleetQuantity::TailLatency, &tails);
-    let scatters: Vec<Option<Present>> =
-        hosts.iter().map(|(_, all)| present::scatter(all)).collect();
-    compare(&mut entries, FleetQuantity::Scatter, &scatters);
+    compare(&mut entries, FleetQuantity::Scatter, &present(&present::scatter));
     let results: Vec<&[Measurement]> = hosts.iter().map(|(_, all)| *all).collect();
     for (host, rate) in rates.iter().enumerate() {
         let Some(since) = rate.and_then(|rate| rate.since_unix_ns) else { continue };

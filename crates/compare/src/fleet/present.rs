@@ -1,9 +1,14 @@
 //! The present values of a host in a workload, and whether its rate changed otherwise than that of
 //! the other hosts.
 //!
-//! A value is that of the runs since its last change (see [`crate::history`]). A change that all
-//! hosts show, such as that of a new kernel, makes none of them odd. The change of a host is
+//! A value is that of the runs since its last change (see [`crate::history`]). What changes a host
+//! often changes it in several workloads, and the mean over them shows the moment when it is hard to
+//! see in each one. That moment is used in workloads that show no change of their own.
+//!
+//! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change of a host is
 //! therefore compared with what the other hosts did over the same moment.
+
+use std::collections::BTreeMap;
 
 use analysis::fleet::{HOSTS_MIN, Standing, standings};
 use analysis::quantile::median;
@@ -35,34 +40,93 @@ enum Centre {
     GeometricMean,
 }
 
+/// When a host changed, over all its workloads (ns since 1970).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    rate: Option<i64>,
+    tail: Option<i64>,
+    scatter: Option<i64>,
+}
+
+impl Moments {
+    /// The moments of a host, given its results in each workload.
+    pub fn of(workloads: &[&[Measurement]]) -> Moments {
+        if workloads.len() < 2 {
+            return Moments::default();
+        }
+        let tail = |result: &Measurement| result.tails_ns[1].or(result.tails_ns[0]);
+        Moments {
+            rate: shared(workloads, |result| Some(result.bytes_per_s)),
+            tail: shared(workloads, |result| tail(result).map(f64::from)),
+            scatter: shared(workloads, |result| result.scatter.map(f64::from)),
+        }
+    }
+}
+
+/// The last change of the mean over workloads of what each run shows relative to all runs.
+fn shared(
+    workloads: &[&[Measurement]],
+    value: impl Fn(&Measurement) -> Option<f64>,
+) -> Option<i64> {
+    let mut runs: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+    for results in workloads {
+        let log = |result: &Measurement| Some((result.started_unix_ns, value(result)?.ln()));
+        let logs: Vec<(i64, f64)> = results.iter().filter_map(log).collect();
+        let mean = logs.iter().map(|(_, log)| log).sum::<f64>() / logs.len() as f64;
+        for (at, log) in logs {
+            let (sum, count) = runs.entry(at).or_default();
+            *sum += log - mean;
+            *count += 1.0;
+        }
+    }
+    let means: Vec<f64> = runs.values().map(|(sum, count)| (sum / count).exp()).collect();
+    let place = history::moments(&means).last().map(|(place, _)| *place)?;
+    runs.keys().nth(place).copied()
+}
+
 /// The rate (bytes per second).
-pub fn rate(results: &[Measurement]) -> Option<Present> {
+pub fn rate(results: &[Measurement], moments: Moments) -> Option<Present> {
     let values = results.iter().map(|result| (result.started_unix_ns, result.bytes_per_s));
     let alone = results.first().map_or(0.0, |result| f64::from(result.error));
-    present(&values.collect::<Vec<_>>(), Centre::Median, alone)
+    present(&values.collect::<Vec<_>>(), Centre::Median, moments.rate, alone)
 }
 
 /// The 99th (`which` is 0) or the 99.9th percentile of latency (1), in ns.
-pub fn tail(results: &[Measurement], which: usize) -> Option<Present> {
+pub fn tail(results: &[Measurement], moments: Moments, which: usize) -> Option<Present> {
     let value = |result: &Measurement| Some((result.started_unix_ns, result.tails_ns[which]?));
-    present_of(results.iter().filter_map(value), Centre::Median)
+    present_of(results.iter().filter_map(value), Centre::Median, moments.tail)
 }
 
 /// The scatter between the trials of a run: their mean distance from the median, as a share.
-pub fn scatter(results: &[Measurement]) -> Option<Present> {
+pub fn scatter(results: &[Measurement], moments: Moments) -> Option<Present> {
     let value = |result: &Measurement| Some((result.started_unix_ns, result.scatter?));
-    present_of(results.iter().filter_map(value), Centre::GeometricMean)
+    present_of(results.iter().filter_map(value), Centre::GeometricMean, moments.scatter)
 }
 
-fn present_of(values: impl Iterator<Item = (i64, f32)>, centre: Centre) -> Option<Present> {
+fn present_of(
+    values: impl Iterator<Item = (i64, f32)>,
+    centre: Centre,
+    moment: Option<i64>,
+) -> Option<Present> {
     let values: Vec<(i64, f64)> = values.map(|(at, value)| (at, f64::from(value))).collect();
-    present(&values, centre, 0.0)
+    present(&values, centre, moment, 0.0)
 }
 
-/// `alone` is the standard error of the logarithm if there is one run.
-fn present(values: &[(i64, f64)], centre: Centre, alone: f64) -> Option<Present> {
+/// `moment` is that of the whole host. `alone` is the standard error of the logarithm if there is
+/// one run.
+fn present(
+    values: &[(i64, f64)],
+    centre: Centre,
+    moment: Option<i64>,
+    alone: f64,
+) -> Option<Present> {
     let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-    let change = history::moments(&numbers).last().map(|(place, _)| *place);
+    let own = history::moments(&numbers).last().map(|(place, _)| *place);
+    let of_host = || {
+        let place = values.partition_point(|(at, _)| Some(*at) < moment);
+        (place >= RUNS_MIN && values.len() - place >= RUNS_MIN).then_some(place)
+    };
+    let change = own.or_else(of_host);
     let now = &numbers[change.unwrap_or(0)..];
     let logs: Vec<f64> = now.iter().map(|value| value.ln()).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
@@ -132,17 +196,39 @@ mod tests {
 
     #[test]
     fn a_single_run_counts_with_the_error_of_its_trials() {
-        let now = rate(&results(&[1e9])).unwrap();
+        let now = rate(&results(&[1e9]), Moments::default()).unwrap();
         assert!((now.error - 0.005).abs() < 1e-6, "{now:?}");
         assert_eq!((now.runs, now.since_unix_ns), (1, None));
-        assert!(rate(&[]).is_none());
-        assert!(scatter(&[]).is_none() && tail(&results(&[1e9]), 1).is_none());
+        let none = Moments::default();
+        assert!(rate(&[], none).is_none());
+        assert!(scatter(&[], none).is_none() && tail(&results(&[1e9]), none, 1).is_none());
     }
 
     #[test]
     fn the_present_rate_is_that_since_the_last_change() {
-        let now = rate(&results(&[1.0, 1.01, 0.99, 1.0, 0.7, 0.71, 0.69, 0.7])).unwrap();
+        let results = results(&[1.0, 1.01, 0.99, 1.0, 0.7, 0.71, 0.69, 0.7]);
+        let now = rate(&results, Moments::default()).unwrap();
         assert_eq!((now.value, now.runs, now.since_unix_ns), (0.7, 4, Some(4)));
+    }
+
+    #[test]
+    fn a_change_that_no_workload_shows_alone_is_found_in_their_mean() {
+        // Each workload is disturbed in another run before the change.
+        let workload = |disturbed: usize| {
+            let rate = |run: usize| match run {
+                run if run == disturbed => 0.9,
+                run if run >= 5 => 0.96 + run as f64 / 1000.0,
+                run => 1.0 + run as f64 / 1000.0,
+            };
+            results(&(0..8).map(rate).collect::<Vec<f64>>())
+        };
+        let workloads: Vec<Vec<Measurement>> = (0..5).map(workload).collect();
+        let all: Vec<&[Measurement]> = workloads.iter().map(Vec::as_slice).collect();
+        let alone = rate(all[4], Moments::default()).unwrap();
+        assert_eq!(alone.since_unix_ns, None);
+        let now = rate(all[4], Moments::of(&all)).unwrap();
+        assert_eq!((now.runs, now.since_unix_ns), (3, Some(5)));
+        assert!(Moments::of(&all[..1]).rate.is_none(), "one workload has its own");
     }
 
     #[test]
