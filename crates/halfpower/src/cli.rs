@@ -207,9 +207,10 @@ pub struct CommonArgs {
 A directory gets a test file, which is removed afterwards. Reading needs no permission; writing
 to an existing file needs --overwrite, to a device --destroy-data-on.")]
 pub struct RunArgs {
-    /// File, block device or directory; simulated system sim:SYSTEM,key=value,.. (see halfpower
-    /// simulate --list); or reference device truth:KEY=VALUE,.. with the keys of --truth. Each of
-    /// several targets gets all threads, unless --chunk stripes them into one
+    /// File, block device or directory; file or disk of a server, such as nbd://HOST/EXPORT or
+    /// smb://HOST/SHARE/FILE (also nfs, iscsi, s3); simulated system sim:SYSTEM,key=value,.. (see
+    /// halfpower simulate --list); or reference device truth:KEY=VALUE,.. with the keys of
+    /// --truth. Each of several targets gets all threads, unless --chunk stripes them into one
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's flag for the target
@@ -358,7 +359,8 @@ impl CommonArgs {
 A survey of a directory lays out a test file there and removes it afterwards. It writes
 halfpower.db and halfpower.html to the current directory.")]
 pub struct SurveyArgs {
-    /// Directory, file, block device or simulated system (sim:SYSTEM,key=value,..)
+    /// Directory, file, block device, file or disk of a server (nbd://HOST/EXPORT), or simulated
+    /// system (sim:SYSTEM,key=value,..)
     #[arg(value_name = "TARGET", default_value = ".")]
     pub target: PathBuf,
     /// Time limit of the survey
@@ -456,7 +458,7 @@ pub struct EnginesArgs {
   halfpower target /dev/nvme0n1
   halfpower target big.dat --json")]
 pub struct TargetArgs {
-    /// File, block device or directory
+    /// File, block device or directory; or file or disk of a server, such as nbd://HOST/EXPORT
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
     /// Print one JSON document instead of text

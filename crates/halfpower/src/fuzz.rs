@@ -45,6 +45,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("survey", stored::survey),
     ("database", stored::database),
     ("host_texts", host_texts),
+    ("network_server", network_server),
     ("system", lab::fuzz::system),
     ("trace_page", iotrace::fuzz::page),
     ("sqlio", classic::sqlio),
@@ -282,6 +283,11 @@ fn lines_of_sums(data: &[u8]) {
             assert!((1..=lines).contains(&line) && !why.is_empty());
         }
     }
+}
+
+/// The clients of network protocols, on bytes that a server sends.
+fn network_server(data: &[u8]) {
+    ioengine::fuzz::network_server(data);
 }
 
 /// Kernel files about mounts, memory, devices, CPUs and tracepoints.

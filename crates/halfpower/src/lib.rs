@@ -18,6 +18,7 @@ use clap::Parser;
 use cli::{Cli, Verb};
 use command::run::Form;
 use lab::failure::{Exit, Failure, Outcome};
+use mpi::Scope;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -25,16 +26,22 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => {
-            match cli::wrong_value(&error) {
-                Some(text) => lab::console::error(&text),
-                // clap prints help to stdout and errors to stderr.
-                None => drop(error.print()),
+            if !mpi::is_left_to_another(&words, Scope::Everywhere) {
+                print(&error);
             }
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    let outcome = plan_file::expand(cli, &words).and_then(|(cli, plan)| {
-        if mpi::is_asked(&cli.verb)? && lab::ranks::of_environment().is_none() {
+    let planned = plan_file::expand(cli, &words);
+    let asked = planned.and_then(|(cli, plan)| Ok((mpi::is_asked(&cli.verb)?, cli, plan)));
+    let outcome = match asked {
+        Err(failure) if mpi::is_left_to_another(&words, Scope::Host) => {
+            return failure.exit.into();
+        }
+        asked => asked,
+    };
+    let outcome = outcome.and_then(|(on_ranks, cli, plan)| {
+        if on_ranks && lab::ranks::of_environment().is_none() {
             return mpi::relay();
         }
         match command::fio::execute(&cli.verb, &words) {
@@ -43,6 +50,15 @@ pub fn main() -> ExitCode {
         }
     });
     exit(outcome)
+}
+
+/// Prints why the command line was not understood, or the help that it asked for.
+fn print(error: &clap::Error) {
+    match cli::wrong_value(error) {
+        Some(text) => lab::console::error(&text),
+        // clap prints help to stdout and errors to stderr.
+        None => drop(error.print()),
+    }
 }
 
 /// Prints a failure, and returns the exit code.

@@ -1,46 +1,119 @@
 //! `--mpi`: the process that mpirun or srun started becomes the relay of a rank, and starts the
 //! measuring process as its child ([`lab::ranks`]). Only a build with the feature `mpi` has it.
 
+use std::ffi::OsString;
+use std::time::Duration;
+
 use exchange::fio::host::is_job_file;
+use ioengine::Monotonic;
 use lab::failure::{Failure, Outcome};
+use study::catalogue::Study;
+use study::requested::RequestedStudy;
 
 use crate::cli::Verb;
+
+/// Variables in which launchers tell a process its rank.
+const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// Variables in which launchers tell a process its number among those of its host.
+const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+/// Time for which a rank waits before it ends with a failure that another rank prints. Launchers
+/// end all ranks when the first one fails.
+const YIELD: Duration = Duration::from_millis(500);
+
+/// Which ranks meet a failure before MPI starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All ranks: a wrong flag.
+    Everywhere,
+    /// All ranks of a host: a file that is missing there.
+    Host,
+}
+
+/// Whether another rank prints a failure that this process met before MPI started. If so, waits
+/// long enough for the other rank to print it.
+pub fn is_left_to_another(words: &[OsString], scope: Scope) -> bool {
+    let asked = words.iter().take_while(|word| *word != "--").any(|word| word == "--mpi");
+    let leaves = asked
+        && lab::ranks::of_environment().is_none()
+        && has_predecessor(scope, |name| std::env::var(name).ok());
+    if leaves {
+        Monotonic::uncalibrated().sleep(YIELD);
+    }
+    leaves
+}
+
+/// Whether a rank before this one meets the same failure.
+fn has_predecessor(scope: Scope, variable: impl Fn(&str) -> Option<String>) -> bool {
+    let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse::<u32>().ok());
+    let number = match scope {
+        Scope::Everywhere => number(&RANKS),
+        Scope::Host => number(&LOCAL_RANKS),
+    };
+    number.is_some_and(|number| number > 0)
+}
 
 /// Whether a verb is to run on all ranks of a launcher of MPI.
 ///
 /// # Errors
-/// A verb that measures with one process.
+/// A verb or study that measures with one process, or a build without MPI.
 pub fn is_asked(verb: &Verb) -> Outcome<bool> {
-    let (asked, can) = match verb {
-        Verb::Run(args) | Verb::Sweep(args) => {
-            let is_job = args.targets.iter().any(|path| is_job_file(path));
-            (args.common.mpi, args.study_plan.is_none() && !is_job)
-        }
-        Verb::Survey(args) => (args.common.mpi, false),
-        Verb::Study(args) => (args.common.mpi, false),
-        Verb::Simulate(args) => (args.run.common.mpi, false),
-        _ => (false, true),
+    let common = match verb {
+        Verb::Run(args) | Verb::Sweep(args) => &args.common,
+        Verb::Survey(args) => &args.common,
+        Verb::Study(args) => &args.common,
+        Verb::Simulate(args) => &args.run.common,
+        _ => return Ok(false),
     };
-    if asked && !can {
-        return Err(Failure::usage(
-            "--mpi is for workloads of halfpower run and sweep; surveys, studies, simulations and \
-             job files of fio use one process; drop --mpi",
-        ));
+    if !common.mpi {
+        return Ok(false);
     }
-    Ok(asked)
+    let studies = match verb {
+        Verb::Simulate(_) => {
+            return Err(Failure::usage(
+                "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+            ));
+        }
+        Verb::Run(args) | Verb::Sweep(args) => {
+            if args.targets.iter().any(|path| is_job_file(path)) {
+                return Err(Failure::usage(
+                    "a job file of fio runs with one process; drop --mpi, or turn its jobs into \
+                     flags of halfpower run (--showcmd prints them)",
+                ));
+            }
+            let plan = args.study_plan.as_ref();
+            plan.map(|(path, text)| RequestedStudy::of_file(path, text)).into_iter().collect()
+        }
+        Verb::Study(args) => args.name.as_deref().map_or(Ok(Vec::new()), RequestedStudy::named),
+        _ => Ok(Vec::new()),
+    };
+    let studies = studies?;
+    studies.iter().filter_map(|one| one.study).try_for_each(Study::check_ranks)?;
+    // The measuring process itself needs no MPI.
+    if lab::ranks::of_environment().is_none() {
+        check_built()?;
+    }
+    Ok(true)
 }
 
-/// Becomes the relay of a rank; returns the exit code of the run on rank 0.
-///
-/// # Errors
-/// This build has no MPI, MPI cannot start, or the measuring process cannot be started.
-#[cfg(not(feature = "mpi"))]
-pub fn relay() -> Outcome {
+/// Refuses a build without MPI.
+fn check_built() -> Outcome<()> {
+    if cfg!(feature = "mpi") {
+        return Ok(());
+    }
     Err(Failure::usage(
         "this halfpower was built without MPI; install an MPI library and libclang (Debian: \
          libopenmpi-dev libclang-dev), build with cargo build --release --features mpi, and start \
          that program",
     ))
+}
+
+/// Becomes the relay of a rank; [`is_asked`] has refused this build already.
+///
+/// # Errors
+/// This build has no MPI.
+#[cfg(not(feature = "mpi"))]
+pub fn relay() -> Outcome {
+    check_built().map(|()| lab::failure::Exit::Usage)
 }
 
 /// Becomes the relay of a rank; returns the exit code of the run on rank 0.
@@ -145,5 +218,38 @@ mod transport {
         fn receive(&mut self) -> Option<(u32, Vec<u8>)> {
             self.arrived.pop_front().or_else(|| Mpi::probe(&self.world))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The variables that a launcher sets.
+    fn launched(set: &[(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
+        let set = set.to_vec();
+        move |name| set.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn a_failure_of_all_ranks_is_left_to_rank_0_and_one_of_a_host_to_its_first_rank() {
+        let second_host = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_LOCAL_RANK", "0")];
+        assert!(has_predecessor(Scope::Everywhere, launched(&second_host)));
+        assert!(!has_predecessor(Scope::Host, launched(&second_host)));
+        let last = [("PMI_RANK", "3"), ("MPI_LOCALRANKID", "1")];
+        assert!(has_predecessor(Scope::Host, launched(&last)));
+        assert!(!has_predecessor(Scope::Everywhere, launched(&[("SLURM_PROCID", "0")])));
+    }
+
+    #[test]
+    fn a_rank_of_an_unknown_launcher_reports_its_own_failures() {
+        assert!(!has_predecessor(Scope::Everywhere, launched(&[])));
+        assert!(!has_predecessor(Scope::Host, launched(&[("PMI_RANK", "3")])));
+    }
+
+    #[test]
+    fn a_rank_that_an_srun_step_started_through_mpirun_has_the_rank_of_mpirun() {
+        let nested = [("SLURM_PROCID", "1"), ("OMPI_COMM_WORLD_RANK", "0")];
+        assert!(!has_predecessor(Scope::Everywhere, launched(&nested)));
     }
 }

@@ -16,6 +16,7 @@ use crate::request::Request;
 
 /// Which memory pages back the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum BufferPages {
     /// Huge pages where the kernel provides them, otherwise ordinary pages.
     #[default]

@@ -192,6 +192,10 @@ mod tests {
     use crate::engine::{EngineKind, EngineOptions, EngineSpec, Faulty, HostEngine};
     use crate::fault::Fault;
     use crate::host::{HostTarget, offers_direct};
+    #[cfg(feature = "network")]
+    use crate::network::Access;
+    #[cfg(feature = "network")]
+    use crate::network::reference_server::{Fault as ServerFault, serve};
     use crate::target::{Caching, Target};
 
     const FILE_BYTES: u64 = 2 << 20;
@@ -246,7 +250,8 @@ mod tests {
         ];
         // `any_thread` makes a difference only for io_uring.
         let differs = |v: &Variant| !v.options.any_thread || v.engine_kind == EngineKind::IoUring;
-        let does_io = EngineKind::ALL.into_iter().filter(|p| p.does_io());
+        let on_files = |kind: &EngineKind| kind.does_io() && *kind != EngineKind::Network;
+        let does_io = EngineKind::ALL.into_iter().filter(on_files);
         let of = |engine_kind| all.map(|options| Variant { engine_kind, options });
         let supports = |variant: &Variant| {
             Caching::ALL
@@ -290,6 +295,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Runs a check for the engine `network` on a file of a server in this process.
+    #[cfg(feature = "network")]
+    fn network(writable: bool, check: impl Fn(Make<HostEngine>)) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_positions(&mut file.as_file().try_clone().unwrap(), FILE_BYTES);
+        let served = Access { writable, ..serve(file.path().to_path_buf(), ServerFault::None) };
+        let target = HostTarget::connect(served).unwrap();
+        check(&|depth, slot_bytes| {
+            let (engine_kind, options) = (EngineKind::Network, EngineOptions::default());
+            let pages = BufferPages::Small;
+            target.engine(&EngineSpec { engine_kind, depth, slot_bytes, pages, options })
+        });
+        target.sync().unwrap();
+    }
+
+    #[cfg(feature = "network")]
+    #[test]
+    fn the_network_engine_conforms() {
+        network(false, |make| reads_bring_the_bytes_of_their_offset(make, FILE_BYTES));
+        network(false, |make| a_read_at_the_end_is_short_and_past_it_empty(make, FILE_BYTES));
+        network(false, |make| the_rest_of_a_request_lands_behind_the_first_part(make));
+        network(false, |make| errors_reach_the_right_request(make));
+        network(false, |make| a_deadline_returns_and_loses_nothing(make));
+        network(false, |make| polling_does_not_wait(make));
+        network(false, |make| a_dropped_engine_leaves_memory_alone(make));
+        network(true, |make| writes_land_where_they_say(make));
     }
 
     /// Whether a variant works here; reports it as skipped if it is meaningful but unavailable.

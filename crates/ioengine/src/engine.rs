@@ -10,6 +10,8 @@ mod faulty;
 mod files;
 mod libaio;
 mod mmap;
+#[cfg(feature = "network")]
+mod network;
 mod null;
 mod option;
 mod striped;
@@ -25,6 +27,8 @@ pub use faulty::Faulty;
 pub use files::Files;
 pub use libaio::Libaio;
 pub use mmap::Mmap;
+#[cfg(feature = "network")]
+pub use network::Network;
 pub use null::Null;
 pub(crate) use option::POLL_REMEDY;
 pub use option::{EngineOption, EngineOptions, OptionAvailability};
@@ -108,6 +112,7 @@ pub struct EngineSpec {
 
 /// A way of issuing requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum EngineKind {
     /// No I/O: every request completes immediately. Measures halfpower's own overhead.
     Null,
@@ -123,6 +128,8 @@ pub enum EngineKind {
     Libaio,
     /// io_uring with registered ring, files and buffers where the kernel allows them.
     IoUring,
+    /// Messages to a server, for network targets.
+    Network,
 }
 
 /// Whether an I/O engine can be used on this host, and with which features.
@@ -138,7 +145,7 @@ pub struct Availability {
 
 impl EngineKind {
     /// All I/O engines, simplest first.
-    pub const ALL: [EngineKind; 7] = [
+    pub const ALL: [EngineKind; 8] = [
         EngineKind::Null,
         EngineKind::Delay,
         EngineKind::Sync,
@@ -146,6 +153,7 @@ impl EngineKind {
         EngineKind::Threads,
         EngineKind::Libaio,
         EngineKind::IoUring,
+        EngineKind::Network,
     ];
 
     /// The name in flags and results.
@@ -158,6 +166,7 @@ impl EngineKind {
             EngineKind::Threads => "threads",
             EngineKind::Libaio => "libaio",
             EngineKind::IoUring => "io_uring",
+            EngineKind::Network => "network",
         }
     }
 
@@ -173,6 +182,7 @@ impl EngineKind {
             EngineKind::Threads => "a thread for each outstanding request, each blocking",
             EngineKind::Libaio => "the kernel's aio, asynchronous only with direct I/O",
             EngineKind::IoUring => "io_uring: batched, with registered ring, file and buffers",
+            EngineKind::Network => "messages to a server (nbd://...), without the kernel's clients",
         }
     }
 
@@ -188,7 +198,8 @@ impl EngineKind {
             | EngineKind::Delay
             | EngineKind::Sync
             | EngineKind::Mmap
-            | EngineKind::Threads => Ok(String::new()),
+            | EngineKind::Threads
+            | EngineKind::Network => Ok(String::new()),
             EngineKind::Libaio => libaio::probe(),
             EngineKind::IoUring => uring::probe(),
         };
@@ -247,8 +258,11 @@ impl FromStr for EngineKind {
             "threads" | "posixaio" => Ok(EngineKind::Threads),
             "libaio" => Ok(EngineKind::Libaio),
             "io_uring" | "io-uring" | "uring" => Ok(EngineKind::IoUring),
+            "network" => Ok(EngineKind::Network),
             _ => Err(Error::new(ErrorKind::Usage, format!("unknown I/O engine '{text}'"))
-                .with_remedy("one of auto, null, delay, sync, mmap, threads, libaio, io_uring")),
+                .with_remedy(
+                    "one of auto, null, delay, sync, mmap, threads, libaio, io_uring, network",
+                )),
         }
     }
 }
@@ -274,6 +288,9 @@ pub enum HostEngine {
     Libaio(Libaio),
     /// The I/O engine [`Uring`].
     Uring(Box<Uring>),
+    /// The I/O engine [`Network`].
+    #[cfg(feature = "network")]
+    Network(Box<Network>),
 }
 
 impl HostEngine {
@@ -298,6 +315,10 @@ impl HostEngine {
             EngineKind::Threads => HostEngine::Threads(Threads::new(files, spec)?),
             EngineKind::Libaio => HostEngine::Libaio(Libaio::new(files, spec)?),
             EngineKind::IoUring => HostEngine::Uring(Box::new(Uring::new(files, spec)?)),
+            EngineKind::Network => {
+                let what = "`engine` network is for network targets, not for files";
+                return Err(Error::new(ErrorKind::Usage, what).with_remedy("use another `engine`"));
+            }
         })
     }
 
@@ -323,6 +344,8 @@ macro_rules! each {
             HostEngine::Threads($engine) => $call,
             HostEngine::Libaio($engine) => $call,
             HostEngine::Uring($engine) => $call,
+            #[cfg(feature = "network")]
+            HostEngine::Network($engine) => $call,
         }
     };
 }

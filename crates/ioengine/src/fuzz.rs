@@ -1,6 +1,8 @@
-//! One entry point to the parsers of the kernel's text files, for the fuzz targets: no input may
-//! make them panic.
+//! Entry points for the fuzz targets: the parsers of the kernel's text files, and the clients of
+//! network protocols. No input may make them panic.
 
+#[cfg(feature = "network")]
+pub use crate::network::fuzz::network_server;
 use crate::{buffer, device, mount};
 
 /// Parses `text` as mountinfo, as device counters and as smaps.

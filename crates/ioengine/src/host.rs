@@ -1,11 +1,14 @@
-//! Targets of this host: regular files, block devices, and the targets of the I/O engines `null`
-//! and `delay`.
+//! Targets that this host measures: regular files, block devices, files and disks of servers, and
+//! the targets of the I/O engines `null` and `delay`.
 //!
 //! A file is opened once with the flags of its caching mode and then checked through its
 //! descriptor, so that the checked file is also the used file. Nothing here creates a file: the
 //! program lays out test files.
 
 mod beneath;
+mod limits;
+#[cfg(feature = "network")]
+mod remote;
 mod stripe;
 
 use std::ffi::CString;
@@ -26,12 +29,15 @@ use crate::error::{Error, ErrorKind};
 use crate::extents::DiskExtents;
 use crate::fault::FaultPlan;
 use crate::mount::{self, Mount};
+#[cfg(feature = "network")]
+use crate::network::Remote;
 use crate::sys;
 use crate::target::{
     AdvertisedRate, Alignment, Caching, Coverage, DeviceCounters, Hint, Scrub, Target, TargetKind,
 };
 pub use beneath::device_of;
 use beneath::{device_beneath, is_in_memory};
+pub use limits::{address_space_left, dirtied_bytes, file_size_limit};
 use stripe::Stripe;
 
 /// Flag of the last extent of a file, from linux/fiemap.h.
@@ -68,6 +74,9 @@ pub struct HostTarget {
     hint: Mutex<Hint>,
     /// The layout and members if the target is a stripe, which has no single file.
     stripe: Option<Stripe>,
+    /// The connection if the target is on a server.
+    #[cfg(feature = "network")]
+    remote: Option<Remote>,
 }
 
 impl HostTarget {
@@ -102,6 +111,8 @@ impl HostTarget {
             in_memory: false,
             hint: Mutex::default(),
             stripe: None,
+            #[cfg(feature = "network")]
+            remote: None,
         }
     }
 
@@ -152,6 +163,8 @@ impl HostTarget {
             in_memory,
             hint: Mutex::default(),
             stripe: None,
+            #[cfg(feature = "network")]
+            remote: None,
         })
     }
 
@@ -354,31 +367,6 @@ pub fn unwritable(path: &Path) -> Option<String> {
     (!allowed).then(|| "this user may not write there; run as its owner or as root".to_owned())
 }
 
-/// The file-size limit of this process (bytes); u64::MAX without one.
-pub fn file_size_limit() -> u64 {
-    sys::file_size_limit()
-}
-
-/// How much memory this process may still map (bytes); None without a limit.
-pub fn address_space_left() -> Option<u64> {
-    let limit = sys::address_space_limit();
-    if limit == u64::MAX {
-        return None;
-    }
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
-    let mapped_kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(limit.saturating_sub(mapped_kib << 10))
-}
-
-/// How much page cache was dirtied since boot (bytes; nr_dirtied in /proc/vmstat); None if not
-/// reported.
-pub fn dirtied_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
-    let pages = text.lines().find_map(|line| line.strip_prefix("nr_dirtied "))?;
-    Some(pages.trim().parse::<u64>().ok()? * sys::page_bytes())
-}
-
 /// Opens an existing file or device with the flags of a caching mode.
 fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {
     let mut flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -512,6 +500,10 @@ impl Target for HostTarget {
         if let Some(stripe) = &self.stripe {
             return Ok(stripe.engine(spec)?.suffering(&self.faults));
         }
+        #[cfg(feature = "network")]
+        if let Some(remote) = &self.remote {
+            return Ok(remote.engine(spec)?.suffering(&self.faults));
+        }
         let engine = match (spec.engine_kind, &self.delay, &self.file) {
             (EngineKind::Null, _, _) => HostEngine::Null(Null::new(spec)?),
             (EngineKind::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
@@ -548,12 +540,16 @@ impl Target for HostTarget {
 
     fn sync(&self) -> Result<(), Error> {
         self.members().iter().try_for_each(Target::sync)?;
+        #[cfg(feature = "network")]
+        self.remote.as_ref().map_or(Ok(()), Remote::flush)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_all().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
 
     fn sync_data(&self) -> Result<(), Error> {
         self.members().iter().try_for_each(Target::sync_data)?;
+        #[cfg(feature = "network")]
+        self.remote.as_ref().map_or(Ok(()), Remote::flush)?;
         let Some(file) = &self.file else { return Ok(()) };
         file.sync_data().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }

@@ -2,11 +2,11 @@
 //!
 //! This is the lowest layer of halfpower. It knows requests, completions, buffers, targets and the
 //! clock; it knows nothing about workloads, statistics or printing. An *I/O engine* is one way of
-//! issuing requests: `sync`, `mmap`, `threads`, `libaio` or `io_uring`. Two further engines do no
-//! I/O: `null` measures halfpower's own overhead, and `delay` is a reference device whose correct
-//! results are known. Each engine is one file under `engine/` and implements the trait [`Engine`].
-//! Its main call, [`Engine::submit_and_wait`], submits a batch and waits for a minimum number of
-//! completions or a deadline.
+//! issuing requests: `sync`, `mmap`, `threads`, `libaio` or `io_uring`; `network` sends them to a
+//! server. Two further engines do no I/O: `null` measures halfpower's own overhead, and `delay` is
+//! a reference device whose correct results are known. Each engine is one file under `engine/` and
+//! implements the trait [`Engine`]. Its main call, [`Engine::submit_and_wait`], submits a batch and
+//! waits for a minimum number of completions or a deadline.
 //!
 //! Buffers belong to the engine: a [`Request`] names a slot, never a pointer. Dropping an engine
 //! waits for its requests, so safe code cannot free memory that the kernel still writes to.
@@ -29,6 +29,8 @@ pub mod truth;
 pub mod priority;
 pub mod layer;
 pub mod fault;
+#[cfg(feature = "network")]
+pub mod network;
 pub mod engine;
 pub mod device;
 pub mod mount;

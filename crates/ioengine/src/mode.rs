@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind};
 
 /// How the kernel caches the I/O to a target: SQLIO's buffering flags Y, H, S and N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Caching {
     /// Through the page cache; a write completes before its data is on the device.
     #[default]

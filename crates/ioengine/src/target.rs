@@ -23,6 +23,8 @@ pub enum TargetKind {
     File,
     /// A block device.
     BlockDevice,
+    /// A file, disk or object of a server, reached over the network without the kernel's clients.
+    Network,
     /// A simulated system.
     Simulated,
 }
@@ -40,6 +42,7 @@ impl TargetKind {
             TargetKind::Delay => "delay",
             TargetKind::File => "file",
             TargetKind::BlockDevice => "block device",
+            TargetKind::Network => "network",
             TargetKind::Simulated => "simulated",
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ioengine::engine::pieces_bits;
 use ioengine::host::{free_bytes_at, offers_direct};
+use ioengine::network::Address;
 use ioengine::stripe::Layout;
 use ioengine::target::Coverage;
 use ioengine::{Caching, HostTarget, Target, TargetKind};
@@ -17,6 +18,7 @@ use crate::guard::{self, Consent, Permit};
 use crate::job::{Axes, Job};
 use crate::machine::TargetFacts;
 use crate::memory_limit;
+use crate::network_target;
 use crate::rank_trial::{RankFiles, RankGroup};
 use crate::ranks::Ranks;
 use crate::ranks::share::{self, Share};
@@ -74,6 +76,9 @@ pub fn default_size(folder: &Path) -> Outcome<u64> {
 
 /// Checks that a path can be a target. Errors contain the remedy.
 pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
+    if network_target::is_network(path) {
+        return network_target::parse(path).map(drop);
+    }
     target::check_on_host(path)?;
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     if real.is_dir() && !consent.destroy_data_on.is_empty() {
@@ -139,6 +144,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
             found.lines.push(format!("simulate {}: {title}; nothing is touched", system.name));
             return Ok(found);
         }
+        JobTargets::Network(addresses) => return prepare_network(addresses, job),
         JobTargets::Host(paths) => paths,
     };
     let mut smallest_bytes = u64::MAX;
@@ -183,6 +189,26 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
         found.lines.push(format!("stripe them into one volume with chunks of {chunk}"));
     }
     Ok(found)
+}
+
+/// The planned preparation of network targets, which are opened for it.
+fn prepare_network(addresses: &[Address], job: &Job) -> Outcome<Preparation> {
+    let mut found = Preparation { region_bytes: u64::MAX, ..Preparation::default() };
+    for target in striped(open_network(addresses, job)?, job)? {
+        check_fit(job, &target, region(&target, job))?;
+        let verb = if job.writes() { "write to" } else { "read" };
+        let (name, size) = (target.name(), units::size(target.size_bytes()));
+        found.lines.push(format!("{verb} {name} ({size}) over the network"));
+        found.region_bytes = found.region_bytes.min(region(&target, job));
+    }
+    Ok(found)
+}
+
+/// Connects to all network targets.
+fn open_network(addresses: &[Address], job: &Job) -> Outcome<Vec<HostTarget>> {
+    let open =
+        |address| network_target::open(address, job.writes(), job.write_through, &job.consent);
+    addresses.iter().map(open).collect()
 }
 
 /// Size of the region of a stripe (bytes); `smallest_bytes` is the size of its smallest device.
@@ -410,6 +436,10 @@ impl Bench {
                 let opened = devices.iter().map(|device| device.open(member_bytes)).collect();
                 return Ok(bench(striped(opened, job)?, None));
             }
+            JobTargets::Network(addresses) => {
+                let opened = open_network(addresses, job)?;
+                return Ok(bench(striped(opened, job)?, None));
+            }
             JobTargets::Host(paths) => paths,
         };
         let (mut targets, mut scratches, mut permits) = (Vec::new(), Vec::new(), Vec::new());
@@ -428,7 +458,7 @@ impl Bench {
         }
         check_alike(&targets)?;
         if let Some(ranks) = &lab.ranks {
-            check_own(ranks, job, &targets)?;
+            check_sharing(ranks, job, &targets)?;
         }
         let targets = striped(targets, job)?;
         if job.stripe.is_some() {
@@ -505,29 +535,55 @@ fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
-/// Refuses targets that several ranks of a host would use without sharing them, and a device that
-/// several ranks of a host would write.
-fn check_own(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
-    let mine: Vec<(u64, u64)> = targets.iter().map(HostTarget::identity).collect();
+/// Another rank of this host that uses one of these targets. All ranks must call this.
+fn other_user<'a>(
+    ranks: &Ranks,
+    targets: impl Iterator<Item = &'a HostTarget>,
+) -> Outcome<Option<u32>> {
+    let mine: Vec<(u64, u64)> = targets.map(HostTarget::identity).collect();
     let all = ranks.gather(&mine)?;
     let own_host = &ranks.hosts[ranks.rank as usize];
     let is_same = |(other, theirs): &(u32, &Vec<(u64, u64)>)| {
         let is_here = ranks.hosts[*other as usize] == *own_host;
         *other != ranks.rank && is_here && theirs.iter().any(|one| mine.contains(one))
     };
-    let Some((other, _)) = (0..).zip(&all).find(is_same) else { return Ok(()) };
+    Ok((0..).zip(&all).find(is_same).map(|(other, _)| other))
+}
+
+/// Refuses a target that several ranks of a host would use. All ranks must call this.
+///
+/// # Errors
+/// Usage, with the remedy in `remedy`.
+pub fn check_own<'a>(
+    ranks: &Ranks,
+    name: &str,
+    targets: impl Iterator<Item = &'a HostTarget>,
+    remedy: &str,
+) -> Outcome<()> {
+    let Some(other) = other_user(ranks, targets)? else { return Ok(()) };
+    let host = &ranks.hosts[ranks.rank as usize];
+    Err(Failure::usage(format!(
+        "ranks {} and {other} of {host} would both use {name}; use {{rank}} in the target's name, \
+         {remedy}",
+        ranks.rank
+    )))
+}
+
+/// Refuses targets that several ranks of a host would use without sharing them, and a device that
+/// several ranks of a host would write.
+fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
     let name = targets[0].name();
     if job.rank_files == RankFiles::Own {
-        return Err(Failure::usage(format!(
-            "ranks {} and {other} of {own_host} would both use {name}; use {{rank}} in the \
-             target's name, name a directory, or share it with --rank-files segmented",
-            ranks.rank
-        )));
+        let remedy = "name a directory, or share it with --rank-files segmented";
+        return check_own(ranks, name, targets.iter(), remedy);
     }
-    if job.writes() && targets.iter().any(|target| target.kind() == TargetKind::BlockDevice) {
+    let is_shared = other_user(ranks, targets.iter())?.is_some();
+    let is_device = targets.iter().any(|target| target.kind() == TargetKind::BlockDevice);
+    if is_shared && is_device && job.writes() {
         return Err(Failure::usage(format!(
-            "several ranks of {own_host} cannot write to the device {name}; start one rank on \
-             each host and use --numjobs"
+            "several ranks of {} cannot write to the device {name}; start one rank on each host \
+             and use --numjobs",
+            ranks.hosts[ranks.rank as usize]
         )));
     }
     Ok(())

@@ -31,7 +31,7 @@ pub struct Consent {
 
 impl Consent {
     /// The first permission as a command-line flag; empty without permissions.
-    fn flag(&self) -> String {
+    pub fn flag(&self) -> String {
         match (self.destroy_data_on.first(), self.overwrite.first()) {
             (Some(name), _) => format!("--destroy-data-on={name}"),
             (None, Some(path)) => format!("--overwrite={}", path.display()),

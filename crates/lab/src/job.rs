@@ -20,6 +20,7 @@ use crate::experiment::{
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 use crate::guard::Consent;
+use crate::network_target;
 use crate::rank_trial::RankFiles;
 use crate::ranks::share;
 use crate::reference_device;
@@ -162,7 +163,7 @@ impl Job {
             verify: experiment.verify,
             faults: experiment.faults.clone().unwrap_or_default(),
             percentiles: experiment.percentiles.clone(),
-            consent: consent_of_rank(experiment),
+            consent: share::consent_of_rank(&experiment.consent, experiment.rank_shift),
             log: experiment.log.clone(),
             rank_files: experiment.rank_files.unwrap_or_default(),
             rank_shift: experiment.rank_shift,
@@ -239,7 +240,7 @@ impl Job {
 }
 
 /// The targets of an experiment. For reference devices, sets the I/O engine of all combinations to
-/// `delay`.
+/// `delay`; for network targets, to `network`.
 fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let devices = reference_device::devices(experiment, &engine_kinds)?;
@@ -250,29 +251,23 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     if let Some(system) = SimulatedTarget::of(experiment)? {
         return Ok(JobTargets::Simulated(Box::new(system)));
     }
+    let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
+    let paths: Vec<PathBuf> = experiment.targets.iter().map(path).collect();
+    let addresses = network_target::addresses(experiment, &paths, &engine_kinds)?;
+    if !addresses.is_empty() {
+        axes.iter_mut().for_each(|axes| axes.engine_kind = Some(EngineKind::Network));
+        return Ok(JobTargets::Network(addresses));
+    }
     let is_null = |axes: &Axes| axes.engine_kind.is_some_and(|engine_kind| !engine_kind.does_io());
     if axes.iter().all(is_null) {
         return Ok(JobTargets::Nothing);
     }
-    match experiment.targets.as_slice() {
+    match paths.as_slice() {
         [] => Err(Failure::usage(
             "no target; name a file, a block device or a directory (. for this one), or use \
              --ioengine null",
         )),
-        paths => {
-            let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
-            Ok(JobTargets::Host(paths.iter().map(path).collect()))
-        }
-    }
-}
-
-/// The permissions to write, for the targets of this rank.
-fn consent_of_rank(experiment: &Experiment) -> Consent {
-    let Consent { overwrite, destroy_data_on } = &experiment.consent;
-    let path = |path: &PathBuf| share::path_of_rank(path, experiment.rank_shift);
-    Consent {
-        overwrite: overwrite.iter().map(path).collect(),
-        destroy_data_on: destroy_data_on.clone(),
+        _ => Ok(JobTargets::Host(paths)),
     }
 }
 

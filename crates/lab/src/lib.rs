@@ -34,6 +34,7 @@ pub mod record;
 pub mod verdict;
 pub mod recorder;
 pub mod json;
+pub mod network_target;
 pub mod target_description;
 pub mod run_text;
 pub mod simulated_target;

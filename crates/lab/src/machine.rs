@@ -40,7 +40,7 @@ pub struct Host {
 pub struct TargetFacts {
     /// Name of the target as given by the user.
     pub name: String,
-    /// Kind of the target: file, block device, directory, null or simulated.
+    /// Kind of the target: file, block device, directory, network, null or simulated.
     pub kind: String,
     /// Size of the target (bytes).
     pub size_bytes: u64,
@@ -55,6 +55,20 @@ pub struct TargetFacts {
     /// The simulated system; absent for other targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedFacts>,
+    /// What the server said about a network target; absent for other targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkFacts>,
+}
+
+/// What a server said about a network target.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkFacts {
+    /// Protocol with its version and features.
+    pub features: String,
+    /// Required alignment of offsets and lengths (bytes).
+    pub block_bytes: u32,
+    /// Largest request that the server accepts (bytes).
+    pub request_bytes_max: u32,
 }
 
 /// A simulated system.
@@ -201,6 +215,11 @@ impl TargetFacts {
             }),
             links: links.collect(),
             simulated: None,
+            network: target.remote_info().map(|info| NetworkFacts {
+                features: info.features.clone(),
+                block_bytes: info.block_bytes,
+                request_bytes_max: info.request_bytes_max,
+            }),
         }
     }
 
@@ -208,6 +227,9 @@ impl TargetFacts {
     pub fn place(&self) -> String {
         if let Some(system) = &self.simulated {
             return format!("{}; time is virtual", system.title);
+        }
+        if let Some(network) = &self.network {
+            return network.features.clone();
         }
         let device = self.device.as_ref().map(|d| d.name.as_str());
         match (&self.file_system, device) {

@@ -216,6 +216,14 @@ impl Trial {
         self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
     }
 
+    /// The fewest and the most bytes that a rank moved; both are all bytes in a trial of one
+    /// process.
+    pub fn bytes_of_a_rank(&self) -> (u64, u64) {
+        let present = self.ranks.iter().filter(|rank| rank.lost.is_none());
+        let bytes = || present.clone().map(|rank| rank.bytes);
+        (bytes().min().unwrap_or(self.bytes()), bytes().max().unwrap_or(self.bytes()))
+    }
+
     /// Completed reads and writes.
     pub fn requests(&self) -> u64 {
         self.directions.iter().map(|d| d.requests).fold(0, u64::saturating_add)

@@ -96,6 +96,11 @@ pub fn of_environment() -> Option<(u32, u32)> {
     (rank < count).then_some((rank, count))
 }
 
+/// Whether this process prints and stores: it is the worker of rank 0, or not a worker.
+pub fn is_first_or_only() -> bool {
+    of_environment().is_none_or(|(rank, _)| rank == 0)
+}
+
 impl Ranks {
     /// Meets the other ranks, through the relay on standard input.
     ///
@@ -103,7 +108,7 @@ impl Ranks {
     /// This process was not started by a relay; a rank is lost, or runs another version.
     pub fn meet(console: Console, interrupt: &Interrupt) -> Outcome<Ranks> {
         let Some(ranks) = of_environment() else {
-            return Err(Failure::usage("--mpi is for halfpower run and sweep; drop it here"));
+            return Err(Failure::usage("halfpower was not started by its own relay; drop --mpi"));
         };
         let no_relay = |error| Failure::failed(format!("standard input is not a relay: {error}"));
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(no_relay)?;

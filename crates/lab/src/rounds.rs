@@ -95,10 +95,9 @@ fn all_rounds(
             done += 1.0;
             trial.ordinal = round;
             book.keep(trial, index)?;
-            lab.check_ranks()?;
-            if lab.interrupt.is_set() {
+            if lab.must_stop()? {
                 progress.finish();
-                return Ok(());
+                return lab.check_ranks();
             }
         }
     }

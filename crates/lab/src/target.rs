@@ -1,11 +1,15 @@
 //! Classifies targets by name, without opening them.
 //!
 //! Every verb takes targets by name: a directory, a file or block device, a simulated system
-//! (`sim:SYSTEM,key=value,..`), or a reference device in this process (`truth:KEY=VALUE,..`).
+//! (`sim:SYSTEM,key=value,..`), a reference device in this process (`truth:KEY=VALUE,..`), or a
+//! file or disk of a server (`nbd://HOST/EXPORT`).
 
 use std::path::{Path, PathBuf};
 
+use ioengine::network::Address;
+
 use crate::failure::{Failure, Outcome};
+use crate::network_target;
 use crate::reference_device::{self, ReferenceDevice};
 use crate::simulated_target;
 
@@ -20,19 +24,23 @@ pub enum TargetSpec {
     Simulated(PathBuf),
     /// A reference device: a device in this process with computed delays.
     Reference(Box<ReferenceDevice>),
+    /// A file, disk or object of a server.
+    Network(Box<Address>),
 }
 
 impl TargetSpec {
     /// Classifies a name. Does not check whether a file exists.
     ///
     /// # Errors
-    /// A usage error for an invalid reference device.
+    /// A usage error for an invalid reference device or address.
     pub fn of(name: &Path) -> Outcome<TargetSpec> {
         if simulated_target::is_simulated(name) {
             Ok(TargetSpec::Simulated(name.to_path_buf()))
         } else if reference_device::is_reference(name) {
             let device = ReferenceDevice::parse(&name.to_string_lossy())?;
             Ok(TargetSpec::Reference(Box::new(device)))
+        } else if network_target::is_network(name) {
+            Ok(TargetSpec::Network(Box::new(network_target::parse(name)?)))
         } else if name.is_dir() {
             Ok(TargetSpec::Directory(name.to_path_buf()))
         } else {
@@ -61,6 +69,10 @@ pub fn check_on_host(name: &Path) -> Outcome<()> {
             "simulated systems work only with run, sweep, survey, simulate, whatif and mount; \
              name a file, device or directory"
         }
+        TargetSpec::Network(_) => {
+            "network targets work only with run, sweep, survey, study and target; mount the share \
+             and name a file on it"
+        }
     };
     Err(Failure::usage(format!("{}: {remedy}", name.display())))
 }
@@ -74,6 +86,8 @@ pub enum JobTargets {
     Host(Vec<PathBuf>),
     /// Reference devices in this process.
     Reference(Vec<ReferenceDevice>),
+    /// Files, disks or objects of servers.
+    Network(Vec<Address>),
     /// One simulated system.
     Simulated(Box<simulated_target::SimulatedTarget>),
 }
@@ -92,6 +106,7 @@ impl JobTargets {
         match self {
             JobTargets::Host(paths) => paths.len(),
             JobTargets::Reference(devices) => devices.len(),
+            JobTargets::Network(addresses) => addresses.len(),
             JobTargets::Nothing | JobTargets::Simulated(_) => 1,
         }
     }
@@ -120,6 +135,8 @@ mod tests {
         let of = |name: &str| TargetSpec::of(Path::new(name));
         assert!(matches!(of("sim:nt4-ultrawide").unwrap(), TargetSpec::Simulated(_)));
         assert!(matches!(of("truth:fixed=1ms").unwrap(), TargetSpec::Reference(_)));
+        assert!(matches!(of("nbd://host/x").unwrap(), TargetSpec::Network(_)));
+        assert!(of("nbd://host:x/").unwrap_err().message.contains("no port"));
         assert!(matches!(of("/").unwrap(), TargetSpec::Directory(_)));
         assert!(matches!(of("/no/such/file").unwrap(), TargetSpec::Existing(_)));
         assert!(matches!(of("./truth:x").unwrap(), TargetSpec::Existing(_)));
@@ -131,5 +148,6 @@ mod tests {
         assert!(check_on_host(Path::new(".")).is_ok());
         assert!(check_on_host(Path::new("sim:x")).unwrap_err().message.contains("name a file"));
         assert!(check_on_host(Path::new("truth:")).unwrap_err().message.contains("mount"));
+        assert!(check_on_host(Path::new("nbd://h/")).unwrap_err().message.contains("mount"));
     }
 }

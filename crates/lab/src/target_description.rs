@@ -12,8 +12,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::failure::Outcome;
-use crate::guard;
+use crate::guard::{self, Consent};
 use crate::json::Program;
+use crate::network_target;
 
 /// Description of a target.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -38,7 +39,7 @@ pub struct TargetDocument {
 /// One layer of the path from the target to the hardware.
 #[derive(Debug, Serialize, JsonSchema)]
 struct LayerDocument {
-    /// file, directory, file system, partition, volume, device or bus.
+    /// file, directory, file system, partition, volume, device, bus or network.
     kind: &'static str,
     name: String,
     /// Number of layers above this one that have several branches, such as an array or a btrfs on
@@ -74,6 +75,9 @@ impl TargetDocument {
     /// # Errors
     /// The target does not exist or cannot be opened.
     pub fn of(path: &Path) -> Outcome<TargetDocument> {
+        if network_target::is_network(path) {
+            return TargetDocument::of_network(path);
+        }
         let full = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let layers = stack::of(&Kernel::of_host(), &full);
         let (opened, missing) = open(path)?;
@@ -86,6 +90,41 @@ impl TargetDocument {
             missing,
             layers: layers.iter().map(LayerDocument::from).collect(),
             lines: layers.iter().map(line).collect(),
+        })
+    }
+
+    /// Describes a network target, with what its server says.
+    fn of_network(name: &Path) -> Outcome<TargetDocument> {
+        let address = network_target::parse(name)?;
+        let target = network_target::open(&address, false, false, &Consent::default())?;
+        let size = FactDocument::Integer(target.size_bytes());
+        let mut facts = BTreeMap::from([("size_bytes", size)]);
+        let mut line = format!("{:<12} {address}: {}", "network", units::size(target.size_bytes()));
+        if let Some(info) = target.remote_info() {
+            facts.insert("features", FactDocument::Text(info.features.clone()));
+            facts.insert("block_bytes", FactDocument::Integer(info.block_bytes.into()));
+            facts.insert("request_bytes_max", FactDocument::Integer(info.request_bytes_max.into()));
+            line = format!("{line}, {}", info.features);
+            if info.block_bytes > 1 {
+                line = format!("{line}, blocks of {}", units::size(u64::from(info.block_bytes)));
+            }
+        }
+        let flag = Consent { overwrite: vec![name.to_path_buf()], ..Consent::default() }.flag();
+        let why = format!("{address} exists and would be overwritten");
+        Ok(TargetDocument {
+            halfpower: Program::this(),
+            target: address.to_string(),
+            layers: vec![LayerDocument {
+                kind: "network",
+                name: address.to_string(),
+                depth: 0,
+                facts,
+            }],
+            content: None,
+            free_bytes: None,
+            writing: Writing { allowed: "with", flag: Some(flag), why },
+            missing: Vec::new(),
+            lines: vec![line],
         })
     }
 
@@ -147,7 +186,7 @@ fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
     match guard::advice(target, path) {
         (Some(flag), why) => {
             // The flag is shown instead of the remedy.
-            let why = why.split("; say ").next().unwrap_or_default().to_owned();
+            let why = why.split("; use ").next().unwrap_or_default().to_owned();
             Writing { allowed: "with", flag: Some(flag), why }
         }
         (None, why) => Writing { allowed: "refused", flag: None, why },

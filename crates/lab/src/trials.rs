@@ -2,19 +2,20 @@
 //!
 //! [`Lab`] holds the state shared by all measurements: console, clock, meters and soaker.
 
+mod of_ranks;
+
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use cpucost::{CpuMeter, CpuSample, CpuUsage, HostMeter, Soaker, SoakerReading};
+use cpucost::{CpuMeter, CpuSample, HostMeter, Soaker, SoakerReading};
 use ioengine::cgroup::{Groups, IoLimit};
-use ioengine::clock::{Clocks, unix_ns};
+use ioengine::clock::unix_ns;
 use ioengine::device::{Device, DeviceCounters};
 use ioengine::host::dirtied_bytes;
 use ioengine::stripe::Layout;
 use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
-use workload::random::mix;
 use workload::{Control, Progress, Sample, Workload, plan};
 
 use crate::console::Console;
@@ -25,7 +26,6 @@ use crate::point::{State, Trial};
 use crate::point_key::{PointKey, Preparation};
 use crate::rank_trial::{RankFiles, RankGroup};
 use crate::ranks::Ranks;
-use crate::ranks::merge::RankResult;
 use crate::record;
 use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
@@ -331,23 +331,6 @@ impl Lab {
         Lab { console, interrupt, clock, meter, ranks, cpus, quota, soaker }
     }
 
-    /// Fails if a rank was lost. What was measured until then is kept.
-    ///
-    /// # Errors
-    /// The lost ranks, and why they are lost.
-    pub fn check_ranks(&self) -> Outcome<()> {
-        self.ranks.as_ref().map_or(Ok(()), Ranks::check_lost)
-    }
-
-    /// The seed of this rank, derived from the seed of all, so that ranks write different data and
-    /// visit blocks in different orders.
-    pub fn seed_of_rank(&self, seed: u64) -> u64 {
-        match &self.ranks {
-            Some(ranks) if !ranks.is_first() => mix(seed, u64::from(ranks.rank)),
-            _ => seed,
-        }
-    }
-
     /// Throttling by a CPU quota since the program started; None without a quota.
     pub fn throttled(&self) -> Option<Throttled> {
         self.quota.as_ref().map(|quota| quota.since(quota.waited_before_ns))
@@ -507,42 +490,6 @@ impl Lab {
             Some(failure) => Err(failure),
             None => measured,
         }
-    }
-
-    /// The trial of all ranks together, judged by the checks of each rank and as a whole.
-    fn merged(
-        &self,
-        ranks: &Ranks,
-        sample: Sample,
-        (targets, clocks): (&[&HostTarget], &Clocks),
-        key: &PointKey,
-        judged: &dyn Fn(Sample, &PointKey) -> Trial,
-    ) -> Outcome<Trial> {
-        let later = self.clock.clocks();
-        let mut shared = Sample { log: Vec::new(), ..sample.clone() };
-        shared.convert_times(|ns| clocks.system_ns(&later, ns));
-        // The other ranks of the host use its CPUs and devices too; only all of them together can
-        // be held against the counters of the host.
-        let cpu = CpuUsage { others_user_ns: None, run_delay_ns: None, ..sample.cpu };
-        let alone = judged(
-            Sample { cpu, device: None, ..sample },
-            &PointKey { ranks: None, ..key.clone() },
-        );
-        let number = |target: &&HostTarget| target.device_number();
-        let devices: Vec<_> = targets.iter().filter_map(number).collect();
-        let merged = ranks.merge(RankResult {
-            sample: shared,
-            devices: format!("{devices:?}"),
-            verdict: alone.verdict,
-        })?;
-        let mut trial = judged(merged.sample, key);
-        trial.verdict.merge(&merged.verdict);
-        trial.ranks = merged.ranks;
-        for rank in trial.ranks.iter().filter(|rank| rank.lost.is_some()) {
-            let text = format!("{} was lost: {}", rank.name(), rank.lost.as_deref().unwrap_or(""));
-            trial.verdict.add(State::Invalid, text);
-        }
-        Ok(trial)
     }
 
     /// Brings the targets into the state in which a trial begins; returns the result of the scrub.

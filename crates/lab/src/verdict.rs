@@ -448,7 +448,8 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
 fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(live) = &trial.live else { return };
     let share = live.at_once as f64 / trial.requests().max(1) as f64;
-    let closed = key.requests_per_s().is_none();
+    // A server's replies arrive together, although its requests were outstanding together.
+    let closed = key.requests_per_s().is_none() && !key.is_issued_by(EngineKind::Network);
     if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
             "{:.0}% of the requests completed inside the submit call: the depth of {} was not \
@@ -549,7 +550,9 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         verdict.add(State::Suspect, text);
         return;
     }
-    let dirtied = around.dirtied_bytes.unwrap_or(0);
+    // Network targets are never in this host's page cache, but a server on this host may use it.
+    let is_here = !key.is_issued_by(EngineKind::Network);
+    let dirtied = around.dirtied_bytes.filter(|_| is_here).unwrap_or(0);
     if written > MEMORY_MIN_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
         let (dirtied, written) = (units::size(dirtied), units::size(written));
         let text = format!(
@@ -1014,8 +1017,9 @@ mod tests {
 
     #[test]
     fn completions_inside_the_submit_call_mean_that_the_depth_was_not_reached() {
-        let at_once = |depth: u32, rate: Option<f64>| {
+        let at_once = |depth: u32, engine_kind: EngineKind, rate: Option<f64>| {
             let mut point = point(&[4096 * 1000]);
+            point.key.workload.engine_kind = engine_kind;
             point.key.workload.depth = depth;
             point.key.workload.arrival =
                 rate.map_or(Arrival::Closed, |requests_per_s| Arrival::Constant { requests_per_s });
@@ -1023,9 +1027,14 @@ mod tests {
             let verdict = judge(&point.key, &point.trials[0], &Circumstances::default());
             verdict.reasons.iter().any(|reason| reason.contains("the depth of 8 was not reached"))
         };
-        assert!(at_once(8, None));
-        assert!(!at_once(1, None), "depth 1 is always reached");
-        assert!(!at_once(8, Some(1000.0)), "an open loop need not fill its queue");
+        assert!(at_once(8, EngineKind::IoUring, None));
+        let network = at_once(8, EngineKind::Network, None);
+        assert!(!network, "replies arrive together although the requests were outstanding");
+        assert!(!at_once(1, EngineKind::IoUring, None), "depth 1 is always reached");
+        assert!(
+            !at_once(8, EngineKind::IoUring, Some(1000.0)),
+            "an open loop need not fill its queue"
+        );
     }
 
     #[test]

@@ -181,10 +181,12 @@ fn probe_of(options: &CalibrateOptions, target: &Path) -> Outcome<Box<dyn Probe>
             lab::bench::check_path(&path, &options.consent)?;
             Ok(Box::new(HostDisk::open(&path, &options.consent, Interrupt::install())?))
         }
-        TargetSpec::Directory(_) | TargetSpec::Reference(_) => Err(Failure::usage(format!(
-            "{}: --measure needs the disk itself; name the block device (lsblk lists them)",
-            target.display()
-        ))),
+        TargetSpec::Directory(_) | TargetSpec::Reference(_) | TargetSpec::Network(_) => {
+            Err(Failure::usage(format!(
+                "{}: --measure needs the disk itself; name the block device (lsblk lists them)",
+                target.display()
+            )))
+        }
     }
 }
 

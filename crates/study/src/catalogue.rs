@@ -5,7 +5,7 @@
 //! and two lines here.
 
 use lab::evidence::Evidence;
-use lab::failure::Outcome;
+use lab::failure::{Failure, Outcome};
 
 use crate::conclusion::Conclusion;
 use crate::runner::StudyRunner;
@@ -21,6 +21,8 @@ mod device_cache;
 mod hints;
 mod memory;
 mod mix;
+mod network;
+mod objects;
 mod out_of_box;
 mod engines;
 mod phases;
@@ -59,7 +61,17 @@ pub const ALL: &[&Study] = &[
     &burst::STUDY,
     &price::STUDY,
     &copy_cost::STUDY,
+    &network::STUDY,
+    &objects::STUDY,
 ];
+
+/// The studies that several ranks can measure together: all their trials run on all ranks, and what
+/// they decide depends on merged results only.
+const ON_RANKS: &[&str] =
+    &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
+
+/// Name of the study that makes objects below a target.
+pub const OBJECTS: &str = objects::STUDY.name;
 
 /// One experiment of the papers.
 pub struct Study {
@@ -79,6 +91,23 @@ pub struct Study {
     pub measure: Option<fn(&mut StudyRunner<'_>) -> Outcome<()>>,
     /// Analyses the evidence.
     pub analyse: fn(&Evidence) -> Conclusion,
+}
+
+impl Study {
+    /// Refuses a study that several ranks cannot measure together.
+    ///
+    /// # Errors
+    /// Usage, with the studies that they can measure.
+    pub fn check_ranks(&self) -> Outcome<()> {
+        if ON_RANKS.contains(&self.name) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "study {} measures with one process; drop --mpi, or use one of the studies {}",
+            self.name,
+            ON_RANKS.join(", ")
+        )))
+    }
 }
 
 /// Finds a study by name.
@@ -116,6 +145,15 @@ mod tests {
                 assert!(claim_of(id).is_some(), "{}: {id}", study.name);
             }
         }
+    }
+
+    #[test]
+    fn the_studies_of_several_ranks_exist_and_the_others_are_refused_by_name() {
+        for name in ON_RANKS {
+            assert!(named(name).unwrap().check_ranks().is_ok(), "{name}");
+        }
+        let refused = named("burst").unwrap().check_ranks().unwrap_err();
+        assert!(refused.message.contains("study burst"), "{refused}");
     }
 
     #[test]

@@ -9,17 +9,19 @@ use lab::console::{self, Console};
 use lab::evidence::Stated;
 use lab::experiment::Experiment;
 use lab::experiment::settings::Settings;
-use lab::failure::{Exit, Outcome};
+use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json::{self, Program};
 use lab::machine::Host;
 use lab::page;
+use lab::ranks::{self, Ranks, share};
 use lab::recorder::{Recorder, RunOptions};
 use lab::settings as host_settings;
 use lab::target::TargetSpec;
 use lab::trials::Lab;
 use survey::document::WroteDocument;
 
+use crate::catalogue;
 use crate::document::{StudiesDocument, StudyDocument};
 use crate::extent::Extent;
 use crate::requested::RequestedStudy;
@@ -55,6 +57,8 @@ pub struct StudyOptions {
     pub quiet: bool,
     /// Print what would be done and do nothing.
     pub plan: bool,
+    /// Measure together with the other ranks of a launcher.
+    pub mpi: bool,
     /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
     /// Database, label, and the nominal rate of the hardware (PAP).
@@ -66,6 +70,30 @@ impl StudyOptions {
     fn file_bytes_max(&self) -> u64 {
         if self.quick { QUICK_FILE_BYTES } else { FILE_BYTES }
     }
+
+    /// The options of this rank: its targets, and the permissions to write to them.
+    fn of_rank(&self) -> StudyOptions {
+        let target = |name: &PathBuf| share::path_of_rank(name, 0);
+        let consent = share::consent_of_rank(&self.base.consent, 0);
+        StudyOptions {
+            targets: self.targets.iter().map(target).collect(),
+            base: Experiment { consent, ..self.base.clone() },
+            ..self.clone()
+        }
+    }
+
+    /// Refuses simulated systems for several ranks.
+    fn check_ranks(&self) -> Outcome<()> {
+        let is_simulated = |name: &PathBuf| {
+            TargetSpec::of(name).is_ok_and(|spec| matches!(spec, TargetSpec::Simulated(_)))
+        };
+        if self.mpi && self.targets.iter().any(is_simulated) {
+            return Err(Failure::usage(
+                "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Runs the studies and prints their results.
@@ -74,17 +102,20 @@ impl StudyOptions {
 /// Usage, refused, or I/O errors of a target, the page or the database. A failed study does not
 /// stop the others; it determines the exit code.
 pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcome {
+    let options = &options.of_rank();
     if options.plan {
         return print_plan(&requested, options);
     }
+    options.check_ranks()?;
     let console = Console::new(options.quiet);
     host_settings::warn_of_left_behind(&console);
     let interrupt = Interrupt::install();
-    if let Some(html) = &options.html {
+    if let Some(html) = options.html.as_ref().filter(|_| ranks::is_first_or_only()) {
         page::check(html)?;
     }
     Recorder::check(options.run.db.as_deref(), &options.targets)?;
-    let lab = Lab::new(console, interrupt);
+    let ranks = options.mpi.then(|| Ranks::meet(console, &interrupt)).transpose()?;
+    let lab = Lab::of_rank(console, interrupt, ranks);
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let limits = (options.file_bytes_max(), options.base.seed);
     let consent = &options.base.consent;
@@ -105,7 +136,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
     };
     let mut all = Vec::new();
     for RequestedStudy { name, study, plan } in requested {
-        if lab.interrupt.is_set() {
+        if lab.must_stop()? {
             break;
         }
         let made = match session.make(&name, study, plan) {
@@ -119,6 +150,9 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
         all.push(made);
     }
     drop(session);
+    if !lab.is_first() {
+        return Ok(Exit::Ok);
+    }
     show(options, &console, (&host, started_unix_ns), &all)?;
     let exit = exit_of(lab.interrupt.is_set(), &all);
     say_why(exit, &all);
@@ -197,6 +231,11 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
         let name = target.display();
         console::data(&if target.is_dir() {
             format!("lay out a test file of at most {size} in {name}, and remove it afterwards")
+        } else if let TargetSpec::Network(_) = TargetSpec::of(target)? {
+            let makes = requested.iter().any(|one| one.name == catalogue::OBJECTS);
+            let more = "; make objects in a new folder below it, and remove them afterwards";
+            let more = if makes { more } else { "" };
+            format!("read {name}; write to it only if --overwrite names it{more}")
         } else if TargetSpec::of(target)?.is_on_host() {
             format!("read {name}; write to it only if --overwrite or --destroy-data-on names it")
         } else {
@@ -213,6 +252,10 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
 
 /// Prints the points of one study and what they cost.
 fn print_points(one: &RequestedStudy, options: &StudyOptions, file_bytes: u64) -> Outcome<()> {
+    if one.study.is_some() && !one.plan.has_points() {
+        console::data(&format!("{}: trials that are chosen during the study", one.name));
+        return Ok(());
+    }
     let (mut sum, mut lines) = (Extent::default(), Vec::new());
     for group in one.plan.groups(options.quick, &options.typed)? {
         let disks = group.disks.map(|n| format!(" on {n} targets")).unwrap_or_default();

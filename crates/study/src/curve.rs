@@ -2,6 +2,7 @@
 //!
 //! It also compares two points, and says whether they differ by more than noise.
 
+use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower;
 use lab::evidence::{Evidence, MeasuredPoint};
 use survey::half_power::{self, REPEATABLE};
@@ -15,6 +16,24 @@ const PLATEAU_REACH: f64 = 1.25;
 const SAME: f64 = 0.1;
 /// Minimum share of the peak rate at which a size "reaches" the peak.
 const AT_PEAK: f64 = 0.9;
+
+/// Minimum and maximum of the relative error that is assumed for a CPU time.
+const CPU_ERRORS: (f64, f64) = (0.03, 0.5);
+
+/// Fits a cost per request and per KiB to a quantity of points of one path; None if it was not
+/// measured or cannot be fitted.
+pub fn cost_model(
+    points: &[&MeasuredPoint],
+    of: impl Fn(&MeasuredPoint) -> Option<f64>,
+) -> Option<CostModel> {
+    let cost_point = |point: &&MeasuredPoint| {
+        let error = point.summary.requests_per_s.half_width_relative();
+        let relative_error = error.clamp(CPU_ERRORS.0, CPU_ERRORS.1);
+        Some(CostPoint { request_bytes: point.bytes(), cpu_ns: of(point)?, relative_error })
+    };
+    let points: Vec<CostPoint> = points.iter().filter_map(cost_point).collect();
+    costmodel::fit(&points).ok()
+}
 
 /// The usable points with these flags, by rising request size.
 pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a MeasuredPoint> {

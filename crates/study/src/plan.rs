@@ -194,6 +194,11 @@ impl Plan {
         self.parts.iter().map(|part| part.name.as_str())
     }
 
+    /// Whether the plan has points of its own; a study without them chooses all its trials.
+    pub fn has_points(&self) -> bool {
+        self.parts.iter().any(|part| !part.name.is_empty() || part.flags.iter().next().is_some())
+    }
+
     /// All groups of points. Flags from the command line override those of the plan.
     ///
     /// # Errors

@@ -169,7 +169,7 @@ impl StudyRunner<'_> {
         for group in groups {
             self.prepare(group, study_targets, &mut ready)?;
         }
-        while !ready.is_empty() && !self.lab.interrupt.is_set() {
+        while !ready.is_empty() && !self.lab.must_stop()? {
             let together = ready[0].surroundings();
             let (now, later) = ready.into_iter().partition(|one| one.surroundings() == together);
             ready = later;
@@ -309,8 +309,9 @@ impl StudyRunner<'_> {
     pub fn experiment(&self, group: &Group, set: &[StudyTarget]) -> Outcome<Experiment> {
         let mut experiment = self.with_base(group);
         let simulated = set.iter().any(StudyTarget::is_simulated);
-        // A simulated system reports both bounds of the CPU cost without a soaker.
-        experiment.soaker &= !simulated;
+        // A simulated system reports both bounds of the CPU cost without a soaker. On a host with
+        // several ranks a soaker would take the CPUs of the others.
+        experiment.soaker &= !simulated && self.lab.ranks.is_none();
         if simulated && experiment.engine_kinds == [Some(EngineKind::Sync)] {
             // In the simulator all engines behave the same with one request at a time.
             experiment.engine_kinds = vec![None];
@@ -429,7 +430,8 @@ impl StudyRunner<'_> {
         let setting = Setting { workload, ..bench.setting(job, &job.axes[0]) };
         setting.place.check_fit(&setting.workload)?;
         let trial = self.lab.trial(&setting, &mut |_| {})?;
-        if self.lab.interrupt.is_set() {
+        if self.lab.must_stop()? {
+            self.lab.check_ranks()?;
             return Err(Failure::interrupted());
         }
         if let Some(failure) = trial.failure() {

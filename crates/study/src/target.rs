@@ -1,14 +1,17 @@
 //! The targets of studies: a directory with a test file, an existing file or device, a simulated
-//! system or a reference device. Each is prepared once for all studies.
+//! system, a reference device, or a file or disk of a server. Each is prepared once for all of
+//! them.
 
 use analysis::units;
 use std::path::{Path, PathBuf};
 
+use ioengine::network::Address;
 use ioengine::{Caching, HostTarget, Target};
 use lab::bench;
 use lab::failure::{Failure, Outcome};
 use lab::guard::Consent;
 use lab::machine::TargetFacts;
+use lab::network_target;
 use lab::reference_device::SIZE_BYTES;
 use lab::scratch::{self, Scratch};
 use lab::simulated_target;
@@ -42,6 +45,8 @@ pub enum Kind {
     Existing,
     /// A simulated system.
     Simulated,
+    /// A file, disk or object of a server.
+    Network(Box<Address>),
     /// A reference device in this process.
     Reference {
         /// The reference device while it is idle, for reading its properties.
@@ -60,7 +65,7 @@ impl StudyTarget {
                 simulated_target::parse(&name.to_string_lossy(), &[])?.system()?;
                 Ok(())
             }
-            TargetSpec::Reference(_) => Ok(()),
+            TargetSpec::Reference(_) | TargetSpec::Network(_) => Ok(()),
             TargetSpec::Directory(_) | TargetSpec::Existing(_) => bench::check_path(name, consent),
         }
     }
@@ -79,6 +84,7 @@ impl StudyTarget {
     ) -> Outcome<StudyTarget> {
         let kind = match TargetSpec::of(name)? {
             TargetSpec::Simulated(_) => Kind::Simulated,
+            TargetSpec::Network(address) => Kind::Network(address),
             TargetSpec::Reference(device) => {
                 let bytes = size.or(truth::span_bytes(&device.truth)).unwrap_or(SIZE_BYTES);
                 Kind::Reference { device: Box::new(device.open(bytes)) }
@@ -99,7 +105,7 @@ impl StudyTarget {
     pub fn path(&self) -> &Path {
         match &self.kind {
             Kind::Directory { scratch, .. } => scratch.path(),
-            Kind::Existing | Kind::Simulated | Kind::Reference { .. } => &self.name,
+            _ => &self.name,
         }
     }
 
@@ -113,6 +119,11 @@ impl StudyTarget {
         matches!(self.kind, Kind::Directory { .. } | Kind::Existing)
     }
 
+    /// Whether the target is on a server.
+    pub fn is_network(&self) -> bool {
+        matches!(self.kind, Kind::Network(_))
+    }
+
     /// Whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.kind, Kind::Simulated)
@@ -123,7 +134,7 @@ impl StudyTarget {
         match &self.kind {
             Kind::Reference { device } => Some(device.size_bytes()),
             Kind::Directory { bytes, .. } => Some(*bytes),
-            Kind::Existing => self.open().ok().map(|target| target.size_bytes()),
+            Kind::Existing | Kind::Network(_) => self.open().ok().map(|target| target.size_bytes()),
             Kind::Simulated => None,
         }
     }
@@ -133,7 +144,10 @@ impl StudyTarget {
     /// # Errors
     /// I/O errors; usage for a simulated system or reference device, which cannot be opened.
     pub fn open(&self) -> Outcome<HostTarget> {
-        match self.kind {
+        match &self.kind {
+            Kind::Network(address) => {
+                network_target::open(address, false, false, &Consent::default())
+            }
             Kind::Simulated | Kind::Reference { .. } => {
                 let name = self.name.display();
                 Err(Failure::usage(format!("{name} is not a file of this host; name a file")))
@@ -157,7 +171,7 @@ impl StudyTarget {
 fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab) -> Outcome<Kind> {
     let bytes = match size {
         Some(size) => size,
-        None => bench::default_size(folder)?.min(most),
+        None => lab.smallest(bench::default_size(folder)?.min(most))?,
     };
     scratch::check_room(folder, bytes)?;
     lab.console.say(format!(
@@ -167,5 +181,5 @@ fn lay_out(folder: &Path, size: Option<u64>, (most, seed): (u64, u64), lab: &Lab
     ));
     let scratch = Scratch::make(folder, bytes)?;
     let laid_out = scratch.lay_out(lab, bytes, seed, size.is_none().then_some(LAYOUT_NS))?;
-    Ok(Kind::Directory { scratch, bytes: laid_out.bytes })
+    Ok(Kind::Directory { scratch, bytes: lab.smallest(laid_out.bytes)? })
 }

@@ -5,9 +5,10 @@
 
 use analysis::interval::Interval;
 use analysis::units;
-use ioengine::{Caching, Op};
+use ioengine::{Caching, EngineKind, Op};
 use lab::evidence::MeasuredPoint;
 use lab::point::State;
+use lab::rank_trial;
 use report::model::{Finding, Tone};
 
 use crate::advice::{self, Advice};
@@ -26,6 +27,7 @@ pub fn of(data: &SurveyData, insight: &Insight<'_>) -> Vec<Finding> {
     found.extend(cpu(insight));
     found.extend(bottleneck(insight));
     found.extend(random(insight));
+    found.extend(ranks(data, insight));
     found.extend(coverage(data));
     found.extend(doubtful(insight));
     found.extend(not_measured(data));
@@ -276,6 +278,9 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
         Some(binding) => {
             let rung = &insight.rungs[binding.index];
             let component = match rung.component.as_str() {
+                "device, reads" if fastest.key().is_issued_by(EngineKind::Network) => {
+                    "the network, the server, or its device".to_owned()
+                }
                 "device, reads" => "the device, or a layer below it".to_owned(),
                 other => format!("the {other}"),
             };
@@ -385,6 +390,35 @@ fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     let headline = in_doubt(insight)?;
     let detail = "see the reasons in the table of points on the page and in the JSON".to_owned();
     Some(finding("doubtful-points", Tone::Note, headline, detail))
+}
+
+/// The ranks that measured together, and the slowest of them in the best settings.
+fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
+    let hosts = &data.facts.ranks;
+    let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let slowest = |operation: Op| {
+        let trial = insight.best(operation)?.point.trials.last()?;
+        let [slowest, median, _] = rank_trial::summary(&trial.ranks)?.rank_bytes_per_s;
+        let share = slowest / median.max(1.0);
+        Some(format!("best {operation}s: the slowest rank has {share:.2} of the median rank"))
+    };
+    let slowest: Vec<String> = Op::ALL.into_iter().filter_map(slowest).collect();
+    (!hosts.is_empty()).then(|| {
+        finding(
+            "ranks",
+            Tone::Note,
+            format!(
+                "{} on {} ({}) measured together, each on a target of its own; rates are sums \
+                 over all ranks",
+                units::counted(hosts.len() as u64, "rank"),
+                units::counted(names.len() as u64, "host"),
+                names.join(", ")
+            ),
+            slowest.join("; "),
+        )
+    })
 }
 
 /// The share of the region that was accessed, and whether the device has a cache for repeated
@@ -507,6 +541,7 @@ pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::insight::tests::data;
+    use lab::rank_trial::RankTrial;
 
     #[test]
     fn the_text_has_every_finding() {
@@ -530,6 +565,29 @@ mod tests {
         let insight = Insight::of(&data);
         let found = of(&data, &insight);
         assert_eq!(found.iter().filter(|f| f.id == "not-measured").count(), 2);
+    }
+
+    #[test]
+    fn ranks_are_named_with_the_slowest_of_them() {
+        let mut data = data();
+        assert!(of(&data, &Insight::of(&data)).iter().all(|found| found.id != "ranks"));
+        data.facts.ranks = ["a", "b", "b"].map(str::to_owned).to_vec();
+        let rank = |rank, bytes| RankTrial {
+            rank,
+            bytes,
+            elapsed_ns: 1_000_000_000,
+            ..RankTrial::default()
+        };
+        for point in data.points() {
+            for trial in &mut point.trials {
+                trial.ranks = vec![rank(0, 100), rank(1, 100), rank(2, 50)];
+            }
+        }
+        data.evidence.summarise();
+        let found = of(&data, &Insight::of(&data));
+        let ranks = found.iter().find(|found| found.id == "ranks").unwrap();
+        assert!(ranks.headline.starts_with("3 ranks on 2 hosts (a, b)"), "{}", ranks.headline);
+        assert!(ranks.detail.contains("the slowest rank has 0.50 of"), "{}", ranks.detail);
     }
 
     #[test]

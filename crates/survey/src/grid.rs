@@ -5,12 +5,13 @@
 //! random 8 KiB requests at several depths. `schedule` adds sizes in between where a curve bends.
 
 use ioengine::{BufferPages, Caching};
+use serde::{Deserialize, Serialize};
 use workload::Pattern;
 
 use crate::app::App;
 
 /// A grid point: one workload of the survey.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GridPoint {
     /// Whether the point writes.
     pub write: bool,
@@ -125,7 +126,7 @@ impl GridPoint {
 }
 
 /// Limits of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Smallest request (bytes).
     pub request_bytes_min: u32,
@@ -133,6 +134,8 @@ pub struct Limits {
     pub region_bytes: u64,
     /// Limit on the buffers in flight (bytes).
     pub in_flight_bytes_max: u64,
+    /// Whether buffered I/O is supported.
+    pub buffered: bool,
     /// Whether direct I/O is supported.
     pub direct: bool,
     /// Whether writing is allowed.
@@ -200,7 +203,8 @@ pub fn sequential(write: bool, caching: Caching, request_bytes: u32) -> GridPoin
 pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     let in_flight = u64::from(point.request_bytes) * u64::from(point.depth);
     let too_small = point.caching.is_direct() && point.request_bytes < limits.request_bytes_min;
-    !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
+    let offered = if point.caching.is_direct() { limits.direct } else { limits.buffered };
+    offered && !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
 }
 
 /// The request sizes of the first grid: powers of two.
@@ -232,6 +236,7 @@ mod tests {
             request_bytes_min: 512,
             region_bytes: 1 << 30,
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
+            buffered: true,
             direct: true,
             write: true,
         }
@@ -253,6 +258,8 @@ mod tests {
         assert!(!reads.is_empty() && reads.iter().all(|point| !point.write));
         let buffered = first(&budget, &Limits { direct: false, ..limits() });
         assert!(buffered.iter().all(|point| point.caching == Caching::Buffered));
+        let direct = first(&budget, &Limits { buffered: false, ..limits() });
+        assert!(direct.iter().all(|point| point.caching == Caching::Direct));
     }
 
     #[test]

@@ -486,6 +486,9 @@ impl<'a> Insight<'a> {
             verdict.add(State::Suspect, "interrupted: these are partial results");
         }
         let facts = &data.facts;
+        if let Some(lost) = &facts.lost {
+            verdict.add(State::Suspect, format!("these are partial results: {lost}"));
+        }
         let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
         if let Some(times) = late {
             let text = format!(

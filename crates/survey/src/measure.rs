@@ -71,8 +71,12 @@ pub struct Survey<'a> {
     /// The engine for direct I/O. It is chosen once, because probing creates an io_uring ring that
     /// the kernel tears down asynchronously.
     engine_kind: EngineKind,
+    /// End of the survey [ns of the clock]; that of rank 0 counts for all ranks.
     deadline_ns: u64,
+    /// Bytes that each rank may still write.
     write_left: u64,
+    /// Bytes written by all ranks.
+    written: u64,
     write_rate: f64,
     soak: bool,
     grid_points: Vec<GridPoint>,
@@ -87,8 +91,8 @@ pub struct Survey<'a> {
 pub struct Surveyed {
     /// All points, in the order in which they were added.
     pub points: Vec<Point>,
-    /// Bytes that could still have been written.
-    pub write_left: u64,
+    /// Bytes written, by all ranks together.
+    pub written_bytes: u64,
     /// The parts of the region that sequential trials accessed.
     pub visits: Visits,
     /// Rates of first and second reads of the same blocks, if measured.
@@ -100,7 +104,9 @@ pub struct Surveyed {
 pub struct Bounds {
     /// End of the survey [ns of the clock].
     pub deadline_ns: u64,
-    /// Bytes that may still be written; u64::MAX for a simulated system.
+    /// The engine for direct I/O.
+    pub engine_kind: EngineKind,
+    /// Bytes that each rank may still write; u64::MAX for a simulated system.
     pub write_left: u64,
     /// Initial estimate of the write rate [bytes per second].
     pub write_rate: f64,
@@ -132,13 +138,10 @@ impl<'a> Survey<'a> {
             allow_holes: bounds.allow_holes,
             seed: bounds.seed,
             stream: Stream::new(bounds.seed),
-            engine_kind: if subject.is_simulated() {
-                EngineKind::IoUring
-            } else {
-                EngineKind::best(true)
-            },
+            engine_kind: bounds.engine_kind,
             deadline_ns: bounds.deadline_ns.saturating_sub(RESERVE_NS),
             write_left: bounds.write_left,
+            written: 0,
             write_rate: bounds.write_rate,
             soak: bounds.soak,
             grid_points: Vec::new(),
@@ -154,9 +157,13 @@ impl<'a> Survey<'a> {
     /// # Errors
     /// When a request or an I/O engine fails.
     pub fn run(mut self) -> Outcome<Surveyed> {
-        self.measure()?;
-        let Survey { points, write_left, visits, second_visit, .. } = self;
-        Ok(Surveyed { points, write_left, visits, second_visit })
+        let measured = self.measure();
+        // What was measured before a rank was lost is kept.
+        if self.lab.check_ranks().is_ok() {
+            measured?;
+        }
+        let Survey { points, written, visits, second_visit, .. } = self;
+        Ok(Surveyed { points, written_bytes: written, visits, second_visit })
     }
 
     fn measure(&mut self) -> Outcome<()> {
@@ -216,10 +223,10 @@ impl<'a> Survey<'a> {
         let mut seen = SecondVisit::default();
         for _ in 0..visits::PAIRS {
             let start = self.visits.start(VISIT.request_bytes.into());
-            let (first, bytes) = self.visit(start, None)?;
-            self.visits.went(start, bytes, false, false);
-            let (second, _) = self.visit(start, Some(bytes))?;
-            if self.lab.interrupt.is_set() {
+            let (first, (least, most)) = self.visit(start, None)?;
+            self.visits.went(start, most, false, false);
+            let (second, _) = self.visit(start, Some(least))?;
+            if self.lab.must_stop()? {
                 return Ok(());
             }
             seen.first.push(first);
@@ -234,20 +241,21 @@ impl<'a> Survey<'a> {
         let is_used_up = self.visits.all_bytes() > self.subject.region_bytes;
         let Some(mut seen) = self.second_visit.take() else { return Ok(()) };
         for _ in 0..visits::PAIRS {
-            if !is_used_up || self.lab.interrupt.is_set() {
+            if !is_used_up || self.lab.must_stop()? {
                 break;
             }
             let start = self.visits.start(VISIT.request_bytes.into());
-            let (late, bytes) = self.visit(start, None)?;
-            self.visits.went(start, bytes, false, false);
+            let (late, (_, most)) = self.visit(start, None)?;
+            self.visits.went(start, most, false, false);
             seen.late.push(late);
         }
         self.second_visit = Some(seen);
         Ok(())
     }
 
-    /// Runs a trial that is not stored. Returns its rate [bytes per second] and its bytes.
-    fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, u64)> {
+    /// Runs a trial that is not stored. Returns its rate [bytes per second], and the fewest and the
+    /// most bytes that a rank read.
+    fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, (u64, u64))> {
         let mut setting = self.setting(&VISIT, false);
         setting.workload.start_bytes = start % self.region(&VISIT).max(1);
         if let Some(bytes) = bytes {
@@ -256,7 +264,7 @@ impl<'a> Survey<'a> {
             setting.workload.limit_ns = Some(4 * self.budget.trial_ns);
         }
         let trial = self.lab.trial(&setting, &mut |_| {})?;
-        Ok((trial.bytes_per_s(), trial.bytes()))
+        Ok((trial.bytes_per_s(), trial.bytes_of_a_rank()))
     }
 
     /// Time to reserve for the final rounds (ns), out of `total_ns` for the whole survey.
@@ -276,8 +284,8 @@ impl<'a> Survey<'a> {
         }
         for _ in 0..LAST_ROUNDS {
             let measured = self.measured();
-            let quoted = schedule::quoted(&measured, self.peaks(&measured)).into_iter();
-            let able = quoted.filter(|index| self.may_go_on(&self.grid_points[*index]));
+            let quoted = self.lab.agree(schedule::quoted(&measured, self.peaks(&measured)))?;
+            let able = quoted.into_iter().filter(|index| self.may_go_on(&self.grid_points[*index]));
             let mut order: Vec<(usize, bool)> = able.map(|index| (index, false)).collect();
             let writes =
                 order.iter().filter(|(index, _)| self.grid_points[*index].write).count() as u64;
@@ -316,6 +324,9 @@ impl<'a> Survey<'a> {
         let measured = self.measured();
         let peaks = self.peaks(&measured);
         let fresh = schedule::new_spots(&measured, peaks, &self.subject.limits);
+        let needy = schedule::neediest(&measured, peaks, measured.len());
+        // Ranks on different CPUs may round differently.
+        let (fresh, needy) = self.lab.agree((fresh, needy))?;
         let mut order = Vec::new();
         for grid_point in fresh.into_iter().filter(|new| self.may_go_on(new)).collect::<Vec<_>>() {
             let index = self.add(grid_point)?;
@@ -323,8 +334,7 @@ impl<'a> Survey<'a> {
             order.extend(std::iter::repeat_n((index, false), trials));
         }
         if order.len() < BATCH && self.budget.repeats() {
-            let needy = schedule::neediest(&measured, peaks, measured.len()).into_iter();
-            let able = needy.filter(|index| self.may_go_on(&self.grid_points[*index]));
+            let able = needy.into_iter().filter(|index| self.may_go_on(&self.grid_points[*index]));
             order.extend(able.take(BATCH - order.len()).map(|index| (index, false)));
         }
         self.planned_writes =
@@ -363,7 +373,7 @@ impl<'a> Survey<'a> {
             return self.batch_in_virtual_time(order, progress);
         }
         for &(index, soaked) in order {
-            if self.is_over() {
+            if self.is_over()? {
                 return Ok(false);
             }
             let (grid_point, made) = (self.grid_points[index], self.points[index].trials.len());
@@ -377,9 +387,10 @@ impl<'a> Survey<'a> {
             let trial = self.lab.trial(&setting, &mut |_| progress.update(&label))?;
             if goes_on {
                 let buffered = !grid_point.caching.is_direct();
-                self.visits.went(start, trial.bytes(), grid_point.write, buffered);
+                let (_, most) = trial.bytes_of_a_rank();
+                self.visits.went(start, most, grid_point.write, buffered);
             }
-            if self.lab.interrupt.is_set() {
+            if self.lab.must_stop()? {
                 return Ok(false);
             }
             self.keep(index, trial)?;
@@ -394,7 +405,7 @@ impl<'a> Survey<'a> {
         order: &[(usize, bool)],
         progress: &mut lab::console::Progress,
     ) -> Outcome<bool> {
-        if self.is_over() {
+        if self.is_over()? {
             return Ok(false);
         }
         let mut made: Vec<usize> = self.points.iter().map(|point| point.trials.len()).collect();
@@ -425,9 +436,10 @@ impl<'a> Survey<'a> {
         Ok(!self.lab.interrupt.is_set())
     }
 
-    /// Whether time is up or the user interrupted.
-    fn is_over(&self) -> bool {
-        self.lab.interrupt.is_set() || self.lab.clock.now_ns() >= self.deadline_ns
+    /// Whether time is up, the user interrupted, or a rank was lost; the same on all ranks.
+    fn is_over(&self) -> Outcome<bool> {
+        let is_late = self.lab.clock.now_ns() >= self.deadline_ns;
+        Ok(self.lab.agree(is_late)? || self.lab.must_stop()?)
     }
 
     /// The next trial of a point that has `made` trials. None if nothing more may be written.
@@ -461,11 +473,14 @@ impl<'a> Survey<'a> {
 
     fn account(&mut self, grid_point: &GridPoint, trial: &Trial) {
         if grid_point.write {
-            self.write_left = self.write_left.saturating_sub(trial.bytes());
+            let (_, most) = trial.bytes_of_a_rank();
+            self.written = self.written.saturating_add(trial.bytes());
+            self.write_left = self.write_left.saturating_sub(most);
             self.planned_writes = self.planned_writes.saturating_sub(1);
             if grid_point.caching == Caching::Buffered && trial.bytes() > 0 {
                 // Keep the slowest rate, so that slow flushes do not use up the budget.
-                self.write_rate = self.write_rate.min(trial.bytes_per_s().max(1e6));
+                let ranks = f64::from(self.lab.rank_group().map_or(1, |group| group.count));
+                self.write_rate = self.write_rate.min((trial.bytes_per_s() / ranks).max(1e6));
             }
         }
     }
@@ -532,6 +547,7 @@ impl<'a> Survey<'a> {
             allow_holes: self.allow_holes,
             coverage: subject.coverage.filter(|_| read),
             soaked: soaked && self.soak,
+            ranks: self.lab.rank_group(),
             tail: Tail { trials: self.budget.rounds, ..Tail::default() },
             ..Setting::at(place, workload)
         }
@@ -561,7 +577,7 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
         ..Workload::default()
     };
     debug_assert_eq!(null.kind(), TargetKind::Null);
-    let trial = lab.trial(&Setting::new(&null, workload), &mut |_| {})?;
+    let trial = lab.trial_alone(&Setting::new(&null, workload), &mut |_| {})?;
     let point = Point { key: Setting::new(&null, Workload::default()).key(), trials: vec![trial] };
     Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
 }

@@ -179,6 +179,7 @@ mod tests {
             request_bytes_min: 512,
             region_bytes: 1 << 30,
             in_flight_bytes_max: 64 << 20,
+            buffered: true,
             direct: true,
             write: true,
         }

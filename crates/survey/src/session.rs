@@ -12,22 +12,26 @@ use crate::grid::{self, Budget};
 use crate::insight::Insight;
 use crate::measure::{self, Bounds, Survey, Surveyed};
 use crate::memory;
+use crate::rank_limits::RankLimits;
 use crate::subject::{self, Subject};
 use crate::survey_data::{Facts, SurveyData};
 use crate::view;
 use ioengine::clock::unix_ns;
+use ioengine::network::Address;
 use ioengine::{Clock, Target, TargetKind};
 use lab::bench;
 use lab::console::{self, Console};
 use lab::experiment::Experiment;
 use lab::failure::{Exit, Failure, Outcome};
-use lab::guard::{self, Permit};
+use lab::guard::{self, Consent, Permit};
 use lab::interrupt::Interrupt;
 use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::memory_limit;
+use lab::network_target;
 use lab::page;
 use lab::point::{Point, State};
+use lab::ranks::{self, Ranks, share};
 use lab::recorder::{Recorder, RunFacts, RunOptions, RunSettings};
 use lab::resource_usage::{self, BindingDocument};
 use lab::scratch::{self, LaidOut, Scratch};
@@ -65,10 +69,30 @@ pub struct SurveyOptions {
     pub quiet: bool,
     /// Print what would be done and do nothing.
     pub plan: bool,
+    /// Measure together with the other ranks of a launcher.
+    pub mpi: bool,
     /// Seed, permissions and buffer pages of all points.
     pub base: Experiment,
     /// Database, label, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
+}
+
+impl SurveyOptions {
+    /// The options of this rank: its target, and its share of the bytes to write.
+    fn of_rank(&self) -> SurveyOptions {
+        let consent = share::consent_of_rank(&self.base.consent, 0);
+        SurveyOptions {
+            target: share::path_of_rank(&self.target, 0),
+            max_write: self.max_write / rank_count(),
+            base: Experiment { consent, ..self.base.clone() },
+            ..self.clone()
+        }
+    }
+}
+
+/// Number of ranks; 1 for one process.
+fn rank_count() -> u64 {
+    ranks::of_environment().map_or(1, |(_, count)| count.into())
 }
 
 enum SurveyTarget {
@@ -76,6 +100,8 @@ enum SurveyTarget {
     Directory(PathBuf),
     /// An existing file or device.
     Existing(PathBuf),
+    /// A file or disk of a server.
+    Network(Box<Address>),
     /// A simulated system; nothing on this host is touched.
     Simulated(Box<SimulatedTarget>),
 }
@@ -93,6 +119,7 @@ impl SurveyTarget {
                 let missing = || Failure::usage("no such system; see halfpower simulate --list");
                 system.map(|system| SurveyTarget::Simulated(Box::new(system))).ok_or_else(missing)
             }
+            TargetSpec::Network(address) => Ok(SurveyTarget::Network(address)),
             spec => {
                 bench::check_path(&options.target, &options.base.consent)?;
                 Ok(match spec {
@@ -103,9 +130,32 @@ impl SurveyTarget {
         }
     }
 
-    /// Opens the target; for a directory, the test file at `path`.
-    fn open(&self, path: &Path, write: bool, size: Option<u64>) -> Outcome<Subject> {
+    /// The budget, in virtual time for a simulated system.
+    fn budget(&self, options: &SurveyOptions) -> Outcome<Budget> {
         match self {
+            SurveyTarget::Simulated(_) if options.mpi => Err(Failure::usage(
+                "a simulated system needs no ranks: it simulates its hosts; drop --mpi",
+            )),
+            SurveyTarget::Simulated(place) => {
+                Ok(options.budget.in_virtual_time(place.system.setup.files()))
+            }
+            _ => Ok(options.budget),
+        }
+    }
+
+    /// Opens the target; for a directory, the test file at `path`.
+    fn open(
+        &self,
+        path: &Path,
+        write: bool,
+        size: Option<u64>,
+        consent: &Consent,
+    ) -> Outcome<Subject> {
+        match self {
+            SurveyTarget::Network(address) => {
+                let target = network_target::open(address, write, false, consent)?;
+                Subject::network(target, write, size)
+            }
             SurveyTarget::Simulated(system) => Ok(Subject::simulated(system, size)),
             _ => Subject::open(path, write, size),
         }
@@ -122,16 +172,13 @@ fn db_name(options: &SurveyOptions) -> Option<String> {
 /// # Errors
 /// Usage, refused, or I/O errors of the target, the page or the database.
 pub fn execute(options: &SurveyOptions) -> Outcome {
+    let options = &options.of_rank();
     let console = Console::new(options.quiet);
-    let mut budget = options.budget;
-    if budget.budget_ns < 5_000_000_000 {
+    if options.budget.budget_ns < 5_000_000_000 {
         return Err(Failure::usage("--budget is too short for a survey; give at least 5s"));
     }
     let survey_target = SurveyTarget::of(options)?;
-    if let SurveyTarget::Simulated(place) = &survey_target {
-        budget = budget.in_virtual_time(place.system.setup.files());
-    }
-    let pages = options.base.buffer_pages;
+    let budget = survey_target.budget(options)?;
     let size = size_of(&survey_target, options, &budget)?;
     if options.plan {
         return plan(options, &survey_target, size, &budget);
@@ -141,55 +188,99 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     let (write, not_written, permit) = may_write(&survey_target, options)?;
     let interrupt = Interrupt::install();
     let db = check_outputs(options)?;
-    let lab = Lab::new(console, interrupt);
+    let ranks = options.mpi.then(|| Ranks::meet(console, &interrupt)).transpose()?;
+    let lab = Lab::of_rank(console, interrupt, ranks);
     let (start_ns, started_unix_ns) = (lab.clock.now_ns(), unix_ns());
     if let Some(what) = permit.as_ref().and_then(|permit| permit.destroys.as_ref()) {
         console.warn(format!("destroying {what}"));
     }
+    let size = size.map(|size| lab.smallest(size)).transpose()?;
     announce(&console, options, &survey_target, size, &budget);
     let (scratch, laid_out) = lay_out(&lab, &survey_target, size, options, &budget)?.unzip();
     let size = laid_out.map(|laid_out| laid_out.bytes).or(size);
     let path = scratch.as_ref().map_or(&*options.target, Scratch::path);
-    let subject = survey_target.open(path, write, size)?;
+    let mut subject = survey_target.open(path, write, size, &options.base.consent)?;
     check_again(&subject, scratch.as_ref(), permit.as_ref())?;
+    let offer = offer_of_all(&lab, options, &mut subject, (laid_out, not_written))?;
     let host = Host::read();
     let target = TargetFacts { name: name_of(&options.target), ..subject.facts() };
     let mut recorder = Recorder::open(db)?;
     begin(&mut recorder, options, &host, &target)?;
     let mut facts = measure::notes(&lab, &subject, &budget, options.run.pap_bytes_per_s);
-    facts.not_written = not_written;
+    facts.not_written.clone_from(&offer.not_written);
     facts.layout_bytes_per_s = laid_out.map(|laid_out| laid_out.bytes_per_s);
-    let written = laid_out.map_or(0, |laid_out| laid_out.bytes);
     let (prepared, is_simulated) = (prepare(&lab, &subject, &mut facts), subject.is_simulated());
     let bounds = Bounds {
         deadline_ns: start_ns + budget.budget_ns,
-        write_left: write_left(options, &subject, written),
-        write_rate: facts.layout_bytes_per_s.unwrap_or(SLOW_DISK),
+        engine_kind: offer.engine_kind,
+        write_left: offer.write_left,
+        write_rate: offer.layout_bytes_per_s.unwrap_or(SLOW_DISK),
         soak: facts.soaker_declined.is_none() && !is_simulated,
         seed: options.base.seed,
         allow_holes: options.base.allow_holes,
-        pages,
+        pages: options.base.buffer_pages,
     };
     let survey = Survey::new(&lab, &subject, budget, &bounds, &mut recorder);
-    let Surveyed { points, write_left, visits, second_visit } =
-        match prepared.and_then(|()| survey.run()) {
-            Ok(measured) => measured,
-            Err(failure) => {
-                recorder.finish(RunState::Failed, None, None)?;
-                return Err(failure);
-            }
-        };
-    (facts.visits, facts.second_visit) = (visits, second_visit);
-    let written = written + bounds.write_left - write_left;
-    facts.written_bytes = if is_simulated { 0 } else { written };
-    facts.simulated_limits = limits_of(&points, is_simulated);
+    let surveyed = match prepared.and_then(|()| survey.run()) {
+        Ok(surveyed) => surveyed,
+        Err(failure) => {
+            recorder.finish(RunState::Failed, None, None)?;
+            return Err(failure);
+        }
+    };
     drop((subject, scratch));
-    facts.elapsed_ns = lab.clock.now_ns() - start_ns;
-    facts.interrupted = lab.interrupt.is_set();
-    facts.cpu_quota = quota_felt(&lab, facts.elapsed_ns).filter(|_| !is_simulated);
+    if !lab.is_first() {
+        return Ok(Exit::Ok);
+    }
+    let points = finish_facts(&lab, surveyed, &offer, &mut facts, start_ns);
     recorder.judge(0, &points);
     let data = SurveyData::new(host, target, points, facts, started_unix_ns);
-    conclude(options, &console, recorder, &data)
+    conclude(options, &lab, recorder, &data)
+}
+
+/// Notes what is known after the last trial, and returns the points.
+fn finish_facts(
+    lab: &Lab,
+    surveyed: Surveyed,
+    offer: &RankLimits,
+    facts: &mut Facts,
+    start_ns: u64,
+) -> Vec<Point> {
+    let Surveyed { points, written_bytes, visits, second_visit } = surveyed;
+    let is_simulated = points.iter().any(|point| point.key.is_simulated);
+    (facts.visits, facts.second_visit) = (visits, second_visit);
+    let written_bytes = offer.written_bytes.saturating_add(written_bytes);
+    facts.written_bytes = if is_simulated { 0 } else { written_bytes };
+    facts.simulated_limits = limits_of(&points, is_simulated);
+    facts.elapsed_ns = lab.clock.now_ns() - start_ns;
+    facts.interrupted = lab.interrupt.is_set();
+    facts.lost = lab.check_ranks().err().map(|failure| failure.message);
+    facts.cpu_quota = quota_felt(lab, facts.elapsed_ns).filter(|_| !is_simulated);
+    points
+}
+
+/// What all ranks can measure, to which the limits of the subject are lowered.
+fn offer_of_all(
+    lab: &Lab,
+    options: &SurveyOptions,
+    subject: &mut Subject,
+    (laid_out, not_written): (Option<LaidOut>, Option<String>),
+) -> Outcome<RankLimits> {
+    let written_bytes = laid_out.map_or(0, |laid_out| laid_out.bytes);
+    let offer = RankLimits {
+        limits: subject.limits,
+        engine_kind: subject.engine_kind(),
+        layout_bytes_per_s: laid_out.map(|laid_out| laid_out.bytes_per_s),
+        written_bytes,
+        write_left: write_left(options, subject, written_bytes),
+        not_written,
+    };
+    let Some(ranks) = &lab.ranks else { return Ok(offer) };
+    let name = name_of(&options.target);
+    bench::check_own(ranks, &name, subject.opened(), "or name a directory")?;
+    let all = RankLimits::of_all(&ranks.gather(&offer)?).unwrap_or(offer);
+    subject.narrow(all.limits);
+    Ok(all)
 }
 
 /// The limiting resource of each sequential point of a simulated system; empty for other targets.
@@ -222,8 +313,11 @@ fn check_memory() -> Outcome<()> {
 /// the path of the database.
 fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     check_memory()?;
-    page::check(&options.html)?;
     let db = options.run.db.as_deref();
+    if !ranks::is_first_or_only() {
+        return Ok(db);
+    }
+    page::check(&options.html)?;
     if let Some(db) = db.filter(|db| page::is_beside(&options.html, db)) {
         return Err(Failure::usage(format!(
             "--html {} and --db {} would overwrite each other; give them different names",
@@ -258,15 +352,14 @@ struct Kept<'a> {
 }
 
 /// Analyses the evidence, then writes database, page and text.
-fn conclude(
-    options: &SurveyOptions,
-    console: &Console,
-    recorder: Recorder,
-    data: &SurveyData,
-) -> Outcome {
-    let insight = Insight::of(data);
+fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &SurveyData) -> Outcome {
+    let (insight, console) = (Insight::of(data), &lab.console);
     let interrupted = data.facts.interrupted;
-    let state = if interrupted { RunState::Interrupted } else { RunState::Finished };
+    let state = match (&data.facts.lost, interrupted) {
+        (Some(_), _) => RunState::Failed,
+        (None, true) => RunState::Interrupted,
+        (None, false) => RunState::Finished,
+    };
     let findings = findings::of(data, &insight).iter().map(FindingDocument::from).collect();
     let findings_json = serde_json::to_string(&Kept { facts: &data.facts, findings }).ok();
     // Write the page even if the database fails, and print the text even if the page fails.
@@ -290,7 +383,7 @@ fn conclude(
             console.say(format!("\nWrote {}.", places.join(" and ")));
         }
     }
-    if insight.seen.is_empty() && !interrupted {
+    if insight.seen.is_empty() && state == RunState::Finished {
         console.warn("no trial was finished in time; give a longer --budget");
     }
     for what in consistency::contradictions(data, &insight) {
@@ -298,6 +391,7 @@ fn conclude(
     }
     kept?;
     page?;
+    lab.check_ranks()?;
     match (interrupted, insight.verdict.state) {
         (true, _) => Ok(Exit::Interrupted),
         (false, State::Invalid) => Ok(Exit::Invalid),
@@ -327,7 +421,7 @@ fn size_of(
     }
     let most = if budget.budget_ns >= 300_000_000_000 { 4 << 30 } else { 1 << 30 };
     let free = ioengine::host::free_bytes_at(folder)?;
-    let size: u64 = most.min(free / 10).min(options.max_write / 2);
+    let size: u64 = most.min(free / 10 / rank_count()).min(options.max_write / 2);
     Ok(Some((size >> 20 << 20).max(1 << 20)))
 }
 
@@ -337,30 +431,7 @@ fn plan(
     size: Option<u64>,
     budget: &Budget,
 ) -> Outcome {
-    match survey_target {
-        SurveyTarget::Directory(folder) => {
-            let bytes = size.unwrap_or(0);
-            check_size(survey_target, size, options)?;
-            let (size, folder) = (units::size(bytes), folder.display());
-            console::data(&format!(
-                "lay out a test file of {size} in {folder}, and remove it afterwards"
-            ));
-        }
-        SurveyTarget::Existing(path) => {
-            let (write, why, permit) = may_write(survey_target, options)?;
-            let subject = Subject::open(path, write, size)?;
-            let verb = if write { "read and overwrite" } else { "only read" };
-            let kind = subject.facts().kind;
-            console::data(&format!("{verb} the {kind} {}", path.display()));
-            let destroys = permit.and_then(|permit| permit.destroys);
-            destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
-            why.iter().for_each(|why| console::data(why));
-        }
-        SurveyTarget::Simulated(system) => {
-            let (name, title) = (&system.name, &system.system.title);
-            console::data(&format!("simulate {name}: {title}; nothing is touched"));
-        }
-    }
+    plan_target(options, survey_target, size)?;
     let limits = grid::Limits {
         request_bytes_min: 512,
         region_bytes: size.unwrap_or(u64::MAX),
@@ -368,6 +439,7 @@ fn plan(
             SurveyTarget::Simulated(_) => grid::IN_FLIGHT_BYTES_MAX,
             _ => subject::in_flight_bytes_max(),
         },
+        buffered: !matches!(survey_target, SurveyTarget::Network(_)),
         direct: true,
         write: true,
     };
@@ -389,13 +461,55 @@ fn plan(
         ));
     } else {
         console::data(&format!("{trials}, in {} in all", units::time(budget.budget_ns as f64)));
-        let share = units::share_of_endurance(options.max_write, options.base.endurance_bytes);
-        console::data(&format!("write at most {} in all{share}", units::size(options.max_write)));
+        let all = options.max_write.saturating_mul(rank_count());
+        let share = units::share_of_endurance(all, options.base.endurance_bytes);
+        let by = if options.mpi { "on each rank" } else { "in all" };
+        console::data(&format!("write at most {} {by}{share}", units::size(options.max_write)));
     }
     let html = options.html.display();
     let db = db_name(options).map(|db| format!(" and the database {db}")).unwrap_or_default();
     console::data(&format!("write the page {html}{db}; nothing was done"));
     Ok(Exit::Ok)
+}
+
+/// Prints what a survey would do to its target.
+fn plan_target(
+    options: &SurveyOptions,
+    survey_target: &SurveyTarget,
+    size: Option<u64>,
+) -> Outcome<()> {
+    match survey_target {
+        SurveyTarget::Directory(folder) => {
+            let bytes = size.unwrap_or(0);
+            check_size(survey_target, size, options)?;
+            let (size, folder) = (units::size(bytes), folder.display());
+            console::data(&format!(
+                "lay out a test file of {size} in {folder}, and remove it afterwards"
+            ));
+        }
+        SurveyTarget::Existing(path) => {
+            let (write, why, permit) = may_write(survey_target, options)?;
+            let subject = Subject::open(path, write, size)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            let kind = subject.facts().kind;
+            console::data(&format!("{verb} the {kind} {}", path.display()));
+            let destroys = permit.and_then(|permit| permit.destroys);
+            destroys.iter().for_each(|what| console::data(&format!("destroy {what}")));
+            why.iter().for_each(|why| console::data(why));
+        }
+        SurveyTarget::Network(address) => {
+            let (write, why, _) = may_write(survey_target, options)?;
+            survey_target.open(&options.target, write, size, &options.base.consent)?;
+            let verb = if write { "read and overwrite" } else { "only read" };
+            console::data(&format!("{verb} {address} over the network"));
+            why.iter().for_each(|why| console::data(why));
+        }
+        SurveyTarget::Simulated(system) => {
+            let (name, title) = (&system.name, &system.system.title);
+            console::data(&format!("simulate {name}: {title}; nothing is touched"));
+        }
+    }
+    Ok(())
 }
 
 fn announce(
@@ -413,13 +527,18 @@ fn announce(
     }
     let what = match (survey_target, size) {
         (SurveyTarget::Directory(_), Some(size)) => format!(
-            "creates a test file of {} there and removes it afterwards; at most {} are written",
+            "creates a test file of {} there and removes it afterwards; at most {} are written{}",
             units::size(size),
-            units::size(options.max_write)
+            units::size(options.max_write),
+            if options.mpi { " by each rank" } else { "" }
         ),
         _ => "nothing is created there".to_owned(),
     };
-    console.say(format!("survey of {target}, about {seconds} s: {what}"));
+    let ranks = match options.mpi {
+        true => format!(" on {}", units::counted(rank_count(), "rank")),
+        false => String::new(),
+    };
+    console.say(format!("survey of {target}{ranks}, about {seconds} s: {what}"));
 }
 
 /// Refuses a test file that does not fit or exceeds --max-write.
@@ -432,8 +551,9 @@ fn check_size(
         return Ok(());
     };
     if bytes > options.max_write {
+        let share = if options.mpi { " (the share of each rank)" } else { "" };
         return Err(Failure::usage(format!(
-            "a test file of {} is over --max-write {}; give a smaller --size",
+            "a test file of {} is over --max-write {}{share}; give a smaller --size",
             units::size(bytes),
             units::size(options.max_write)
         )));
@@ -469,8 +589,15 @@ fn may_write(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,
 ) -> Outcome<(bool, Option<String>, Option<Permit>)> {
-    let SurveyTarget::Existing(path) = survey_target else { return Ok((true, None, None)) };
     let consent = &options.base.consent;
+    let path = match survey_target {
+        SurveyTarget::Existing(path) => path,
+        SurveyTarget::Network(_) if consent.overwrite.is_empty() => {
+            let why = "a network target is only read unless --overwrite names it";
+            return Ok((false, Some(why.to_owned()), None));
+        }
+        _ => return Ok((true, None, None)),
+    };
     let buffered = ioengine::HostTarget::open(path, false, ioengine::Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
     match guard::check_writable(&buffered, path, consent) {
@@ -516,8 +643,18 @@ fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
     if subject.is_simulated() {
         return Ok(());
     }
-    facts.soaker_declined = lab.prepare_soaker().err();
-    facts.memory_copy_bytes_per_s = memory::copy_bytes_per_s(lab.clock);
-    facts.floor_ns_per_request = measure::floor_ns_per_request(lab)?;
+    let Some(ranks) = &lab.ranks else {
+        facts.soaker_declined = lab.prepare_soaker().err();
+        facts.memory_copy_bytes_per_s = memory::copy_bytes_per_s(lab.clock);
+        facts.floor_ns_per_request = measure::floor_ns_per_request(lab)?;
+        return Ok(());
+    };
+    facts.ranks.clone_from(&ranks.hosts);
+    let why = "a soaker would take the CPUs that other ranks of the host need";
+    facts.soaker_declined = Some(why.to_owned());
+    facts.missing.push("memory copy rate: measured by a survey of one process only".to_owned());
+    // The other ranks wait meanwhile.
+    let floor = if ranks.is_first() { measure::floor_ns_per_request(lab) } else { Ok(None) };
+    facts.floor_ns_per_request = ranks.agree(floor?)?;
     Ok(())
 }

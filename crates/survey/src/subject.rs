@@ -1,9 +1,9 @@
-//! The target of a survey: a file or device of this host opened in both caching modes, or a
-//! simulated system, with the limits on its grid.
+//! The target of a survey: a file or device of this host opened in both caching modes, a file or
+//! disk of a server, or a simulated system, with the limits on its grid.
 
 use analysis::units;
 use ioengine::target::Coverage;
-use ioengine::{Caching, HostTarget, Target};
+use ioengine::{Caching, EngineKind, HostTarget, Target};
 use lab::failure::{Failure, Outcome};
 use lab::machine::TargetFacts;
 use lab::memory_limit;
@@ -23,6 +23,8 @@ pub enum Modes {
         /// The target opened with O_DIRECT, if the file system supports it.
         direct: Option<Box<HostTarget>>,
     },
+    /// A file or disk of a server, which is never cached on this host.
+    Network(Box<HostTarget>),
     /// A simulated system.
     Simulated {
         /// The system through its simulated file-system cache.
@@ -57,24 +59,43 @@ impl Subject {
             .transpose()?;
         let whole = buffered.size_bytes();
         let region_bytes = region.unwrap_or(whole).min(whole);
-        if region_bytes < 1 << 20 {
-            return Err(Failure::usage(format!(
-                "{} has only {}; a survey needs a target of at least 1 MiB",
-                path.display(),
-                units::size(region_bytes)
-            )));
-        }
+        check_size(&path.display().to_string(), region_bytes)?;
         let granule = direct.as_ref().map_or(1, |target| target.alignment().offset_bytes);
         let limits = Limits {
             request_bytes_min: granule.max(512),
             region_bytes,
             in_flight_bytes_max: in_flight_bytes_max(),
+            buffered: true,
             direct: direct.is_some(),
             write,
         };
         let coverage = buffered.coverage(0, region_bytes);
         let (buffered, direct) = (Box::new(buffered), direct.map(Box::new));
         Ok(Subject { modes: Modes::Host { buffered, direct }, region_bytes, limits, coverage })
+    }
+
+    /// A file or disk of a server.
+    ///
+    /// # Errors
+    /// Usage for a target below 1 MiB.
+    pub fn network(target: HostTarget, write: bool, region: Option<u64>) -> Outcome<Subject> {
+        let whole = target.size_bytes();
+        let region_bytes = region.unwrap_or(whole).min(whole);
+        check_size(target.name(), region_bytes)?;
+        let limits = Limits {
+            request_bytes_min: target.alignment().offset_bytes.max(512),
+            region_bytes,
+            in_flight_bytes_max: in_flight_bytes_max(),
+            buffered: false,
+            direct: true,
+            write,
+        };
+        Ok(Subject {
+            modes: Modes::Network(Box::new(target)),
+            region_bytes,
+            limits,
+            coverage: None,
+        })
     }
 
     /// A simulated system.
@@ -89,23 +110,47 @@ impl Subject {
             request_bytes_min: 512,
             region_bytes,
             in_flight_bytes_max: grid::IN_FLIGHT_BYTES_MAX,
+            buffered: true,
             direct: true,
             write: true,
         };
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
+    /// Lowers the limits to those of all ranks.
+    pub fn narrow(&mut self, limits: Limits) {
+        (self.limits, self.region_bytes) = (limits, limits.region_bytes);
+        self.coverage = match &self.modes {
+            Modes::Host { buffered, .. } => buffered.coverage(0, self.region_bytes),
+            Modes::Network(_) | Modes::Simulated { .. } => None,
+        };
+    }
+
     /// The number of files of a simulated system; None for a target of this host.
     pub fn simulated_files(&self) -> Option<u64> {
         match &self.modes {
             Modes::Simulated { direct, .. } => Some(direct.system.setup.files().into()),
-            Modes::Host { .. } => None,
+            Modes::Host { .. } | Modes::Network(_) => None,
         }
     }
 
     /// Whether the target is a simulated system.
     pub fn is_simulated(&self) -> bool {
         matches!(self.modes, Modes::Simulated { .. })
+    }
+
+    /// The I/O engine for direct requests.
+    pub fn engine_kind(&self) -> EngineKind {
+        match self.modes {
+            Modes::Host { .. } => EngineKind::best(true),
+            Modes::Network(_) => EngineKind::Network,
+            Modes::Simulated { .. } => EngineKind::IoUring,
+        }
+    }
+
+    /// Whether the target is on a server.
+    pub fn is_network(&self) -> bool {
+        matches!(self.modes, Modes::Network(_))
     }
 
     /// The target for direct I/O if wanted and supported, otherwise for buffered I/O.
@@ -115,6 +160,7 @@ impl Subject {
                 let direct = direct.as_deref().filter(|_| wants_direct);
                 Place::Host(vec![direct.unwrap_or(buffered)])
             }
+            Modes::Network(target) => Place::Host(vec![target]),
             Modes::Simulated { direct, .. } if wants_direct => Place::Simulated(direct),
             Modes::Simulated { buffered, .. } => Place::Simulated(buffered),
         }
@@ -124,6 +170,7 @@ impl Subject {
     pub fn opened(&self) -> impl Iterator<Item = &HostTarget> {
         let (buffered, direct) = match &self.modes {
             Modes::Host { buffered, direct } => (Some(buffered.as_ref()), direct.as_deref()),
+            Modes::Network(target) => (None, Some(target.as_ref())),
             Modes::Simulated { .. } => (None, None),
         };
         direct.into_iter().chain(buffered)
@@ -136,6 +183,17 @@ impl Subject {
             Place::Simulated(place) => simulated::facts(place),
         }
     }
+}
+
+/// Refuses a region that is too small for a survey.
+fn check_size(name: &str, region_bytes: u64) -> Outcome<()> {
+    if region_bytes < 1 << 20 {
+        return Err(Failure::usage(format!(
+            "{name} has only {}; a survey needs a target of at least 1 MiB",
+            units::size(region_bytes)
+        )));
+    }
+    Ok(())
 }
 
 /// Maximum size of all buffers in flight on this host (bytes); a memory limit lowers it.

@@ -111,6 +111,12 @@ pub struct Facts {
     pub elapsed_ns: u64,
     /// Whether the survey was interrupted.
     pub interrupted: bool,
+    /// The host of each rank that measured; empty for a survey of one process.
+    #[serde(default)]
+    pub ranks: Vec<String>,
+    /// Which rank was lost, and why, if that ended the survey.
+    #[serde(default)]
+    pub lost: Option<String>,
     /// CPU quota of the control group (CPUs), if the survey was throttled by it.
     #[serde(default)]
     pub cpu_quota: Option<f64>,

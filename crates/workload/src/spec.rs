@@ -11,6 +11,7 @@ use crate::written::Written;
 
 /// Order of visits to the blocks of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Pattern {
     /// In order of offset; the pattern starts over at the end of the region.
     Sequential,

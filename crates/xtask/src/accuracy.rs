@@ -3,8 +3,9 @@
 //! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
 //! with nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the
 //! kernel's. `compare` counts how often comparisons are right, `fleet` how often the bad hosts of a
-//! fleet are found. `fio-agreement` runs the same job files with fio. All print tables; `--write` puts them into docs/accuracy.md, that of fio into
-//! docs/compare-with-fio.md.
+//! fleet are found. `fio-agreement` runs the same job files with fio. `network` measures servers of
+//! NBD, NFS, SMB and iSCSI over paths with a known delay or rate. All print tables; `--write` puts
+//! them into docs/accuracy.md, that of fio into docs/compare-with-fio.md.
 
 mod selftest;
 
@@ -18,6 +19,8 @@ mod fleet;
 
 mod fio;
 
+mod network;
+
 use crate::repository;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -30,7 +33,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Campaign::Selftest)]
     only: Campaign,
     /// Runs of the self-test (each about a minute), or of each stable device; rounds of each load
-    /// of fio-agreement; number of fleets
+    /// of fio-agreement and each case of network; number of fleets
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// foreign: repetitions of each situation
@@ -39,12 +42,12 @@ pub struct Options {
     /// foreign: only one of the two parts
     #[arg(long)]
     part: Option<foreign::Part>,
-    /// foreign, pagecache, fio-agreement: only devices, situations or loads whose name contains
-    /// this; repeatable
+    /// foreign, pagecache, fio-agreement, network: only devices, situations, loads or cases whose
+    /// name contains this; repeatable
     #[arg(long)]
     case: Vec<String>,
-    /// foreign, compare, fleet, fio-agreement: where to create a temporary folder, removed at the
-    /// end (needs 2 GiB)
+    /// foreign, compare, fleet, fio-agreement, network: where to create a temporary folder, removed
+    /// at the end (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -73,6 +76,9 @@ enum Campaign {
     Fleet,
     /// The same job files with fio and halfpower, on reference devices and this disk; root
     FioAgreement,
+    /// Clients of NBD, NFS, SMB and iSCSI over paths with a known delay or rate, and their CPU
+    /// cost; root
+    Network,
 }
 
 /// Returns 0 if all limits are met, 1 if one is missed.
@@ -92,6 +98,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Campaign::Compare => compare::run(&program, &options.dir, options.write),
         Campaign::Fleet => fleet::run(&program, options.runs, &options.dir, options.write),
         Campaign::FioAgreement => fio::run(&fio::Settings {
+            program: &program,
+            rounds: options.runs,
+            case: &options.case,
+            dir: &options.dir,
+            write: options.write,
+        }),
+        Campaign::Network => network::run(&network::Settings {
             program: &program,
             rounds: options.runs,
             case: &options.case,

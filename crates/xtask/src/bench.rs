@@ -5,10 +5,11 @@
 //! `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
 //! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
 //! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
-//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. `store`
-//! times answers from a large results database, and `fleet` those about thousands of hosts. All
-//! build the release program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`,
-//! for which the limits are stated. Results are printed, not stored.
+//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. `mpi`
+//! compares several processes with IOR. `store` times answers from a large results database, and
+//! `fleet` those about thousands of hosts. All build the release program first. `peers` needs fio
+//! 3.33 or later, taskset, and ext4 at `--dir`, for which the limits are stated. Results are
+//! printed, not stored.
 
 pub mod statistics;
 
@@ -22,6 +23,7 @@ mod table;
 
 mod streams;
 mod hugepages;
+mod mpi;
 mod rivals;
 mod scattered;
 mod seqio;
@@ -29,7 +31,7 @@ mod store;
 mod fleet;
 
 use crate::repository;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use cases::{Bench, Case};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::cell::RefCell;
@@ -46,6 +48,8 @@ pub enum Command {
     Peers(Peers),
     /// Compare the crate seqio with fio, dd, cat and cp; exits with 1 if a limit is missed
     Seqio(Seqio),
+    /// Compare several processes with IOR; exits with 1 if a limit is missed
+    Mpi(MpiOptions),
     /// Time answers from a large results database; exits with 1 if a limit is missed
     Store(StoreOptions),
     /// Time and memory for a large fleet of hosts; exits with 1 if a limit is missed
@@ -90,6 +94,33 @@ pub struct Seqio {
     /// Size of the file, at least 64m
     #[arg(long, default_value = "2g", value_parser = size_bytes)]
     size: u64,
+}
+
+/// Options of `bench mpi`; the limits are stated for the defaults.
+#[derive(clap::Args)]
+pub struct MpiOptions {
+    /// Rounds of each case; each tool runs once per round
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: u32,
+    /// Processes of a run
+    #[arg(long, default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(2..=mpi::RANKS_MAX as i64))]
+    ranks: u32,
+    /// Where to create a temporary folder, removed at the end
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Only this case; repeatable
+    #[arg(long, value_enum)]
+    only: Vec<mpi::Case>,
+    /// Bytes of all processes together, a multiple of 32 MiB
+    #[arg(long, default_value = "1g", value_parser = size_bytes)]
+    size: u64,
+    /// IOR [default: `ior` on the PATH]
+    #[arg(long)]
+    ior: Option<PathBuf>,
+    /// Test this program, built with MPI, instead of the release build
+    #[arg(long)]
+    program: Option<PathBuf>,
 }
 
 /// Options of `bench store`. Its limits on times hold for the default values.
@@ -145,6 +176,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
     match command {
         Command::Peers(options) => peers(options),
         Command::Seqio(options) => seqio(options),
+        Command::Mpi(options) => mpi(options),
         Command::Store(options) => store(options),
         Command::Fleet(options) => fleet(options),
         Command::Peak(options) => peak(options),
@@ -176,6 +208,47 @@ fn fleet(options: &FleetOptions) -> Result<ExitCode> {
             repository::write_section("docs/compare.md", "fleet", &text)?;
         }
         Ok(is_met)
+    })
+}
+
+fn mpi(options: &MpiOptions) -> Result<ExitCode> {
+    let installed = |names: &[&str]| names.iter().find_map(|name| host::on_path(name));
+    let ior = options.ior.clone().or_else(|| installed(&["ior"]));
+    let ior = ior.context("IOR is needed: build github.com/hpc/ior and name it with --ior")?;
+    let ior = ior.canonicalize().with_context(|| format!("{} is missing", ior.display()))?;
+    if !options.size.is_multiple_of(u64::from(options.ranks) << 20) {
+        bail!("--size is no multiple of {} MiB; use 2, 4 or 8 --ranks", options.ranks);
+    }
+    let mpirun = installed(&["mpirun.openmpi", "mpirun"]);
+    let mpirun = mpirun.context("mpirun is needed: install `openmpi-bin libopenmpi-dev`")?;
+    let program = options.program.as_ref().map(|program| program.canonicalize());
+    let program = program.transpose().context("--program is missing")?;
+    let halfpower = program.map_or_else(repository::release_build_with_mpi, Ok)?;
+    in_a_folder(&options.dir, |folder, stop| {
+        let bench = mpi::Bench {
+            rounds: options.pairs,
+            ranks: options.ranks,
+            bytes: options.size,
+            folder: folder.to_path_buf(),
+            halfpower,
+            ior,
+            mpirun,
+            stop,
+        };
+        println!(
+            "{}, {} processes, {} MiB together",
+            host::machine(folder),
+            options.ranks,
+            options.size >> 20
+        );
+        let mut rows = Vec::new();
+        for case in mpi::Case::ALL {
+            if options.only.is_empty() || options.only.contains(&case) {
+                rows.extend(bench.run(case)?);
+            }
+        }
+        print!("{}", table::render(&rows));
+        Ok(rows.iter().all(table::Row::is_passed))
     })
 }
 

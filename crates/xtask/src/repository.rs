@@ -76,6 +76,11 @@ pub fn release_build() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower"])?.join("halfpower"))
 }
 
+/// Builds the release program with MPI and returns its path.
+pub fn release_build_with_mpi() -> Result<PathBuf> {
+    Ok(release(&["--package", "halfpower", "--features", "mpi"])?.join("halfpower"))
+}
+
 /// Builds the examples of the crate `seqio` for release and returns their folder.
 pub fn release_examples_of_seqio() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower-seqio", "--examples"])?.join("examples"))

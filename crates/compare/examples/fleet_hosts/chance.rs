@@ -1,4 +1,7 @@
 //! Random numbers with the distributions that the fleet needs.
+//!
+//! Hosts differ with Student's distribution, whose tails are heavier than those of a normal one.
+//! Disturbances are events with a probability, and their size is evenly distributed.
 
 use std::f64::consts::TAU;
 

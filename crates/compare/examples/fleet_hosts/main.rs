@@ -1,5 +1,8 @@
-//! Makes databases of an invented fleet, to measure how well and how fast `halfpower fleet` works:
-//! `cargo run --release --package halfpower-compare --example fleet_hosts -- --hosts 500 --bad 7 DIR`.
+//! Makes databases of an invented fleet, to measure how well and how fast `halfpower fleet` works.
+//!
+//! ```text
+//! cargo run --release -p halfpower-compare --example fleet_hosts -- --hosts 500 --bad 7 DIR
+//! ```
 //!
 //! Each host has several runs with several workloads. Healthy hosts differ a little, some trials
 //! and runs are disturbed, and a few hosts are bad, each in one way. The results pass through the

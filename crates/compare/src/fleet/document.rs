@@ -243,9 +243,9 @@ pub struct UnusualFact {
     pub value: String,
     /// Number of hosts with this value.
     pub hosts_with: usize,
-    /// The most frequent value.
-    pub usual: String,
-    /// Number of hosts with the most frequent value.
+    /// The most frequent value; null if most hosts do not have the fact.
+    pub usual: Option<String>,
+    /// Number of hosts with the most frequent value, or without the fact.
     pub hosts_with_usual: usize,
     /// Number of hosts.
     pub hosts: usize,

@@ -30,8 +30,9 @@ pub struct Facts {
     of_hosts: Vec<Vec<Fact>>,
     /// Number of hosts with each fact.
     counts: BTreeMap<Fact, usize>,
-    /// The most frequent value of each name.
-    usual: HashMap<usize, Fact>,
+    /// The most frequent value of each name, and the number of hosts with it. None if most hosts
+    /// do not have the name.
+    usual: HashMap<usize, (Option<Fact>, usize)>,
 }
 
 impl Facts {
@@ -57,11 +58,18 @@ impl Facts {
         let mut values: HashMap<usize, usize> = HashMap::new();
         counts.keys().for_each(|(name, _)| *values.entry(*name).or_default() += 1);
         counts.retain(|(name, _), _| 2 * values[name] <= members.len().max(4));
-        let mut usual: HashMap<usize, Fact> = HashMap::new();
+        let mut without: HashMap<usize, usize> = HashMap::new();
+        for facts in &of_hosts {
+            // Lists have several values under one name; sorted facts have equal names in a row.
+            for of_name in facts.chunk_by(|a, b| a.0 == b.0) {
+                *without.entry(of_name[0].0).or_insert(members.len()) -= 1;
+            }
+        }
+        let mut usual: HashMap<usize, (Option<Fact>, usize)> = HashMap::new();
         for (fact, count) in &counts {
-            let most = usual.entry(fact.0).or_insert(*fact);
-            if *count > counts[most] {
-                *most = *fact;
+            let most = usual.entry(fact.0).or_insert((None, without[&fact.0]));
+            if *count > most.1 {
+                *most = (Some(*fact), *count);
             }
         }
         Facts { texts, of_hosts, counts, usual }
@@ -71,13 +79,13 @@ impl Facts {
     pub fn unusual(&self, host: usize) -> Vec<UnusualFact> {
         let unusual = self.of_hosts[host].iter().filter(|fact| self.is_unusual(**fact));
         let named = |fact: &Fact| {
-            let usual = self.usual[&fact.0];
+            let (usual, hosts_with_usual) = self.usual[&fact.0];
             UnusualFact {
                 fact: self.texts[fact.0].clone(),
                 value: self.texts[fact.1].clone(),
                 hosts_with: self.counts[fact],
-                usual: self.texts[usual.1].clone(),
-                hosts_with_usual: self.counts[&usual],
+                usual: usual.map(|usual| self.texts[usual.1].clone()),
+                hosts_with_usual,
                 hosts: self.of_hosts.len(),
             }
         };
@@ -91,7 +99,7 @@ impl Facts {
 
     fn is_unusual(&self, fact: Fact) -> bool {
         let most = ((UNUSUAL_MAX * self.of_hosts.len() as f64) as usize).max(1);
-        let is_usual = || self.usual[&fact.0] == fact;
+        let is_usual = || self.usual[&fact.0].0 == Some(fact);
         self.counts.get(&fact).is_some_and(|count| *count <= most && !is_usual())
     }
 
@@ -167,9 +175,17 @@ mod tests {
         let [only] = &facts.unusual(7)[..] else { panic!("{:?}", facts.unusual(7)) };
         assert_eq!((only.fact.as_str(), only.value.as_str()), ("host kernel", "6.6"));
         assert_eq!((only.hosts_with, only.hosts_with_usual, only.hosts), (1, 19, 20));
-        assert_eq!(only.usual, "6.1");
+        assert_eq!(only.usual.as_deref(), Some("6.1"));
         assert!(facts.has_unusual(7) && !facts.has_unusual(0));
         assert!(facts.unusual(0).is_empty());
+    }
+
+    #[test]
+    fn a_fact_that_all_other_hosts_lack_is_unusual() {
+        let mut kernels = [""; 20];
+        kernels[7] = "6.6";
+        let [only] = &facts(&kernels).unusual(7)[..] else { panic!("not one fact") };
+        assert_eq!((only.usual.as_deref(), only.hosts_with_usual), (None, 19));
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
             it.hosts_with,
             counted(it.hosts, "host"),
             it.hosts_with_usual,
-            it.usual
+            it.usual.as_deref().unwrap_or("no such fact")
         )
     };
     let doubts = host.doubts.iter().take(WORKLOADS_SHOWN).map(doubt);

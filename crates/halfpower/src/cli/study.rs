@@ -26,7 +26,8 @@ pub struct StudyArgs {
     /// Study name or plan.toml, several separated by commas, or all
     #[arg(value_name = "NAME", required_unless_present = "list")]
     pub name: Option<String>,
-    /// Files, block devices, directories or simulated systems (default: the current directory)
+    /// Files, block devices, directories, files and disks of servers (nbd://HOST/EXPORT), or
+    /// simulated systems (default: the current directory)
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// List all studies with question and requirements

@@ -83,6 +83,7 @@ fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
         json: common.json,
         quiet: common.quiet,
         plan: common.plan,
+        mpi: common.mpi,
         base: common.experiment(),
         run: common.run_options(),
     }

@@ -19,6 +19,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
         json: args.common.json,
         quiet: args.common.quiet,
         plan: args.common.plan,
+        mpi: args.common.mpi,
         base: args.common.experiment(),
         run: args.common.run_options(),
     })

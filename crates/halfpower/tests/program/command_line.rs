@@ -145,7 +145,10 @@ fn engines_tells_what_is_offered_and_why_something_is_missing() {
     let document = place.document("engines");
     let engines = document["engines"].as_array().unwrap();
     let names: Vec<&str> = engines.iter().map(|engine| engine["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["null", "delay", "sync", "mmap", "threads", "libaio", "io_uring"]);
+    assert_eq!(
+        names,
+        ["null", "delay", "sync", "mmap", "threads", "libaio", "io_uring", "network"]
+    );
     for engine in engines {
         let reason = engine["detail"].as_str().unwrap();
         assert!(engine["available"] == true || !reason.is_empty(), "{engine}");

@@ -210,7 +210,7 @@ impl Place {
     }
 
     /// A command of another program, run in this place.
-    fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn command_of(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder);
         command.env("HOME", self.state.path()).env("XDG_STATE_HOME", self.state.path());

@@ -1,12 +1,13 @@
 //! Whole-program tests: the real binary on real files, loop devices and the null I/O engine.
 //!
-//! One test binary, one module for each part of the contract. `fixture` and `volume` have the
-//! helpers of all other modules. A test that needs what this host does not offer (root, loop
-//! devices ...) reports this and counts as skipped. Tests touch only what they created, and no test
-//! asserts a time or a rate.
+//! One test binary, one module for each part of the contract. `fixture`, `rank_checks` and `volume`
+//! have the helpers of all other modules. A test that needs what this host does not offer (root,
+//! loop devices ...) reports this and counts as skipped. Tests touch only what they created, and no
+//! test asserts a time or a rate.
 #![cfg(test)]
 
 mod fixture;
+mod rank_checks;
 mod volume;
 mod whatif;
 mod plan;
@@ -31,6 +32,8 @@ mod interrupt;
 mod json;
 mod known_truth;
 mod memory;
+mod network;
+mod objects;
 mod ranks;
 mod reproduce;
 mod run;

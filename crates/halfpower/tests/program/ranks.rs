@@ -13,6 +13,7 @@ use results::RunState;
 use serde_json::Value;
 
 use crate::fixture::{Place, list, wait_until, whole};
+use crate::rank_checks::{is_sum_of_its_ranks, signal_rank, stored_trials_are_sums};
 
 /// A relay's end of the channels to all relays.
 struct Channels {
@@ -49,9 +50,21 @@ fn on_ranks(
     change: impl Fn(u32, &mut Command),
     beside: impl FnOnce(),
 ) -> (Ended, String) {
+    let (mut ended, text) = on_all_ranks(count, place, words, change, beside);
+    (ended.remove(0), text)
+}
+
+/// Runs a command on several ranks like [`on_ranks`]; returns how each rank ended.
+fn on_all_ranks(
+    count: u32,
+    place: &Place,
+    words: &str,
+    change: impl Fn(u32, &mut Command),
+    beside: impl FnOnce(),
+) -> (Vec<Ended>, String) {
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| channel()).unzip();
     let output = tempfile::NamedTempFile::new().unwrap();
-    let first = thread::scope(|scope| {
+    let ended = thread::scope(|scope| {
         let relays: Vec<_> = (0..)
             .zip(inboxes)
             .map(|(rank, inbox)| {
@@ -67,10 +80,9 @@ fn on_ranks(
             })
             .collect();
         beside();
-        let ended = relays.into_iter().map(|relay| relay.join().unwrap().unwrap());
-        ended.collect::<Vec<_>>().remove(0)
+        relays.into_iter().map(|relay| relay.join().unwrap().unwrap()).collect()
     });
-    (first, fs::read_to_string(output.path()).unwrap())
+    (ended, fs::read_to_string(output.path()).unwrap())
 }
 
 /// A file opened for appending, so that two streams do not overwrite each other.
@@ -82,36 +94,6 @@ fn append(path: &Path) -> File {
 #[track_caller]
 fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
-
-/// Kills the measuring process of a rank.
-fn kill_rank(rank: &str, place: &Place) {
-    let folder = place.path(".").canonicalize().unwrap();
-    for process in fs::read_dir("/proc").unwrap().flatten() {
-        let here = fs::read_link(process.path().join("cwd")).is_ok_and(|path| path == folder);
-        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-        let wanted = format!("HALFPOWER_RANK={rank}");
-        let is_rank = environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes());
-        if here && is_rank {
-            let pid = process.file_name();
-            assert!(Command::new("kill").arg("-9").arg(pid).status().unwrap().success());
-        }
-    }
-}
-
-/// Asserts that the counts of the only trial are the sums over its four ranks, each of which moved
-/// `each` bytes.
-#[track_caller]
-fn is_sum_of_its_ranks(document: &Value, each: u64) {
-    let trial = &document["trials"][0];
-    let ranks = list(&trial["ranks"]);
-    assert_eq!(ranks.len(), 4, "{trial}");
-    let sum = |field: &str| ranks.iter().map(|rank| whole(&rank[field])).sum::<u64>();
-    for field in ["bytes", "requests", "errors"] {
-        assert_eq!(whole(&trial[field]), sum(field), "{field}: {trial}");
-    }
-    assert_eq!(whole(&trial["cpu_ns"]["process"]), sum("cpu_process_ns"), "{trial}");
-    assert!(ranks.iter().all(|rank| whole(&rank["bytes"]) == each), "{trial}");
 }
 
 #[test]
@@ -153,7 +135,7 @@ fn a_rank_that_is_killed_is_named_and_the_others_are_reported() {
     let words = "run . --mpi --rw randread --size 4m --time-based --runtime 1 --trials 60";
     let kill = || {
         wait_until("a trial is stored", || place.stored_trials_so_far() > 0);
-        kill_rank("2/4", &place);
+        signal_rank("KILL", "2/4", &place);
     };
     let (ended, text) = on_ranks(4, &place, words, |_, _| {}, kill);
     assert_eq!(ended.code, 1, "{text}");
@@ -217,11 +199,126 @@ fn two_ranks_of_a_host_do_not_use_one_file_unless_they_share_it() {
 }
 
 #[test]
+fn a_survey_of_ranks_measures_all_of_them_and_only_rank_0_writes() {
+    let place = Place::new();
+    let words = "survey . --mpi --budget 12s --size 8m --max-write 300m --json --quiet";
+    let (ended, text) = on_all_ranks(3, &place, words, |_, _| {}, || {});
+    let codes: Vec<u8> = ended.iter().map(|one| one.code).collect();
+    assert!([0, 5].contains(&codes[0]) && codes[1..] == [0, 0], "{codes:?}: {text}");
+    let document = document(&text);
+    let findings = list(&document["findings"]);
+    let ranks = findings.iter().find(|finding| finding["id"] == "ranks").unwrap();
+    assert!(ranks["text"].as_str().unwrap().starts_with("3 ranks on 1 host"), "{ranks}");
+    assert!(stored_trials_are_sums(&place, 3) > 0, "{text}");
+    // Each rank has written its test file, and all of them together no more than is allowed.
+    let written = whole(&document["written_bytes"]);
+    assert!(((24 << 20)..=(300 << 20)).contains(&written), "{written}");
+    place.is_tidy();
+    assert_eq!(place.listing(), ["halfpower.db", "halfpower.html"]);
+    assert_eq!(place.store().runs().unwrap().len(), 1);
+}
+
+#[test]
+fn a_survey_keeps_what_it_measured_before_a_rank_was_killed() {
+    let place = Place::new();
+    let kill = || {
+        wait_until("some trials are stored", || place.stored_trials_so_far() > 3);
+        signal_rank("KILL", "1/3", &place);
+    };
+    let words = "survey . --mpi --budget 600s --size 8m";
+    let (ended, text) = on_ranks(3, &place, words, |_, _| {}, kill);
+    assert_eq!(ended.code, 1, "{text}");
+    assert!(text.contains("these are partial results: rank 1 ("), "{text}");
+    assert!(text.contains("killed by signal 9") && text.contains("Findings"), "{text}");
+    assert_eq!(place.stored_run().state, RunState::Failed);
+    assert!(stored_trials_are_sums(&place, 3) > 3);
+    assert!(place.listing().contains(&"halfpower.html".to_owned()));
+}
+
+#[test]
+fn competing_streams_are_those_of_all_ranks() {
+    let place = Place::new();
+    let words =
+        "study competing . --mpi --quick --size 16m --runtime 0.2 --trials 2 --json --quiet";
+    let (ended, text) = on_all_ranks(2, &place, words, |_, _| {}, || {});
+    assert!([0, 5].contains(&ended[0].code) && ended[1].code == 0, "{ended:?}: {text}");
+    // Two trials of each of three streams alone.
+    assert_eq!(stored_trials_are_sums(&place, 2), 6);
+    let document = document(&text);
+    let readings = list(&document["studies"][0]["readings"]);
+    let of = |mix: &str| {
+        let is_rate =
+            |reading: &&Value| reading["quantity"] == "rate" && reading["labels"]["mix"] == mix;
+        readings.iter().filter(is_rate).count()
+    };
+    assert!(of("random + scan") >= 2 && of("random + scan + writer") >= 3, "{readings:?}");
+    place.is_tidy();
+    assert_eq!(place.listing(), ["halfpower-study.html", "halfpower.db"]);
+}
+
+#[test]
+fn studies_that_only_run_their_plans_run_on_ranks() {
+    let words = "--mpi --quick --size 16m --runtime 0.02 --trials 1 --json --quiet";
+    let built_in = ["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones"];
+    for study in built_in.into_iter().chain(["mine.toml"]) {
+        let place = Place::new();
+        let plan = "title = 'Mine'\nasks = 'Which?'\nrw = 'randread'\nbs = ['4k', '8k']\n";
+        fs::write(place.path("mine.toml"), plan).unwrap();
+        let words = format!("study {study} . {words}");
+        let (ended, text) = on_all_ranks(2, &place, &words, |_, _| {}, || {});
+        assert!([0, 5].contains(&ended[0].code) && ended[1].code == 0, "{study}: {text}");
+        assert!(document(&text)["studies"][0]["skipped"].is_null(), "{study}: {text}");
+        assert!(stored_trials_are_sums(&place, 2) > 0, "{study}: {text}");
+        place.is_tidy();
+    }
+}
+
+#[test]
+fn an_interrupt_of_one_rank_ends_the_survey_of_all_with_what_was_measured() {
+    let place = Place::new();
+    let interrupt = || {
+        wait_until("some trials are stored", || place.stored_trials_so_far() > 3);
+        signal_rank("INT", "1/2", &place);
+    };
+    let words = "survey . --mpi --budget 600s --size 8m";
+    let (ended, text) = on_all_ranks(2, &place, words, |_, _| {}, interrupt);
+    assert_eq!(ended[0].code, 130, "{text}");
+    assert!(text.contains("interrupted: these are partial results"), "{text}");
+    assert!(!text.contains("was lost"), "{text}");
+    assert_eq!(place.stored_run().state, RunState::Interrupted);
+    place.is_tidy();
+}
+
+#[test]
+fn a_wrong_command_line_is_reported_by_one_rank_only() {
+    let place = Place::new();
+    let says = |words: &str, variables: &[(&str, &str)]| {
+        let mut command = place.command(words);
+        command.envs(variables.iter().copied());
+        place.start_command(command, words).ended().with_code(2).stderr
+    };
+    let rank =
+        |rank, local| [("OMPI_COMM_WORLD_RANK", rank), ("OMPI_COMM_WORLD_LOCAL_RANK", local)];
+    // A wrong flag is known to all ranks, a missing plan file or job only to those of a host.
+    for words in ["run . --mpi --depht 4", "run . --mpi --rw sideways"] {
+        assert!(!says(words, &rank("0", "0")).is_empty(), "{words}");
+        assert_eq!(says(words, &rank("2", "0")), "", "{words}");
+    }
+    let words = "study burst . --mpi";
+    assert!(says(words, &rank("2", "0")).contains("one process"));
+    assert_eq!(says(words, &rank("3", "1")), "");
+    // Without --mpi the processes do not know each other.
+    assert!(!says("run . --depht 4", &rank("2", "1")).is_empty());
+}
+
+#[test]
 fn what_cannot_run_on_ranks_says_so() {
     let place = Place::new();
-    for words in ["survey . --mpi", "study basics . --mpi", "simulate --system rack --mpi"] {
+    for words in ["study burst . --mpi", "study all . --mpi", "simulate --system rack --mpi"] {
         place.cannot(words).with_code(2);
     }
+    let ended = place.cannot("study depth,engines . --mpi").with_code(2);
+    assert!(ended.stderr.contains("study engines measures with one process"), "{ended}");
     let ended = place.cannot("run . --rank-files segmented").with_code(2);
     assert!(ended.stderr.contains("add --mpi"), "{ended}");
 }

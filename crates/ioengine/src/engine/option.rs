@@ -200,6 +200,10 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
         let why = format!("is a flag of kernel requests, but `engine` {engine_kind} issues none");
         return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
+    if option == EngineOption::Uncached && engine_kind == EngineKind::Network {
+        let why = "is for files of this host; a network target has no page cache here".to_owned();
+        return refuse(why, format!("drop {flag}"));
+    }
     match (option, caching) {
         (EngineOption::IoPoll, mode) if !mode.is_direct() => refuse(
             format!("polls the device, but {mode} requests wait for the page cache"),

@@ -10,7 +10,7 @@ use crate::engine::{
 use crate::error::{Error, ErrorKind};
 use crate::host::HostTarget;
 use crate::stripe::Layout;
-use crate::target::{Alignment, Coverage, Hint, Scrub, Target};
+use crate::target::{Alignment, Coverage, Hint, Scrub, Target, TargetKind};
 
 /// The targets of a stripe and how data is distributed over them.
 #[derive(Debug)]
@@ -48,6 +48,10 @@ impl HostTarget {
                 ),
                 "use only files or only devices, in one caching mode",
             );
+        }
+        if kind == TargetKind::Network {
+            let what = "network targets cannot be striped".to_owned();
+            return usage(what, "measure them one by one, or drop `chunk_bytes`");
         }
         let granule = u64::from(alignment.offset_bytes.max(1));
         if !chunk_bytes.is_multiple_of(granule) {

@@ -160,14 +160,14 @@ pub const PARAMETERS: &[Parameter] = &[
         "ioengine",
         "NAME",
         WORKLOAD,
-        "How requests are issued: auto, null, delay, sync, mmap, threads, libaio, io_uring",
+        "How requests are issued (halfpower engines describes the ways)",
         |experiment, text| {
             experiment.engine_kinds = text.split(',').map(engine_kind).collect::<Result<_, _>>()?;
             Ok(())
         },
     )
     .default("auto")
-    .choices(&["auto", "null", "delay", "sync", "mmap", "threads", "libaio", "io_uring"])
+    .choices(&["auto", "null", "delay", "sync", "mmap", "threads", "libaio", "io_uring", "network"])
     .axis(),
     Parameter::new(
         "truth",

@@ -7,6 +7,7 @@ use analysis::units;
 use workload::{Pattern, Workload};
 
 use crate::failure::{Failure, Outcome};
+use crate::guard::Consent;
 use crate::machine;
 use crate::rank_trial::{RankFiles, RankGroup};
 use crate::ranks::of_environment;
@@ -38,6 +39,15 @@ pub fn path_of_rank(path: &Path, shift: u32) -> PathBuf {
     };
     let number = shifted(rank, shift, count).to_string();
     PathBuf::from(text.replace(RANK, &number).replace(HOST, &machine::host_name()))
+}
+
+/// The permissions to write, for the targets of this rank.
+pub fn consent_of_rank(consent: &Consent, shift: u32) -> Consent {
+    let path = |path: &PathBuf| path_of_rank(path, shift);
+    Consent {
+        overwrite: consent.overwrite.iter().map(path).collect(),
+        destroy_data_on: consent.destroy_data_on.clone(),
+    }
 }
 
 impl Share {

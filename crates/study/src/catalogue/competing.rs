@@ -6,30 +6,33 @@
 //! same time, each with its own threads and engines; only the time during which all of them run
 //! counts. Runs alone and together alternate, and every other round is reversed, so that a drift of
 //! the machine does not look like interference. In a simulated system all streams share one
-//! simulation. Beside others, a stream keeps a share of the rate that it reaches alone. Fairness is
+//! simulation. With several ranks, each rank runs every stream, and a stream is the sum over all
+//! ranks. Beside others, a stream keeps a share of the rate that it reaches alone. Fairness is
 //! Jain's index of these shares: 1 if they are equal, 1/n if one of n streams keeps everything.
 
 use analysis::units;
 use std::slice;
-use std::sync::Barrier;
 use std::thread;
 
 use analysis::quantile::median;
 use cpucost::{CpuMeter, CpuSample};
-use ioengine::Target;
+use ioengine::clock::Clocks;
 use ioengine::priority::IoPriority;
+use ioengine::{Clock, Target};
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::{Failure, Outcome};
-use lab::point::{Point, Trial};
+use lab::point::{Point, Trial, Verdict};
+use lab::ranks::merge::RankResult;
 use lab::rounds;
 use lab::simulated;
-use lab::trials::{Place, Setting};
+use lab::trials::{Lab, Place, Setting};
 use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
 use workload::random::mix;
-use workload::{Control, Sample};
+use workload::{Control, Sample, Workload};
 
 use crate::catalogue::Study;
+use crate::common_start::CommonStart;
 use crate::conclusion::Conclusion;
 use crate::runner::{Ready, StudyRunner};
 use crate::target::{Kind, StudyTarget};
@@ -116,6 +119,7 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     } else {
         no_priorities(scheduler.as_deref())
     };
+    let why = runner.lab.agree(why)?;
     let priorities: &[&str] =
         if why.is_none() { &[NO_PRIORITY, SMALL_FIRST] } else { &[NO_PRIORITY] };
     let is_known = matches!(study_target.kind, Kind::Reference { .. });
@@ -217,8 +221,9 @@ fn take_turns(
             stream.setting.workload.seed = mix(rounds::seed_of(runner.base.seed, round), place);
         }
         for turn in turns(streams.len(), mixes.len(), round) {
-            if runner.lab.interrupt.is_set() {
+            if runner.lab.must_stop()? {
                 progress.finish();
+                runner.lab.check_ranks()?;
                 return Err(Failure::interrupted());
             }
             match turn {
@@ -298,11 +303,13 @@ fn run(
     streams: &[&Stream<'_>],
     prioritised: bool,
 ) -> Outcome<Vec<StreamResult>> {
+    let clocks = runner.lab.clock.clocks();
     let samples = if streams.iter().any(|one| matches!(one.setting.place, Place::Simulated(_))) {
         in_one_world(runner, streams)?
     } else {
         on_threads(runner, streams, prioritised)?
     };
+    let (samples, from, to) = of_all_ranks(runner.lab, samples, &clocks)?;
     for (sample, stream) in samples.iter().zip(streams) {
         if sample.errors > 0 {
             return Err(Failure::failed(format!(
@@ -312,9 +319,35 @@ fn run(
             )));
         }
     }
-    let from = samples.iter().map(|sample| sample.start_ns).max().unwrap_or(0);
-    let to = samples.iter().map(|sample| sample.end_ns).min().unwrap_or(0);
     Ok(samples.iter().map(|sample| done_between(sample, from, to)).collect())
+}
+
+/// The samples of the streams, each merged over all ranks, and the time during which all of them
+/// ran (ns).
+fn of_all_ranks(
+    lab: &Lab,
+    samples: Vec<Sample>,
+    clocks: &Clocks,
+) -> Outcome<(Vec<Sample>, u64, u64)> {
+    let (mut all, mut from, mut to) = (Vec::new(), 0, u64::MAX);
+    let later = lab.clock.clocks();
+    for mut sample in samples {
+        let (mut latest, mut soonest) = (sample.start_ns, sample.end_ns);
+        if let Some(ranks) = &lab.ranks {
+            sample.convert_times(|ns| clocks.system_ns(&later, ns));
+            let (devices, verdict) = (String::new(), Verdict::default());
+            let merged = ranks.merge(RankResult { sample, devices, verdict })?;
+            lab.check_ranks()?;
+            sample = merged.sample;
+            let starts = || merged.ranks.iter().map(|rank| sample.start_ns + rank.start_ns);
+            let ends = starts().zip(&merged.ranks).map(|(start, rank)| start + rank.elapsed_ns);
+            latest = starts().max().unwrap_or(latest);
+            soonest = ends.min().unwrap_or(soonest);
+        }
+        (from, to) = (from.max(latest), to.min(soonest));
+        all.push(sample);
+    }
+    Ok((all, from, to))
 }
 
 /// Runs the streams in one simulated system.
@@ -347,21 +380,24 @@ fn on_threads(
     streams: &[&Stream<'_>],
     prioritised: bool,
 ) -> Outcome<Vec<Sample>> {
-    let (clock, stop) = (runner.lab.clock, runner.lab.interrupt.flag());
+    let (lab, stop) = (runner.lab, runner.lab.interrupt.flag());
+    let clock = lab.clock;
     let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
-    let together = Barrier::new(streams.len());
-    let one = |stream: &Stream<'_>| -> Outcome<Sample> {
-        let workload = &stream.setting.workload;
+    let start = CommonStart::default();
+    let one = |(stream, seed): (&Stream<'_>, u64)| -> Outcome<Sample> {
+        // Counts as ready at the latest when it is dropped, so that nobody waits after an error.
+        let mut place = start.place();
+        let workload = Workload { seed, ..stream.setting.workload.clone() };
         let Place::Host(targets) = &stream.setting.place else { return Ok(Sample::new(1)) };
-        let planned = workload::plan::resolve(workload, targets[0]);
+        let planned = workload::plan::resolve(&workload, targets[0])?;
         let first = Some(workload.request_bytes) == smallest;
         let priority = if first { IoPriority::First } else { IoPriority::Idle };
-        let ready = if prioritised { priority.set() } else { Ok(()) };
-        // Wait even after an error, or the other threads would wait for ever.
-        together.wait();
-        ready?;
-        let mut control = Control { stop, on_progress: &mut |_| {}, start: None };
-        Ok(workload::run(targets, &planned?, clock, &NoMeter, &mut control)?)
+        if prioritised {
+            priority.set()?;
+        }
+        let mut wait = || place.wait();
+        let mut control = Control { stop, on_progress: &mut |_| {}, start: Some(&mut wait) };
+        Ok(workload::run(targets, &planned, clock, &NoMeter, &mut control)?)
     };
     // Pages that earlier runs left in the page cache would save the device work.
     for stream in streams.iter().filter(|stream| stream.setting.scrub) {
@@ -371,13 +407,23 @@ fn on_threads(
             }
         }
     }
-    let samples: Vec<Outcome<Sample>> = thread::scope(|scope| {
+    let what = format!("together: {}", name_of(streams));
+    let (begun, samples) = thread::scope(|scope| {
         let one = &one;
-        let threads: Vec<_> =
-            streams.iter().map(|stream| scope.spawn(move || one(stream))).collect();
+        let seed = |stream: &Stream<'_>| lab.seed_of_rank(stream.setting.workload.seed);
+        let with_seed = streams.iter().map(|stream| (*stream, seed(stream)));
+        let threads: Vec<_> = with_seed.map(|input| scope.spawn(move || one(input))).collect();
+        start.wait_for_all(streams.len());
+        let begun = match &lab.ranks {
+            Some(ranks) => ranks.start_together(&what),
+            None => Ok(clock.now_ns()),
+        };
+        start.begin(begun.as_ref().ok().copied());
         let lost = || Err(Failure::failed("the thread of a stream panicked; try again"));
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost()));
+        (begun, joined.collect::<Vec<Outcome<Sample>>>())
     });
+    begun?;
     samples.into_iter().collect()
 }
 

@@ -6,7 +6,7 @@
 //! path is a caching mode, an I/O engine and a depth on one target. Further targets (a volume and
 //! its members, a loop device) are further paths.
 
-use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::costmodel::CostModel;
 use analysis::quantile::median;
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -62,10 +62,6 @@ const ABOUT: f64 = 1.25;
 const CPU_ALIKE: f64 = 1.1;
 /// A common request size with a cost per byte that outweighs the fixed cost.
 const LARGE: u64 = 64 << 10;
-/// Minimum relative error that is assumed for a CPU time.
-const ERROR_MIN: f64 = 0.03;
-/// Maximum relative error that is assumed for a CPU time.
-const ERROR_MAX: f64 = 0.5;
 
 /// The points of one path (direct or buffered) in one direction.
 struct Path<'a> {
@@ -80,19 +76,9 @@ impl<'a> Path<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// Fits a cost model to a quantity of the points; `None` if it was not measured or cannot be
-    /// fitted.
+    /// Fits a cost model to a quantity of the points.
     fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
-        let cost_point = |point: &&MeasuredPoint| {
-            let error = point.summary.requests_per_s.half_width_relative();
-            Some(CostPoint {
-                request_bytes: point.bytes(),
-                cpu_ns: of(point)?,
-                relative_error: error.clamp(ERROR_MIN, ERROR_MAX),
-            })
-        };
-        let points: Vec<CostPoint> = self.points.iter().filter_map(cost_point).collect();
-        costmodel::fit(&points).ok()
+        curve::cost_model(&self.points, of)
     }
 
     fn lower(&self) -> Option<CostModel> {

@@ -174,11 +174,12 @@ fn text(kinds: &BTreeMap<String, Kind>, false_alarms: &[usize], is_met: bool) ->
         (false_alarms.iter().sum::<usize>(), false_alarms.iter().max().copied().unwrap_or(0));
     let healthy = rounds * (HOSTS - BAD);
     let mut text = format!(
-        "{rounds} fleets of {HOSTS} hosts with {BAD} bad ones each. Found: {found} of {hosts}, named: \
-         {named} of {hosts} (all). False alarms: {all} of {healthy} healthy hosts, at most {most} in a \
-         fleet (at most {FALSE_MAX}). Of {turned} hosts that became bad in the middle of their record, \
-         {dated} are named with the right run. Limits met: {}.\n\n\
-         | what is wrong | hosts | found | named | became bad | right run |\n|---|---|---|---|---|---|\n",
+        "{rounds} fleets of {HOSTS} hosts with {BAD} bad ones each. Found: {found} of {hosts}, \
+         named: {named} of {hosts} (all). False alarms: {all} of {healthy} healthy hosts, at most \
+         {most} in a fleet (at most {FALSE_MAX}). Of {turned} hosts that became bad in the middle \
+         of their record, {dated} are named with the right run. Limits met: {}.\n\n\
+         | what is wrong | hosts | found | named | became bad | right run |\n\
+         |---|---|---|---|---|---|\n",
         if is_met { "yes" } else { "**no**" }
     );
     for (name, kind) in kinds {
@@ -202,7 +203,9 @@ mod tests {
 
     #[test]
     fn bad_hosts_are_found_named_or_missed_and_others_are_false_alarms() {
-        let bad = |host: &str, ailment: &str, since: Option<i64>| json!({ "host": host, "ailment": ailment, "since_unix_ns": since });
+        let bad = |host: &str, ailment: &str, since: Option<i64>| {
+            json!({ "host": host, "ailment": ailment, "since_unix_ns": since })
+        };
         let truth = [
             bad("a", "scheduler", Some(5)),
             bad("b", "scheduler", Some(6)),

@@ -20,11 +20,8 @@ use crate::repository;
 use anyhow::{Context as _, Result};
 use situations::Situation;
 use stable::Device;
-use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use table::{Outcome, Tried};
 
 /// One of the two parts of the campaign against foreign devices.
@@ -96,26 +93,7 @@ pub fn run(settings: &Settings) -> Result<ExitCode> {
     let (devices, situations) = choose(settings.part, settings.case)?;
     let whole = settings.case.is_empty();
     anyhow::ensure!(whole || !settings.write, "--write needs all cases; drop --case");
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
-    }
-    let folder = tempfile::Builder::new()
-        .prefix("halfpower-foreign-")
-        .tempdir_in(settings.dir)
-        .with_context(|| format!("cannot create a folder in {}", settings.dir.display()))?;
-    let path = folder.path().canonicalize().context("the folder vanished")?;
-    // A copy, so that a rebuild does not change the program during the campaign.
-    let program = path.join("halfpower");
-    std::fs::copy(settings.program, &program).context("cannot copy the program")?;
-    let context = Context {
-        program,
-        folder: path,
-        quick: false,
-        kills: 0,
-        stop,
-        random: RefCell::new(fastrand::Rng::with_seed(1)),
-    };
+    let (folder, context) = Context::prepare("halfpower-foreign-", settings.program, settings.dir)?;
     let machine = machine(&context);
     let outcome = campaign(&context, settings, &devices, &situations);
     folder.close().context("cannot remove the temporary folder")?;

@@ -18,6 +18,37 @@ pub fn pause(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds));
 }
 
+/// How long before a moment a wait stops sleeping and spins (us): more than a sleeping thread takes
+/// to wake up on a virtual machine.
+const SPIN_US: u64 = 150;
+
+/// Time since it was made.
+#[derive(Clone, Copy)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts at zero.
+    pub fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    /// The time since the start.
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// Waits until this time since the start: sleeps, and spins at the end. Never returns earlier.
+    pub fn wait_until(self, due: Duration) {
+        let sleep = due.saturating_sub(self.elapsed() + Duration::from_micros(SPIN_US));
+        if !sleep.is_zero() {
+            std::thread::sleep(sleep);
+        }
+        while self.elapsed() < due {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +61,14 @@ mod tests {
         });
         assert_eq!(answer, 7);
         assert!(seconds >= 0.01, "{seconds}");
+    }
+
+    #[test]
+    fn a_wait_never_ends_before_its_moment() {
+        let watch = Stopwatch::start();
+        for due in [0, 50, 3000].map(Duration::from_micros) {
+            watch.wait_until(due);
+            assert!(watch.elapsed() >= due);
+        }
     }
 }

@@ -16,6 +16,8 @@ pub enum Bar {
     AtLeast(f64),
     /// The median should reach this value; missing it is not a failure.
     Goal(f64),
+    /// The median must differ from 1 by at most this value.
+    Within(f64),
     /// The interval must lie within the range of agreement or within the spread of identical runs.
     Agreement {
         /// Lower and upper end of the spread of identical runs.
@@ -29,6 +31,7 @@ impl Bar {
             Self::None => true,
             Self::AtMost(limit) => figure.median <= limit,
             Self::AtLeast(limit) | Self::Goal(limit) => figure.median >= limit,
+            Self::Within(limit) => (figure.median - 1.0).abs() <= limit,
             Self::Agreement { spread } => [AGREEMENT, spread]
                 .iter()
                 .any(|(low, high)| *low <= figure.low && figure.high <= *high),
@@ -41,6 +44,7 @@ impl Bar {
             Self::AtMost(limit) => format!("<= {limit}"),
             Self::AtLeast(limit) => format!(">= {limit}"),
             Self::Goal(limit) => format!("goal {limit}"),
+            Self::Within(limit) => format!("1 +- {limit}"),
             Self::Agreement { spread: (low, high) } => {
                 let (from, to) = AGREEMENT;
                 format!("in {from}-{to} or identical runs' {low:.2}-{high:.2}")
@@ -129,6 +133,9 @@ mod tests {
         assert!(!passed(1.0, 2.0, 3.0, Bar::AtMost(1.9)));
         assert!(passed(1.0, 2.0, 3.0, Bar::AtLeast(2.0)));
         assert!(!passed(1.0, 2.0, 3.0, Bar::AtLeast(2.1)));
+        assert!(passed(0.5, 0.95, 1.2, Bar::Within(0.1)));
+        assert!(!passed(0.8, 0.85, 0.9, Bar::Within(0.1)));
+        assert!(!passed(1.1, 1.15, 1.2, Bar::Within(0.1)));
     }
 
     #[test]

@@ -40,6 +40,29 @@ pub struct Context {
 }
 
 impl Context {
+    /// The context of an accuracy campaign: a temporary folder in `dir`, a copy of the program, so
+    /// that a rebuild does not change it during the campaign, and SIGINT and SIGTERM caught. The
+    /// folder is removed with the returned handle.
+    ///
+    /// # Errors
+    /// The folder or the copy cannot be made, or signals cannot be caught.
+    pub fn prepare(prefix: &str, program: &Path, dir: &Path) -> Result<(TempDir, Context)> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            let caught = signal_hook::flag::register(signal, Arc::clone(&stop));
+            caught.context("cannot catch signals")?;
+        }
+        let handle = tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(dir)
+            .with_context(|| format!("cannot create a folder in {}", dir.display()))?;
+        let folder = handle.path().canonicalize().context("the folder vanished")?;
+        let copy = folder.join("halfpower");
+        fs::copy(program, &copy).context("cannot copy the program")?;
+        let random = RefCell::new(fastrand::Rng::with_seed(1));
+        Ok((handle, Context { program: copy, folder, quick: false, kills: 0, stop, random }))
+    }
+
     /// Creates an empty place.
     pub fn place(&self) -> Result<Place<'_>> {
         if self.stop.load(Ordering::Relaxed) {

@@ -1,0 +1,147 @@
+//! Targets of servers, reached over the network: a file served by nbdkit on the loopback interface.
+//! The clients of the other protocols are tested in the crate `ioengine`.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
+
+/// A server of one file, which ends with its test.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    /// Serves a file, with further arguments of nbdkit.
+    fn start(path: &Path, further: &[&str]) -> Result<Server, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let mut command = Command::new("nbdkit");
+        command.args(["--foreground", "--ipaddr", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(further).arg("file").arg(path);
+        let started = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+        let process = started.map_err(|error| format!("nbdkit: {error}"))?;
+        let server = Server { process, address: format!("nbd://127.0.0.1:{port}/?timeout=5") };
+        wait_until("nbdkit listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Ok(server)
+    }
+
+    fn overwrite(&self) -> String {
+        format!("--overwrite={}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A place with a file of 16 MiB that a server serves.
+fn served() -> Result<(Place, Server), String> {
+    let place = Place::new();
+    let server = Server::start(&place.file("served", 16 * MIB), &[])?;
+    Ok((place, server))
+}
+
+#[test]
+fn a_target_of_a_server_is_measured_and_described() {
+    let (place, server) = or_skip!(served());
+    let address = &server.address;
+    let run =
+        format!("run {address} --rw randread --bs 4k --iodepth 8 --size 8m --trials 1 --json");
+    let document = place.document(&run);
+    assert_eq!(text(&document["workload"]["ioengine"]), "network");
+    assert_eq!(text(&document["target"]["kind"]), "network");
+    assert!(text(&document["target"]["network"]["features"]).starts_with("NBD"));
+    assert_eq!(whole(&document["trials"][0]["bytes"]), 8 * MIB);
+    let described = place.document(&format!("target {address} --json"));
+    assert_eq!(whole(&described["layers"][0]["facts"]["size_bytes"]), 16 * MIB);
+    assert_eq!(text(&described["writing"]["flag"]), server.overwrite());
+}
+
+#[test]
+fn a_target_of_a_server_is_overwritten_only_with_the_same_address() {
+    let (place, server) = or_skip!(served());
+    let content = || std::fs::read(place.path("served")).unwrap();
+    let before = content();
+    let write = format!("run {} --rw write --bs 64k --size 1m --trials 1", server.address);
+    place.halfpower(&write).with_code(3).says("would be overwritten", &server.overwrite());
+    let other = "--overwrite=nbd://127.0.0.1:1/";
+    place.halfpower(&format!("{write} {other}")).with_code(3);
+    assert!(content() == before, "nothing was written");
+    place.halfpower(&format!("{write} --no-store {}", server.overwrite()));
+    assert!(content() != before, "the file was overwritten");
+}
+
+#[test]
+fn what_is_written_over_the_network_is_in_the_file() {
+    let (place, server) = or_skip!(served());
+    let load = "--bs 64k --size 4m --trials 1 --verify --no-store";
+    let write = format!("run {} --rw write --iodepth 4 {load}", server.address);
+    place
+        .halfpower(&format!("{write} {}", server.overwrite()))
+        .says("verified 4 MiB", "every block is correct");
+    // The same blocks are read through the kernel, and their checksums compared.
+    let read = format!("run served --rw read {load} --direct=0");
+    place.does(&read);
+    damage(&place.path("served"), 2 * MIB + 100);
+    place.halfpower(&read).with_code(4).says("verification failed", "");
+}
+
+#[test]
+fn a_server_that_ends_during_a_run_is_named_and_the_run_ends() {
+    let (place, mut server) = or_skip!(served());
+    let load = "--rw randread --bs 4k --time-based --runtime 600 --trials 1";
+    let mut running = place.start(&format!("run {} {load}", server.address));
+    running.until("requests are issued", || {
+        pause(200);
+        true
+    });
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    running.ended().with_code(1).says("closed the connection", "log of the server");
+}
+
+#[test]
+fn a_silent_server_does_not_hang_the_program() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let place = Place::new();
+    place
+        .halfpower(&format!("run nbd://127.0.0.1:{port}/x?timeout=1 --rw read"))
+        .with_code(1)
+        .says("did not answer for 1 s", "?timeout=SECONDS");
+}
+
+#[test]
+fn a_survey_of_a_network_target_has_no_buffered_points() {
+    let (place, server) = or_skip!(served());
+    let survey = format!("survey {} --budget 6s --json", server.address);
+    let document = place.halfpower(&survey).json();
+    let points = list(&document["points"]);
+    assert!(!points.is_empty());
+    for point in points {
+        assert_eq!(text(&point["workload"]["caching"]), "direct", "{point}");
+        assert_eq!(text(&point["workload"]["ioengine"]), "network", "{point}");
+    }
+}
+
+#[test]
+fn the_study_of_network_paths_compares_them_with_a_local_file() {
+    let (place, server) = or_skip!(served());
+    let short = "--quick --runtime 0.02 --trials 1 --no-store --json";
+    let study = format!("study network served {} {short}", server.address);
+    let document = place.halfpower(&study).json();
+    let findings: Vec<&Value> = list(&document["studies"][0]["findings"]).iter().collect();
+    let of = |id: &str| findings.iter().filter(|finding| text(&finding["id"]) == id).count();
+    // Reads only, because nothing may be overwritten: of both paths, and one comparison.
+    assert_eq!((of("latency"), of("cost"), of("against-local")), (2, 2, 1), "{findings:?}");
+}

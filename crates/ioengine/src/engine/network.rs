@@ -1,0 +1,166 @@
+//! The `network` I/O engine: requests to a file, disk or object of a server, over connections of
+//! its own.
+//!
+//! Each worker has its own connection, and as many as it needs where the protocol allows only a few
+//! outstanding requests on one. Sending and receiving happen in the worker's thread, so the CPU
+//! time of a request is that of the system calls and of the protocol, without any hand-over to
+//! another thread.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::buffer::SlotBuffers;
+use crate::clock::{Clock, Monotonic};
+use crate::engine::{Engine, EngineSpec, Setup};
+use crate::error::Error;
+use crate::network::{Access, Link, RemoteInfo, Slots, TICK, connect, wait_for};
+use crate::request::{Completion, Op, Request};
+
+/// The `network` I/O engine.
+#[derive(Debug)]
+pub struct Network {
+    links: Vec<Link>,
+    info: RemoteInfo,
+    writable: bool,
+    slots: Slots,
+    /// Requests that no connection has room for.
+    waiting: VecDeque<Request>,
+    in_flight: u32,
+    clock: Monotonic,
+    /// Dropped last: the slots point into it.
+    buffers: SlotBuffers,
+}
+
+impl Network {
+    /// Opens the connections of one worker.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses to open the target.
+    pub fn new(access: &Access, spec: &EngineSpec) -> Result<Network, Error> {
+        let (depth, bytes) = (spec.depth, spec.slot_bytes as usize);
+        let buffers = SlotBuffers::shared(depth, 0, bytes, spec.pages, false)?;
+        let (first, info) = connect(access)?;
+        let count = depth.div_ceil(first.outstanding_max().max(1));
+        let mut links = vec![first];
+        for _ in 1..count {
+            links.push(connect(access)?.0);
+        }
+        let slots = Slots::new(buffers.slots());
+        let (waiting, clock) = (VecDeque::new(), Monotonic::new());
+        let writable = access.writable;
+        Ok(Network { links, info, writable, slots, waiting, in_flight: 0, clock, buffers })
+    }
+
+    /// Accepts a request, or completes it at once where no message is needed: a request that is not
+    /// aligned, a write on a target opened for reading, a request at or past the end.
+    fn accept(&mut self, request: &Request, done: &mut Vec<Completion>) {
+        let rest = self.info.size_bytes.saturating_sub(request.offset);
+        let length = request.length.min(u32::try_from(rest).unwrap_or(u32::MAX));
+        let block_bytes = self.info.block_bytes.max(1);
+        let is_aligned = |bytes: u64| bytes.is_multiple_of(block_bytes.into());
+        let at_once = match request.op {
+            _ if !is_aligned(request.offset) || !is_aligned(request.length.into()) => {
+                Some(-libc::EINVAL)
+            }
+            Op::Write if !self.writable => Some(-libc::EBADF),
+            Op::Write if length == 0 => Some(-libc::ENOSPC),
+            _ if length == 0 => Some(0),
+            _ => None,
+        };
+        if let Some(result) = at_once {
+            return done.push(Completion { slot: request.slot, result });
+        }
+        let request = Request { length, ..*request };
+        let memory = self.buffers.lend(&request);
+        // SAFETY: the slot is lent until its completion is reaped.
+        unsafe { self.slots.begin(request.slot, memory, length) };
+        self.waiting.push_back(request);
+        self.in_flight += 1;
+    }
+
+    /// Gives waiting requests to connections with room, and sends.
+    fn dispatch(&mut self) -> Result<(), Error> {
+        while let Some(request) = self.waiting.front() {
+            let roomy = self.links.iter_mut().filter(|link| link.has_room());
+            // Among idle connections the one that was idle for longest, so that none is given up.
+            let least_used = |link: &&mut Link| (link.outstanding(), link.heard_ns());
+            let Some(link) = roomy.min_by_key(least_used) else { break };
+            link.add(request, &self.slots);
+            self.waiting.pop_front();
+        }
+        self.links.iter_mut().try_for_each(|link| link.send(&self.slots))
+    }
+
+    /// Takes what has arrived, after waiting for it until the deadline at most.
+    fn receive(&mut self, until_ns: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
+        let now = self.clock.now_ns();
+        let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(now));
+        let wait = Duration::from_nanos(left_ns).min(TICK);
+        // A blocking wait is one system call less, but it may take a whole tick.
+        if let ([link], true) = (&mut self.links[..], wait == TICK) {
+            return link.wait(&mut self.slots, done);
+        }
+        // An idle connection that the server has closed would end the wait.
+        let busy = self.links.iter().filter(|link| link.expects());
+        let ready = wait_for(busy, wait)?;
+        for link in &mut self.links {
+            if ready && link.expects() {
+                link.receive(&mut self.slots, done)?;
+            }
+            link.check_heard()?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Network {
+    fn slots(&self) -> u32 {
+        self.buffers.slots()
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.buffers.slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.pages();
+        let connections = match self.links.len() {
+            1 => "1 connection".to_owned(),
+            count => format!("{count} connections"),
+        };
+        let features = format!("{}, {connections}", self.info.features);
+        Setup { features, buffer_bytes, huge_bytes }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        let first = done.len();
+        batch.iter().for_each(|request| self.accept(request, done));
+        let wanted = at_least.min(self.in_flight + (done.len() - first) as u32) as usize;
+        let until_ns = if at_least == 0 { Some(0) } else { until_ns };
+        loop {
+            self.dispatch()?;
+            if self.in_flight == 0 || (at_least > 0 && done.len() - first >= wanted) {
+                return Ok(());
+            }
+            let before = done.len();
+            self.receive(until_ns, done)?;
+            for completion in &done[before..] {
+                self.buffers.take_back(completion.slot);
+                self.in_flight -= 1;
+            }
+            if until_ns.is_some_and(|until| self.clock.now_ns() >= until) {
+                return self.dispatch();
+            }
+        }
+    }
+}

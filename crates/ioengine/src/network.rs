@@ -1,0 +1,211 @@
+//! Network targets: files, disks and objects of a server, reached without the kernel's clients.
+//!
+//! A network target has an address such as `nbd://host/export`. Each I/O engine opens its own
+//! connection and keeps up to `depth` requests outstanding on it. [`Address`] parses addresses, and
+//! each protocol is one file. A protocol does no I/O of its own after the connection is set up: it
+//! translates requests into messages and the bytes of replies into completions (`protocol`). The
+//! connection (`link`) moves the bytes, with the payload going directly to and from the buffer
+//! slots. Every reply is untrusted: a reply that does not fit an outstanding request ends the
+//! connection with an error.
+
+mod address;
+pub(crate) mod fuzz;
+mod iscsi;
+mod link;
+mod nbd;
+mod nfs;
+pub mod object;
+mod protocol;
+#[cfg(test)]
+pub(crate) mod reference_server;
+mod s3;
+mod smb;
+mod wire;
+
+use std::sync::{Mutex, PoisonError};
+
+pub use address::{Address, Scheme};
+pub(crate) use link::{Link, Slots, wait_for};
+use protocol::Opened;
+pub(crate) use wire::{TICK, Wire};
+
+use crate::clock::{Clock, Monotonic};
+use crate::error::Error;
+
+/// How many connections [`round_trip_ns`] sets up.
+const ROUND_TRIPS: usize = 7;
+
+/// User and password for a server that asks for them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// Name of the user, or identifier of the access key.
+    pub user: String,
+    /// Password, or secret of the access key.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    /// Prints the user but never the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials {{ user: {:?}, .. }}", self.user)
+    }
+}
+
+/// How a network target is opened.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The server and the file, disk or object on it.
+    pub address: Address,
+    /// User and password; None: anonymous.
+    pub credentials: Option<Credentials>,
+    /// Whether the target may be written.
+    pub writable: bool,
+    /// Whether each write is durable on the server before it completes.
+    pub durable: bool,
+}
+
+/// What a server said about a target when it was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteInfo {
+    /// Size (bytes).
+    pub size_bytes: u64,
+    /// Required alignment of offsets and lengths (bytes).
+    pub block_bytes: u32,
+    /// Largest request that the server accepts (bytes). Larger requests complete in several parts.
+    pub request_bytes_max: u32,
+    /// Version of the protocol and the features in use.
+    pub features: String,
+}
+
+/// An open network target: how to connect again, and a connection of its own for flushes.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    access: Access,
+    info: RemoteInfo,
+    control: Mutex<Link>,
+}
+
+impl Remote {
+    /// Connects to the server and opens the target.
+    pub(crate) fn open(access: Access) -> Result<Remote, Error> {
+        let (link, info) = connect(&access)?;
+        Ok(Remote { access, info, control: Mutex::new(link) })
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub(crate) fn info(&self) -> &RemoteInfo {
+        &self.info
+    }
+
+    /// Makes everything written durable on the server.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if control.is_stale() {
+            *control = connect(&self.access)?.0;
+        }
+        control.flush()
+    }
+}
+
+/// The time of a round trip to the server: how long TCP takes to set up a connection, as the median
+/// of several (ns).
+///
+/// # Errors
+/// The server cannot be reached.
+pub fn round_trip_ns(address: &Address) -> Result<f64, Error> {
+    let clock = Monotonic::new();
+    let mut times = Vec::new();
+    for _ in 0..ROUND_TRIPS {
+        let begun_ns = clock.now_ns();
+        Wire::connect(address)?;
+        times.push(clock.now_ns() - begun_ns);
+    }
+    times.sort_unstable();
+    Ok(times[ROUND_TRIPS / 2] as f64)
+}
+
+/// Opens one connection to the target.
+pub(crate) fn connect(access: &Access) -> Result<(Link, RemoteInfo), Error> {
+    connect_over(Wire::connect(&access.address)?, access)
+}
+
+/// Sets up the protocol on a connected wire.
+pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteInfo), Error> {
+    let opened = match access.address.scheme {
+        Scheme::Nbd => nbd::open(wire, access)?,
+        Scheme::Nfs => nfs::open(wire, access)?,
+        Scheme::Iscsi => iscsi::open(wire, access)?,
+        Scheme::Smb => smb::open(wire, access)?,
+        Scheme::S3 => s3::open(wire, access)?,
+    };
+    let Opened { wire, protocol, info } = opened;
+    Ok((Link::new(wire, protocol)?, info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference_server::{Fault, serve};
+    use crate::buffer::BufferPages;
+    use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec};
+    use crate::error::{Error, ErrorKind};
+    use crate::host::HostTarget;
+    use crate::request::{Op, Request};
+    use crate::target::Target;
+
+    /// Reads through a server with a fault until an error occurs, and returns the error.
+    #[track_caller]
+    fn fails_with(fault: Fault) -> Error {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
+        let spec = EngineSpec {
+            engine_kind: EngineKind::Network,
+            depth: 4,
+            slot_bytes: 4096,
+            pages: BufferPages::Small,
+            options: EngineOptions::default(),
+        };
+        let mut engine = target.engine(&spec).unwrap();
+        let mut done = Vec::new();
+        for round in 0..10 {
+            let read = |slot| {
+                let offset = (round * 4 + u64::from(slot)) * 4096;
+                Request { offset, length: 4096, within: 0, slot, file: 0, op: Op::Read }
+            };
+            let batch: Vec<Request> = (0..4).map(read).collect();
+            if let Err(error) = engine.submit_and_wait(&batch, 4, None, &mut done) {
+                assert_eq!(error.kind(), ErrorKind::Io);
+                return error;
+            }
+        }
+        panic!("all reads succeeded");
+    }
+
+    #[test]
+    fn a_server_that_goes_away_is_named() {
+        let error = fails_with(Fault::HangsUp(5)).to_string();
+        assert!(error.starts_with("nbd://127.0.0.1:"), "{error}");
+        assert!(error.contains("closed the connection"), "{error}");
+    }
+
+    #[test]
+    fn a_silent_server_is_given_up_after_the_time_limit() {
+        let error = fails_with(Fault::FallsSilent(6)).to_string();
+        assert!(error.contains("did not answer for 1 s"), "{error}");
+    }
+
+    #[test]
+    fn a_reply_to_another_request_ends_the_connection() {
+        let error = fails_with(Fault::MixesUp(3)).to_string();
+        assert!(error.contains("a request that is not outstanding"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_speaks_another_protocol_is_recognised() {
+        let error = fails_with(Fault::Babbles(3)).to_string();
+        assert!(error.contains("without its magic number; this is no valid answer"), "{error}");
+    }
+}

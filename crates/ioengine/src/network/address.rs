@@ -1,0 +1,307 @@
+//! Addresses of network targets, such as `nbd://host:10809/export?timeout=5`.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+/// How long to wait for an answer of the server (s).
+const TIMEOUT_S: u64 = 30;
+
+/// The protocol of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Network Block Device.
+    Nbd,
+    /// Network File System, version 4.1.
+    Nfs,
+    /// Internet SCSI.
+    Iscsi,
+    /// Server Message Block, version 2.1.
+    Smb,
+    /// Simple Storage Service over HTTP.
+    S3,
+}
+
+impl Scheme {
+    /// All protocols.
+    pub const ALL: [Scheme; 5] = [Scheme::Nbd, Scheme::Nfs, Scheme::Iscsi, Scheme::Smb, Scheme::S3];
+
+    /// The prefix of an address, without "://".
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Nbd => "nbd",
+            Scheme::Nfs => "nfs",
+            Scheme::Iscsi => "iscsi",
+            Scheme::Smb => "smb",
+            Scheme::S3 => "s3",
+        }
+    }
+
+    /// The port that servers use by default.
+    pub fn port(self) -> u16 {
+        match self {
+            Scheme::Nbd => 10_809,
+            Scheme::Nfs => 2049,
+            Scheme::Iscsi => 3260,
+            Scheme::Smb => 445,
+            Scheme::S3 => 80,
+        }
+    }
+
+    /// What an address looks like.
+    pub fn form(self) -> &'static str {
+        match self {
+            Scheme::Nbd => "nbd://HOST[:PORT]/[EXPORT]",
+            Scheme::Nfs => "nfs://HOST[:PORT]/PATH/FILE",
+            Scheme::Iscsi => "iscsi://[USER@]HOST[:PORT]/TARGET-NAME/LUN",
+            Scheme::Smb => "smb://[USER@]HOST[:PORT]/SHARE/PATH/FILE",
+            Scheme::S3 => "s3://HOST[:PORT]/BUCKET/KEY",
+        }
+    }
+}
+
+/// The address of a network target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The protocol.
+    pub scheme: Scheme,
+    /// User name, if the address has one.
+    pub user: Option<String>,
+    /// Name or IP address of the server.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// What to open on the server, decoded and without the leading slash.
+    pub path: String,
+    /// How long to wait for an answer before the connection is given up.
+    pub timeout: Duration,
+    /// The region in which the bucket is; only for S3.
+    pub region: Option<String>,
+    /// The address as it was written.
+    text: String,
+}
+
+impl Address {
+    /// Whether a target's name is the address of a network target.
+    pub fn is_network(name: &Path) -> bool {
+        let name = name.to_string_lossy();
+        let scheme = name.split_once("://").map(|(scheme, _)| scheme);
+        scheme.is_some_and(|scheme| Scheme::ALL.iter().any(|known| known.name() == scheme))
+    }
+
+    /// Host and port, as a resolver takes them.
+    pub fn server(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// The part of the path before the first slash, and the rest.
+    pub fn first_and_rest(&self) -> (&str, &str) {
+        self.path.split_once('/').unwrap_or((&self.path, ""))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Address, Error> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+        let found = Scheme::ALL.into_iter().find(|known| known.name() == scheme);
+        let Some(scheme) = found else {
+            let names: Vec<&str> = Scheme::ALL.into_iter().map(Scheme::form).collect();
+            return Err(Error::new(
+                ErrorKind::Usage,
+                format!("'{text}' is no address of a network target"),
+            )
+            .with_remedy(format!("one of {}", names.join(", "))));
+        };
+        let wrong = |what: String| {
+            Error::new(ErrorKind::Usage, format!("{text}: {what}"))
+                .with_remedy(format!("write {}", scheme.form()))
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, server) = match authority.rsplit_once('@') {
+            Some((user, server)) => (Some(user), server),
+            None => (None, authority),
+        };
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(Error::new(
+                ErrorKind::Usage,
+                format!("an address of {}:// must not contain a password", scheme.name()),
+            )
+            .with_remedy("put the password into the environment variable HALFPOWER_PASSWORD"));
+        }
+        let (host, port) = host_and_port(server, scheme.port()).map_err(wrong)?;
+        let options = Options::parse(query, scheme).map_err(wrong)?;
+        let decoded = |part: &str| decode(part).map_err(wrong);
+        Ok(Address {
+            scheme,
+            user: user.map(decoded).transpose()?,
+            host,
+            port,
+            path: decoded(path)?,
+            timeout: options.timeout,
+            region: options.region,
+            text: text.to_owned(),
+        })
+    }
+}
+
+fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
+    let (host, port) = match server.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or("the bracket is not closed")?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match server.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (server, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("the server has no name".to_owned());
+    }
+    let port = port.map_or(Ok(default), |port| {
+        port.parse().ok().filter(|port| *port > 0).ok_or(format!("'{port}' is no port"))
+    })?;
+    Ok((host.to_owned(), port))
+}
+
+/// The options of an address, behind the question mark.
+struct Options {
+    timeout: Duration,
+    region: Option<String>,
+}
+
+impl Options {
+    fn parse(query: &str, scheme: Scheme) -> Result<Options, String> {
+        let mut options = Options { timeout: Duration::from_secs(TIMEOUT_S), region: None };
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("timeout", seconds)) => options.timeout = timeout(seconds)?,
+                Some(("region", name)) if scheme == Scheme::S3 => {
+                    options.region = Some(region(name)?);
+                }
+                _ => return Err(format!("unknown option '{option}'; {}", known(scheme))),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The options that addresses of a protocol have.
+fn known(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::S3 => "timeout=SECONDS and region=NAME are known",
+        _ => "timeout=SECONDS is known",
+    }
+}
+
+fn timeout(seconds: &str) -> Result<Duration, String> {
+    let value = seconds.parse().ok().filter(|value| (1..=3600).contains(value));
+    let wrong = format!("'{seconds}' is no time limit; timeout=SECONDS takes 1 to 3600");
+    value.map(Duration::from_secs).ok_or(wrong)
+}
+
+fn region(name: &str) -> Result<String, String> {
+    let usual = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(usual) {
+        return Err(format!("'{name}' is no region; it looks like region=us-east-1"));
+    }
+    Ok(name.to_owned())
+}
+
+/// Decodes %XX (RFC 3986, section 2.1).
+fn decode(text: &str) -> Result<String, String> {
+    let wrong = || format!("'{text}' is not percent-encoded text");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
+            return Err(wrong());
+        };
+        bytes.push((high * 16 + low) as u8);
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Address {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn refused(text: &str) -> String {
+        text.parse::<Address>().expect_err("this is no address").to_string()
+    }
+
+    #[test]
+    fn an_address_has_server_port_and_path() {
+        let address = parsed("nbd://server/disk%201/a");
+        assert_eq!((&*address.host, address.port), ("server", 10_809));
+        assert_eq!((&*address.path, address.first_and_rest()), ("disk 1/a", ("disk 1", "a")));
+        assert_eq!(address.to_string(), "nbd://server/disk%201/a");
+        let address = parsed("nbd://anna@[::1]:99/x?timeout=5");
+        assert_eq!((&*address.server(), address.user.as_deref()), ("[::1]:99", Some("anna")));
+        assert_eq!(address.timeout, Duration::from_secs(5));
+        assert!(Address::is_network(Path::new("nbd://h/")));
+        assert!(!Address::is_network(Path::new("nbd:/h")) && !Address::is_network(Path::new("x")));
+    }
+
+    #[test]
+    fn wrong_addresses_are_refused_with_the_form() {
+        assert!(refused("nbd:///x").contains("no name; write nbd://HOST"));
+        assert!(refused("nbd://h:0/x").contains("'0' is no port"));
+        assert!(refused("nbd://h/%zz").contains("percent"));
+        assert!(refused("nbd://h/x?retries=1").contains("unknown option 'retries=1'"));
+        assert!(refused("nbd://h/x?region=a").contains("unknown option 'region=a'; timeout="));
+        assert!(refused("s3://h/b/k?timeout=0").contains("'0' is no time limit"));
+        assert!(refused("s3://h/b/k?region=a%0d%0a").contains("is no region"));
+        assert!(refused("gopher://h/x").contains("nbd://HOST"));
+    }
+
+    #[test]
+    fn an_address_of_s3_may_name_a_region() {
+        let address = parsed("s3://h/bucket/a/b?region=eu-west-1&timeout=5");
+        assert_eq!(address.region.as_deref(), Some("eu-west-1"));
+        assert_eq!((address.port, address.first_and_rest()), (80, ("bucket", "a/b")));
+        assert_eq!(parsed("s3://h/b/k").region, None);
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_refused_and_not_repeated() {
+        let message = refused("nbd://anna:secret@h/x");
+        assert!(message.contains("HALFPOWER_PASSWORD") && !message.contains("secret"), "{message}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "((nbd|s3)://)?[ -~]{0,40}") {
+            let _ = text.parse::<Address>();
+        }
+    }
+}

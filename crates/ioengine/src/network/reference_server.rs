@@ -1,0 +1,102 @@
+//! An NBD server for tests, in this process: it serves a file, and misbehaves on request.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::network::{Access, Address};
+
+/// What the server does wrong, after so many requests of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// Closes the connection in the middle of a reply.
+    HangsUp(u32),
+    /// Does not answer any more.
+    FallsSilent(u32),
+    /// Answers with the handle of another request.
+    MixesUp(u32),
+    /// Answers with random bytes.
+    Babbles(u32),
+}
+
+/// Starts a server for a file and returns how to reach it. It ends with this process.
+pub(crate) fn serve(path: PathBuf, fault: Fault) -> Access {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("a bound port").port();
+    let file = File::options().read(true).write(true).open(path).expect("the served file");
+    let file = Arc::new(file);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let file = Arc::clone(&file);
+            // An error means that the client has closed the connection.
+            std::thread::spawn(move || drop(converse(stream, &file, fault)));
+        }
+    });
+    let address: Address = format!("nbd://127.0.0.1:{port}/file?timeout=1").parse().expect("valid");
+    Access { address, credentials: None, writable: false, durable: false }
+}
+
+fn converse(mut stream: TcpStream, file: &File, fault: Fault) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.write_all(b"NBDMAGICIHAVEOPT\0\x01")?;
+    let mut flags_and_option = [0; 4 + 16];
+    stream.read_exact(&mut flags_and_option)?;
+    let length = u32::from_be_bytes(flags_and_option[16..].try_into().expect("four bytes"));
+    let mut option = vec![0; length as usize];
+    stream.read_exact(&mut option)?;
+    let mut reply = |kind: u32, data: &[u8]| {
+        let mut message = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
+        message.extend(7_u32.to_be_bytes());
+        message.extend(kind.to_be_bytes());
+        message.extend((data.len() as u32).to_be_bytes());
+        message.extend(data);
+        stream.write_all(&message)
+    };
+    let mut export = 0_u16.to_be_bytes().to_vec();
+    export.extend(file.metadata()?.len().to_be_bytes());
+    export.extend(0b1101_u16.to_be_bytes());
+    reply(3, &export)?;
+    reply(1, &[])?;
+    for number in 0.. {
+        answer(&mut stream, file, fault, number)?;
+    }
+    Ok(())
+}
+
+fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std::io::Result<()> {
+    let mut request = [0; 28];
+    stream.read_exact(&mut request)?;
+    let command = u16::from_be_bytes([request[6], request[7]]);
+    let offset = u64::from_be_bytes(request[16..24].try_into().expect("eight bytes"));
+    let length = u32::from_be_bytes(request[24..].try_into().expect("four bytes"));
+    let mut data = vec![0; length as usize];
+    let mut reply = vec![0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0];
+    reply.extend(&request[8..16]);
+    match command {
+        0 => {
+            file.read_exact_at(&mut data, offset)?;
+            reply.extend(&data);
+        }
+        1 => {
+            stream.read_exact(&mut data)?;
+            file.write_all_at(&data, offset)?;
+        }
+        _ => file.sync_all()?,
+    }
+    match fault {
+        Fault::HangsUp(after) if number >= after => {
+            stream.write_all(&reply[..reply.len() / 2])?;
+            return Err(std::io::ErrorKind::ConnectionAborted.into());
+        }
+        Fault::FallsSilent(after) if number >= after => return Ok(()),
+        Fault::MixesUp(after) if number >= after => reply[14] ^= 0xff,
+        Fault::Babbles(after) if number >= after => reply.iter_mut().for_each(|b| *b ^= 0x5a),
+        _ => {}
+    }
+    stream.write_all(&reply)
+}

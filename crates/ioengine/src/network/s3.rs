@@ -1,0 +1,337 @@
+//! The client of S3: an object as a target that can be read.
+//!
+//! Source: RFC 9112 (HTTP/1.1), RFC 9110, sections 14 (range requests) and 15 (status codes), and
+//! the Amazon S3 API Reference: HeadObject and GetObject. Each read is a GET with a Range on a
+//! keep-alive connection with one request at a time. A connection that the server closes between
+//! two responses is opened again; the time for that is part of the latency of the next request.
+//! Objects cannot be written in place, so there are no writes. TLS is not supported.
+
+mod sign;
+mod xml;
+mod http;
+mod body;
+mod message;
+mod connection;
+mod refusal;
+#[cfg(test)]
+pub(super) mod test_server;
+#[cfg(test)]
+mod tests;
+
+pub(super) use connection::{Connection, Reply, Sink};
+pub(super) use message::{Call, Endpoint, Method};
+pub(super) use refusal::{code, refusal};
+pub(super) use sign::encoded;
+pub(super) use xml::{escaped, leaves};
+
+use crate::error::Error;
+use crate::network::protocol::{Opened, Outbox, Protocol, Step};
+use crate::network::wire::{Wire, violated};
+use crate::network::{Access, Address, RemoteInfo};
+use crate::request::{Completion, Op, Request};
+use body::{Body, Next};
+use http::{
+    Framing, HEAD_BYTES_MAX, HEAD_END, Head, LINE_BYTES_MAX, LINE_END, STATUS_BYTES, Status,
+};
+
+/// The largest request (bytes). Any length up to the size of the object is allowed, but the result
+/// of a request has 31 bits.
+const REQUEST_BYTES_MAX: u32 = 1 << 30;
+/// How much of a body that nobody wants is taken at once (bytes).
+const SKIPPED_BYTES: u64 = 4 << 10;
+/// The longest body of an error (bytes). Errors of S3 have less than 1 KiB.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+/// The most interim responses to one request.
+const INTERIMS_MAX: u32 = 4;
+
+/// The state of one connection.
+#[derive(Debug)]
+struct S3 {
+    address: Address,
+    endpoint: Endpoint,
+    /// The path of the object.
+    path: String,
+    size_bytes: u64,
+    /// The request without a response.
+    pending: Option<Pending>,
+    stage: Stage,
+    /// Whether the server has answered on this connection.
+    answered: bool,
+}
+
+/// A request without a response.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    slot: u32,
+    offset: u64,
+    length: u32,
+    /// Interim responses to it.
+    interims: u32,
+}
+
+/// What the next bytes of the response are.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The beginning of the status line.
+    Status,
+    /// The rest of the header.
+    Head(Status),
+    /// Part of the body, or its framing.
+    Body(Receiving),
+}
+
+/// A body that is being received.
+#[derive(Clone, Copy, Debug)]
+struct Receiving {
+    request: Pending,
+    body: Body,
+    /// How many bytes of payload came.
+    moved: u64,
+    /// How many may come.
+    moved_max: u64,
+    /// None: into the slot; else the result of the request, and the body is skipped.
+    result: Option<i32>,
+    /// Size of the part that is being received (bytes).
+    part: u32,
+}
+
+/// Opens the object.
+pub(super) fn open(wire: Wire, access: &Access) -> Result<Opened, Error> {
+    if access.writable {
+        let remedy = "use `rw` read, or measure PUT with halfpower study objects";
+        return Err(wire.refused("objects cannot be written in place", remedy));
+    }
+    let (_, key) = access.address.first_and_rest();
+    if key.is_empty() {
+        let what = "the address names no object";
+        return Err(wire.refused(what, "write s3://HOST[:PORT]/BUCKET/KEY"));
+    }
+    let mut endpoint = Endpoint::new(access, false)?;
+    let path = endpoint.path(key);
+    let mut connection = Connection::over(wire, &access.address);
+    let head = head_of(&mut connection, &mut endpoint, &path, access)?;
+    let Some(size_bytes) = head.length else {
+        return Err(violated(&access.address.to_string(), "did not tell the size of the object"));
+    };
+    let (wire, answered) = connection.into_wire()?;
+    let protocol = S3 {
+        address: access.address.clone(),
+        path,
+        size_bytes,
+        pending: None,
+        stage: Stage::Status,
+        answered,
+        endpoint,
+    };
+    let signed = if protocol.endpoint.is_signed() { "signed" } else { "anonymous" };
+    let closes = if head.closes { ", closed by the server after each request" } else { "" };
+    let info = RemoteInfo {
+        size_bytes,
+        block_bytes: 1,
+        request_bytes_max: REQUEST_BYTES_MAX,
+        features: format!("S3 over HTTP/1.1, {signed}, 1 request per connection{closes}"),
+    };
+    Ok(Opened { wire, protocol: Box::new(protocol), info })
+}
+
+/// Asks for the header of the object.
+fn head_of(
+    connection: &mut Connection,
+    endpoint: &mut Endpoint,
+    path: &str,
+    access: &Access,
+) -> Result<Head, Error> {
+    let mut ask = |call: Call| {
+        let message = endpoint.message(&call);
+        connection.exchange(call.method, &message, &[], &mut Sink::Text(1))
+    };
+    let reply = ask(Call::new(Method::Head, path))?;
+    if reply.head.status == 200 {
+        return Ok(reply.head);
+    }
+    // A response to HEAD has no body that could tell the reason. A read has.
+    let first_byte = Call { range: Some((0, 0)), ..Call::new(Method::Get, path) };
+    let explained = ask(first_byte)?;
+    let told = if explained.is_success() { &reply } else { &explained };
+    Err(refusal(access, "opening the object", told))
+}
+
+/// The error number for the status of a failed read; 0 for a read past the end.
+fn errno(status: u16) -> i32 {
+    match status {
+        400 => libc::EINVAL,
+        401 | 403 => libc::EACCES,
+        404 | 410 => libc::ENOENT,
+        416 => 0,
+        // Too much to do: the worker tries again.
+        408 | 429 | 503 => libc::EAGAIN,
+        _ => libc::EIO,
+    }
+}
+
+impl S3 {
+    fn violated(&self, what: &str) -> Error {
+        violated(&self.address.to_string(), what)
+    }
+
+    /// Adds the message of a request.
+    fn send(&mut self, request: Pending, out: &mut Outbox) {
+        let last = request.offset.saturating_add(u64::from(request.length) - 1);
+        let range = Some((request.offset, last));
+        let call = Call { range, ..Call::new(Method::Get, &self.path) };
+        out.bytes(self.endpoint.message(&call));
+        self.pending = Some(request);
+    }
+
+    /// Continues behind a header: decides where the body goes.
+    fn begin_body(&mut self, head: &Head) -> Result<Step, Error> {
+        let Some(request) = self.pending.take() else {
+            return Err(self.violated("answered a request that is not outstanding"));
+        };
+        if (100..200).contains(&head.status) {
+            if request.interims == INTERIMS_MAX {
+                return Err(self.violated("sends one interim response after the other"));
+            }
+            self.pending = Some(Pending { interims: request.interims + 1, ..request });
+            self.stage = Stage::Status;
+            return Ok(Step::Next);
+        }
+        if head.framing == Framing::UntilClosed {
+            let what = format!("sent a body without its length (HTTP status {})", head.status);
+            return Err(self.violated(&what));
+        }
+        let length = u64::from(request.length);
+        let (moved_max, result) = match head.status {
+            200 | 206 => match self.expected(head, request)? {
+                Some(bytes) => (bytes, None),
+                // The object is not the one that was opened.
+                None => (length.max(ERROR_BYTES_MAX), Some(-libc::ESTALE)),
+            },
+            status => (ERROR_BYTES_MAX, Some(-errno(status))),
+        };
+        let body = Body::new(head.framing);
+        self.receive(Receiving { request, body, moved: 0, moved_max, result, part: 0 })
+    }
+
+    /// How many bytes the body of a successful response must have. None: the object has changed.
+    fn expected(&self, head: &Head, request: Pending) -> Result<Option<u64>, Error> {
+        let length = u64::from(request.length);
+        if head.status == 200 {
+            // The whole object, for a server that ignores ranges or a range of the whole object.
+            let whole = request.offset == 0 && length == self.size_bytes;
+            return match head.length {
+                Some(bytes) if whole && bytes == length => Ok(Some(length)),
+                _ => Err(self.violated("ignores the Range of a request")),
+            };
+        }
+        let Some(range) = head.range else {
+            return Err(self.violated("sent a part of an object without its Content-Range"));
+        };
+        if range.total.is_some_and(|total| total != self.size_bytes) {
+            return Ok(None);
+        }
+        let bytes = range.last.saturating_sub(range.first).saturating_add(1);
+        if range.first != request.offset || bytes > length {
+            return Err(self.violated("sent another part of the object than was asked for"));
+        }
+        if head.length.is_some_and(|told| told != bytes) {
+            return Err(self.violated("sent a body whose length differs from its Content-Range"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Asks for the next part of a body, or completes its request.
+    fn receive(&mut self, mut now: Receiving) -> Result<Step, Error> {
+        let left = match now.body.next() {
+            Next::End => return self.complete(now),
+            Next::Line => {
+                self.stage = Stage::Body(Receiving { part: 0, ..now });
+                return Ok(Step::Until { end: LINE_END, bytes_max: LINE_BYTES_MAX });
+            }
+            Next::Payload(left) => left,
+        };
+        if left > now.moved_max - now.moved {
+            return Err(self.violated("sent more than was asked for"));
+        }
+        let within = now.moved as u32;
+        let part = if now.result.is_some() { left.min(SKIPPED_BYTES) } else { left };
+        now.part = part as u32;
+        self.stage = Stage::Body(now);
+        Ok(match now.result {
+            Some(_) => Step::Take(part as usize),
+            None => Step::Fill { slot: now.request.slot, within, length: now.part },
+        })
+    }
+
+    fn complete(&mut self, now: Receiving) -> Result<Step, Error> {
+        if now.result.is_none() && now.moved < now.moved_max {
+            return Err(self.violated("sent less than it announced"));
+        }
+        (self.stage, self.answered) = (Stage::Status, true);
+        let result = now.result.unwrap_or(now.moved as i32);
+        Ok(Step::Complete(Completion { slot: now.request.slot, result }))
+    }
+
+    /// Goes on behind the part of a body that was asked for.
+    fn moved(&mut self, mut now: Receiving) -> Result<Step, Error> {
+        now.body.moved(u64::from(now.part));
+        now.moved += u64::from(now.part);
+        self.receive(now)
+    }
+}
+
+impl Protocol for S3 {
+    fn outstanding_max(&self) -> u32 {
+        1
+    }
+
+    fn request(&mut self, request: &Request, _payload: &[u8], out: &mut Outbox) {
+        debug_assert_eq!(request.op, Op::Read, "the engine refuses writes to what is read-only");
+        let length = request.length.clamp(1, REQUEST_BYTES_MAX);
+        let Request { slot, offset, .. } = *request;
+        self.send(Pending { slot, offset, length, interims: 0 }, out);
+    }
+
+    fn flush(&mut self, _out: &mut Outbox) -> bool {
+        false
+    }
+
+    fn header_bytes(&self) -> usize {
+        STATUS_BYTES
+    }
+
+    fn reconnect(&mut self, out: &mut Outbox) -> Result<Option<Wire>, Error> {
+        // A server that closes a connection without an answer would do so again.
+        let Some(request) = self.pending.filter(|_| self.answered) else { return Ok(None) };
+        let wire = Wire::connect(&self.address)?;
+        self.answered = false;
+        self.send(request, out);
+        Ok(Some(wire))
+    }
+
+    fn took(&mut self, bytes: &[u8], _out: &mut Outbox) -> Result<Step, Error> {
+        match self.stage {
+            Stage::Status => {
+                let status = http::status(bytes).map_err(|flaw| self.violated(flaw))?;
+                self.stage = Stage::Head(status);
+                Ok(Step::Until { end: HEAD_END, bytes_max: HEAD_BYTES_MAX })
+            }
+            Stage::Head(status) => {
+                let head = http::head(status, bytes, false).map_err(|flaw| self.violated(flaw))?;
+                self.begin_body(&head)
+            }
+            Stage::Body(mut now) if now.part == 0 => {
+                now.body.line(bytes).map_err(|flaw| self.violated(flaw))?;
+                self.receive(now)
+            }
+            Stage::Body(now) => self.moved(now),
+        }
+    }
+
+    fn filled(&mut self, _payload: &[u8], _out: &mut Outbox) -> Result<Step, Error> {
+        match self.stage {
+            Stage::Body(now) => self.moved(now),
+            Stage::Status | Stage::Head(_) => Err(self.violated("filled a slot out of turn")),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A keep-alive connection that makes one request after the other and waits for each response.
+//!
+//! Source: RFC 9112. It is used while a target is opened and by the object client. Each response is
+//! timed. A connection that the server has closed between two requests is opened again. The header
+//! of a response is looked at before it is taken from the socket, so that its body is received
+//! directly into the caller's memory and no byte behind a response is taken.
+
+use std::io;
+use std::time::Duration;
+
+use crate::clock::{Clock, Monotonic};
+use crate::error::Error;
+use crate::network::Address;
+use crate::network::s3::body::{Body, Next};
+use crate::network::s3::http::{
+    self, Framing, HEAD_BYTES_MAX, HEAD_END, Head, LINE_BYTES_MAX, LINE_END, STATUS_BYTES,
+};
+use crate::network::s3::message::Method;
+use crate::network::wire::{Wire, poll};
+
+/// The longest body of an error, of which only the beginning is of interest (bytes).
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// How much of what has arrived is looked at to find the end of a header (bytes). Those of S3
+/// servers are shorter.
+const PEEK_BYTES: usize = 1 << 10;
+/// What to do about a server that speaks TLS only.
+pub(super) const TLS_REMEDY: &str =
+    "use the plain HTTP port of the server, or a tunnel such as stunnel in front of it";
+/// How much of a text is received at once (bytes). Nothing larger is allocated before it arrives.
+const PIECE_BYTES: usize = 64 << 10;
+/// The most interim responses to one request.
+const INTERIMS_MAX: usize = 4;
+
+/// Where the body of a successful response goes.
+#[derive(Debug)]
+pub(in crate::network) enum Sink<'a> {
+    /// Into memory, which must be large enough.
+    Memory(&'a mut [u8]),
+    /// Into [`Reply::text`], if it has at most so many bytes.
+    Text(usize),
+}
+
+/// A response.
+#[derive(Debug)]
+pub(in crate::network) struct Reply {
+    pub head: Head,
+    /// The body, unless it went into memory. That of an error may be incomplete.
+    pub text: Vec<u8>,
+    /// Size of the body (bytes).
+    pub bytes: u64,
+    /// When the first byte arrived (ns on the connection's clock).
+    pub first_byte_ns: u64,
+    /// When the last byte arrived (ns on the connection's clock).
+    pub end_ns: u64,
+}
+
+impl Reply {
+    /// Whether the request was carried out (RFC 9110, section 15.3).
+    pub(in crate::network) fn is_success(&self) -> bool {
+        (200..300).contains(&self.head.status)
+    }
+}
+
+/// A connection to one server.
+#[derive(Debug)]
+pub(in crate::network) struct Connection {
+    address: Address,
+    /// None after the end of a connection.
+    wire: Option<Wire>,
+    /// Whether the server has answered on this connection.
+    answered: bool,
+    reconnects: u64,
+    clock: Monotonic,
+}
+
+/// Why a response could not be received.
+enum Failure {
+    /// The connection ended before the first byte of the response.
+    Ended(io::Error),
+    /// Anything else.
+    Other(Error),
+}
+
+impl Connection {
+    /// Uses a new connection.
+    pub(in crate::network) fn over(wire: Wire, address: &Address) -> Connection {
+        let (address, clock) = (address.clone(), Monotonic::new());
+        Connection { address, wire: Some(wire), answered: false, reconnects: 0, clock }
+    }
+
+    /// The time (ns on the connection's clock).
+    pub(in crate::network) fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// How often the connection was opened again.
+    pub(in crate::network) fn reconnects(&self) -> u64 {
+        self.reconnects
+    }
+
+    /// The connection for other use, and whether the server has answered on it. A connection that
+    /// has ended is opened again first.
+    pub(super) fn into_wire(mut self) -> Result<(Wire, bool), Error> {
+        match self.wire.take() {
+            Some(wire) => Ok((wire, self.answered)),
+            None => Ok((self.connect()?, false)),
+        }
+    }
+
+    /// Makes a request, whose payload is `body`, and waits for its response. A response with the
+    /// status of an error is no error here.
+    ///
+    /// # Errors
+    /// The server cannot be reached, does not answer, does not speak HTTP/1.1, or sends more than
+    /// fits into the sink. The next request then uses a new connection.
+    pub(in crate::network) fn exchange(
+        &mut self,
+        method: Method,
+        message: &[u8],
+        body: &[u8],
+        sink: &mut Sink,
+    ) -> Result<Reply, Error> {
+        let mut wire = self.take_wire()?;
+        let mut reply = self.attempt(&mut wire, method, message, body, sink);
+        if let Err(Failure::Ended(_)) = reply
+            && self.answered
+            && method.is_idempotent()
+        {
+            // The server has closed the idle connection while the request was on its way.
+            wire = self.connect()?;
+            reply = self.attempt(&mut wire, method, message, body, sink);
+        }
+        let reply = reply.map_err(|failure| match failure {
+            Failure::Ended(error) => wire.broken(error),
+            Failure::Other(error) => error,
+        })?;
+        self.answered = true;
+        self.wire = (!reply.head.closes).then_some(wire);
+        Ok(reply)
+    }
+
+    /// The connection; a new one if the server has closed it or has sent what was not asked for.
+    fn take_wire(&mut self) -> Result<Wire, Error> {
+        let ended = |wire: &Wire| {
+            let entry = std::iter::once((wire.descriptor(), false));
+            poll(entry, Duration::ZERO).unwrap_or(true)
+        };
+        match self.wire.take() {
+            Some(wire) if !self.answered || !ended(&wire) => Ok(wire),
+            _ => self.connect(),
+        }
+    }
+
+    fn connect(&mut self) -> Result<Wire, Error> {
+        let wire = Wire::connect(&self.address)?;
+        self.answered = false;
+        self.reconnects += 1;
+        Ok(wire)
+    }
+
+    fn attempt(
+        &self,
+        wire: &mut Wire,
+        method: Method,
+        message: &[u8],
+        body: &[u8],
+        sink: &mut Sink,
+    ) -> Result<Reply, Failure> {
+        let (mut head, first_byte_ns) = match wire.send_both(message, body) {
+            Ok(()) => self.head(wire, method)?,
+            // A server may refuse a request and close before it has read the whole request.
+            Err(error) if has_ended(&error) => match self.head(wire, method) {
+                Ok((head, first_byte_ns)) => (Head { closes: true, ..head }, first_byte_ns),
+                Err(_) => return Err(Failure::Ended(error)),
+            },
+            Err(error) => return Err(Failure::Other(wire.broken(error))),
+        };
+        let succeeds = (200..300).contains(&head.status);
+        let mut filling = Filling { memory: None, text: Vec::new(), size: 0, filled: 0 };
+        match sink {
+            Sink::Memory(memory) if succeeds => {
+                filling.size = memory.len();
+                filling.memory = Some(memory);
+            }
+            Sink::Text(bytes_max) if succeeds => filling.size = *bytes_max,
+            _ => filling.size = ERROR_BYTES_MAX,
+        }
+        let complete = receive_body(wire, &self.clock, head.framing, &mut filling)?;
+        if succeeds && !complete {
+            let what = format!("the server sent more than {} bytes", filling.size);
+            let error = wire.refused(what, "check the size of the object");
+            return Err(Failure::Other(error));
+        }
+        // The rest of the message of an error is left where it is.
+        head.closes |= !complete;
+        let (bytes, end_ns) = (filling.filled as u64, self.clock.now_ns());
+        filling.text.truncate(filling.filled);
+        Ok(Reply { head, text: filling.text, bytes, first_byte_ns, end_ns })
+    }
+
+    /// Receives the header of a response, and when its first byte arrived.
+    fn head(&self, wire: &mut Wire, method: Method) -> Result<(Head, u64), Failure> {
+        for _ in 0..=INTERIMS_MAX {
+            let (bytes, first_byte_ns) = until(wire, &self.clock, HEAD_END, HEAD_BYTES_MAX)?;
+            let flawed = |flaw| Failure::Other(wire.violated(flaw));
+            let (start, rest) = bytes.split_at_checked(STATUS_BYTES).unwrap_or((&bytes, &[]));
+            let status = http::status(start).map_err(flawed)?;
+            let head = http::head(status, rest, method == Method::Head).map_err(flawed)?;
+            if !status.is_interim() {
+                return Ok((head, first_byte_ns));
+            }
+        }
+        Err(Failure::Other(wire.violated("sends one interim response after the other")))
+    }
+}
+
+/// Whether an error means that the server has ended the connection.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
+}
+
+/// Receives up to and including `end`, and when the first byte arrived (ns).
+fn until(
+    wire: &mut Wire,
+    clock: &Monotonic,
+    end: &[u8],
+    bytes_max: usize,
+) -> Result<(Vec<u8>, u64), Failure> {
+    let (mut bytes, mut first_byte_ns) = (Vec::new(), None);
+    while bytes.len() < bytes_max {
+        let before = bytes.len();
+        bytes.resize((before + PEEK_BYTES).min(bytes_max), 0);
+        let arrived = match wire.peek(&mut bytes[before..]) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            other => other,
+        };
+        let arrived = arrived.map_err(|error| match before {
+            0 if has_ended(&error) => Failure::Ended(error),
+            _ => Failure::Other(wire.broken(error)),
+        })?;
+        let first_byte_ns = *first_byte_ns.get_or_insert_with(|| clock.now_ns());
+        bytes.truncate(before + arrived);
+        if http::is_tls(&bytes) {
+            let what = "the server answered with TLS, which is not supported here";
+            return Err(Failure::Other(wire.refused(what, TLS_REMEDY)));
+        }
+        let searched = before.saturating_sub(end.len() - 1);
+        let found = bytes[searched..].windows(end.len()).position(|window| window == end);
+        if let Some(at) = found {
+            bytes.truncate(searched + at + end.len());
+        }
+        wire.receive_into(&mut bytes[before..]).map_err(Failure::Other)?;
+        if found.is_some() {
+            return Ok((bytes, first_byte_ns));
+        }
+    }
+    let what = format!("sent a header of more than {bytes_max} bytes");
+    Err(Failure::Other(wire.violated(&what)))
+}
+
+/// The memory for a body.
+struct Filling<'a> {
+    /// None: into `text`, which grows with what arrives.
+    memory: Option<&'a mut [u8]>,
+    text: Vec<u8>,
+    /// How many bytes fit.
+    size: usize,
+    filled: usize,
+}
+
+impl Filling<'_> {
+    /// Where the next `left` bytes go, or the first of them. Empty if nothing more fits.
+    fn room(&mut self, left: u64) -> &mut [u8] {
+        let fits = (self.size - self.filled).min(usize::try_from(left).unwrap_or(usize::MAX));
+        match &mut self.memory {
+            Some(memory) => &mut memory[self.filled..][..fits],
+            None => {
+                let fits = fits.min(PIECE_BYTES);
+                self.text.resize(self.filled + fits, 0);
+                &mut self.text[self.filled..]
+            }
+        }
+    }
+}
+
+/// Receives a body. False if it does not fit; the connection cannot be used any more then.
+fn receive_body(
+    wire: &mut Wire,
+    clock: &Monotonic,
+    framing: Framing,
+    filling: &mut Filling,
+) -> Result<bool, Failure> {
+    if matches!(framing, Framing::Length(length) if length > filling.size as u64) {
+        return Ok(false);
+    }
+    let mut body = Body::new(framing);
+    loop {
+        let mut left = match body.next() {
+            Next::End => return Ok(true),
+            Next::Payload(left) => left,
+            Next::Line => {
+                let (line, _) = until(wire, clock, LINE_END, LINE_BYTES_MAX)?;
+                body.line(&line).map_err(|flaw| Failure::Other(wire.violated(flaw)))?;
+                continue;
+            }
+        };
+        if body.ends_with_connection() {
+            let mut scratch = [0; PEEK_BYTES];
+            left = wire.peek(&mut scratch).map_err(|e| Failure::Other(wire.broken(e)))? as u64;
+            if left == 0 {
+                return Ok(true);
+            }
+        }
+        let room = filling.room(left);
+        if room.is_empty() {
+            return Ok(false);
+        }
+        wire.receive_into(room).map_err(Failure::Other)?;
+        let count = room.len();
+        filling.filled += count;
+        body.moved(count as u64);
+    }
+}

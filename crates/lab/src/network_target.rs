@@ -1,0 +1,191 @@
+//! Network targets: files, disks and objects of a server, named by an address such as
+//! `nbd://host/export`.
+//!
+//! They exist on the server and are never created here. Writing to one needs `--overwrite` with the
+//! same address, because its content is lost.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use ioengine::network::object::{ObjectClient, PayloadSignature};
+use ioengine::network::{Access, Address, Credentials, Scheme};
+use ioengine::{EngineKind, HostTarget};
+
+use crate::experiment::{Allocation, Experiment, HostParameters};
+use crate::failure::{Failure, Outcome};
+use crate::guard::Consent;
+
+/// Environment variables with the user and the password, for all protocols.
+const VARIABLES: (&str, &str) = ("HALFPOWER_USER", "HALFPOWER_PASSWORD");
+/// Environment variables with the access key of S3, as its own tools use them.
+const S3_VARIABLES: (&str, &str) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+
+/// Whether a target's name is an address of a network target.
+pub fn is_network(name: &Path) -> bool {
+    Address::is_network(name)
+}
+
+/// Parses the address of a network target.
+///
+/// # Errors
+/// A usage error with the right form.
+pub fn parse(name: &Path) -> Outcome<Address> {
+    Ok(name.to_string_lossy().parse::<Address>()?)
+}
+
+/// Connects to the server and opens the target.
+///
+/// # Errors
+/// The server cannot be reached or refuses; refused: the consent does not name the target.
+pub fn open(
+    address: &Address,
+    writable: bool,
+    durable: bool,
+    consent: &Consent,
+) -> Outcome<HostTarget> {
+    if writable {
+        check_consent(address, consent)?;
+    }
+    let credentials = credentials(address);
+    Ok(HostTarget::connect(Access { address: address.clone(), credentials, writable, durable })?)
+}
+
+/// Connects to the bucket of an S3 address for requests of whole objects. It needs no consent: the
+/// caller writes only objects that it makes itself.
+///
+/// # Errors
+/// The address names no bucket, or the server cannot be reached.
+pub fn object_client(address: &Address, payload: PayloadSignature) -> Outcome<ObjectClient> {
+    let (address, credentials) = (address.clone(), credentials(address));
+    let access = Access { address, credentials, writable: true, durable: false };
+    Ok(ObjectClient::connect(&access, payload)?)
+}
+
+/// Checks that the user allowed to overwrite a target.
+///
+/// # Errors
+/// Refused, with the flag that would allow it.
+pub fn check_consent(address: &Address, consent: &Consent) -> Outcome<()> {
+    let text = address.to_string();
+    if consent.overwrite.iter().any(|allowed| allowed.to_string_lossy() == text) {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "{text} exists and would be overwritten; use --overwrite={text} to lose its content"
+    )))
+}
+
+/// User and password from the address and the environment; None for an anonymous user.
+fn credentials(address: &Address) -> Option<Credentials> {
+    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let (user, password) = (set(VARIABLES.0), set(VARIABLES.1));
+    let (user, password) = match address.scheme {
+        Scheme::S3 => (user.or(set(S3_VARIABLES.0)), password.or(set(S3_VARIABLES.1))),
+        _ => (user, password),
+    };
+    let user = address.user.clone().or(user)?;
+    Some(Credentials { user, password: password.unwrap_or_default() })
+}
+
+/// The network targets of an experiment; empty for other targets.
+///
+/// # Errors
+/// A usage error: network targets together with others, with another I/O engine, or with parameters
+/// that only files or devices of this host have.
+pub fn addresses(
+    experiment: &Experiment,
+    targets: &[PathBuf],
+    engine_kinds: &[Option<EngineKind>],
+) -> Outcome<Vec<Address>> {
+    let named = targets.iter().filter(|target| is_network(target)).count();
+    let is_engine = |kind: &Option<EngineKind>| *kind == Some(EngineKind::Network);
+    if named == 0 {
+        if engine_kinds.iter().any(is_engine) {
+            return Err(Failure::usage(
+                "--ioengine network needs a network target, such as nbd://HOST/EXPORT; name one, \
+                 or use another --ioengine",
+            ));
+        }
+        return Ok(Vec::new());
+    }
+    let usage = |what: &str| Err(Failure::usage(what));
+    if named < targets.len() {
+        return usage(
+            "network targets cannot be measured together with other targets; measure them one by \
+             one",
+        );
+    }
+    if let Some(other) = engine_kinds.iter().flatten().find(|kind| **kind != EngineKind::Network) {
+        return Err(Failure::usage(format!(
+            "--ioengine {other} cannot use a network target; drop --ioengine, or mount the share \
+             and name a file on it"
+        )));
+    }
+    let cannot = [
+        (
+            experiment.direct == Some(false) || experiment.page_cache.is_some(),
+            "nothing of a network target is cached on this host; drop --direct=0 and --page-cache",
+        ),
+        (
+            experiment.allocation != Allocation::default(),
+            "a network target keeps its size and its blocks; drop --allocation",
+        ),
+        (experiment.hint.is_some(), "--hint is for files of this host; drop it"),
+        (
+            experiment.host != HostParameters::default(),
+            "a network target is on no device of this host; drop the flags listed under 'Host' in \
+             halfpower run --help",
+        ),
+    ];
+    if let Some((_, why)) = cannot.iter().find(|(is_asked, _)| *is_asked) {
+        return usage(why);
+    }
+    targets.iter().map(|target| parse(target)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    fn experiment(targets: &[&str]) -> Experiment {
+        let targets = targets.iter().map(PathBuf::from).collect();
+        Experiment { targets, ..Experiment::default() }
+    }
+
+    fn refused(experiment: &Experiment, engine_kind: Option<EngineKind>) -> String {
+        addresses(experiment, &experiment.targets, &[engine_kind]).unwrap_err().message
+    }
+
+    #[test]
+    fn network_targets_stand_alone_and_have_their_own_engine() {
+        let one = experiment(&["nbd://h/x"]);
+        assert_eq!(addresses(&one, &one.targets, &[None]).unwrap().len(), 1);
+        let mixed = experiment(&["nbd://h/x", "/tmp"]);
+        assert!(refused(&mixed, None).contains("together with other targets"));
+        assert!(refused(&one, Some(EngineKind::Libaio)).contains("--ioengine libaio"));
+        let local = experiment(&["/tmp"]);
+        assert!(refused(&local, Some(EngineKind::Network)).contains("nbd://HOST/EXPORT"));
+        assert!(addresses(&local, &local.targets, &[None]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn parameters_of_local_files_are_refused() {
+        let one = experiment(&["nbd://h/x"]);
+        assert!(
+            refused(&Experiment { direct: Some(false), ..one.clone() }, None).contains("cached")
+        );
+        let grows = Experiment { allocation: Allocation::Extend, ..one };
+        assert!(refused(&grows, None).contains("--allocation"));
+    }
+
+    #[test]
+    fn only_the_same_address_allows_overwriting() {
+        let address: Address = "nbd://h/x".parse().unwrap();
+        let consent = |name: &str| Consent { overwrite: vec![name.into()], ..Consent::default() };
+        assert!(check_consent(&address, &consent("nbd://h/x")).is_ok());
+        let failure = check_consent(&address, &consent("nbd://h/y")).unwrap_err();
+        assert_eq!(failure.exit, Exit::Refused);
+        assert!(failure.message.contains("--overwrite=nbd://h/x"), "{failure}");
+    }
+}

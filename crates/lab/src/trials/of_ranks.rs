@@ -1,0 +1,114 @@
+//! What a [`Lab`] does together with other ranks: merged trials, and decisions that all ranks make
+//! alike.
+
+use cpucost::CpuUsage;
+use ioengine::clock::Clocks;
+use ioengine::{HostTarget, Target};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use workload::Sample;
+use workload::random::mix;
+
+use crate::failure::Outcome;
+use crate::point::{State, Trial};
+use crate::point_key::PointKey;
+use crate::rank_trial::{RankFiles, RankGroup};
+use crate::ranks::Ranks;
+use crate::ranks::merge::RankResult;
+use crate::trials::Lab;
+
+impl Lab {
+    /// Fails if a rank was lost. What was measured until then is kept.
+    ///
+    /// # Errors
+    /// The lost ranks, and why they are lost.
+    pub fn check_ranks(&self) -> Outcome<()> {
+        self.ranks.as_ref().map_or(Ok(()), Ranks::check_lost)
+    }
+
+    /// The value of rank 0 on every rank, for decisions that must be the same on all of them;
+    /// without ranks the value itself.
+    ///
+    /// # Errors
+    /// Rank 0 is lost.
+    pub fn agree<T: Serialize + DeserializeOwned>(&self, value: T) -> Outcome<T> {
+        match &self.ranks {
+            Some(ranks) => ranks.agree(value),
+            None => Ok(value),
+        }
+    }
+
+    /// Whether to stop measuring: the user interrupted the run, or a rank was lost. The same on all
+    /// ranks, which must therefore all ask.
+    ///
+    /// # Errors
+    /// Rank 0 is lost.
+    pub fn must_stop(&self) -> Outcome<bool> {
+        self.agree(self.interrupt.is_set() || self.check_ranks().is_err())
+    }
+
+    /// The smallest value of all ranks, on every rank; without ranks the value itself.
+    ///
+    /// # Errors
+    /// A rank is lost.
+    pub fn smallest(&self, value: u64) -> Outcome<u64> {
+        let Some(ranks) = &self.ranks else { return Ok(value) };
+        Ok(ranks.gather(&value)?.into_iter().min().unwrap_or(value))
+    }
+
+    /// Whether this process prints and stores: it is the first rank or the only process.
+    pub fn is_first(&self) -> bool {
+        self.ranks.as_ref().is_none_or(Ranks::is_first)
+    }
+
+    /// The ranks that measure together, each with targets of its own; None for one process.
+    pub fn rank_group(&self) -> Option<RankGroup> {
+        let ranks = self.ranks.as_ref()?;
+        Some(RankGroup { count: ranks.count(), files: RankFiles::Own })
+    }
+
+    /// The seed of this rank, derived from the seed of all, so that ranks write different data and
+    /// visit blocks in different orders.
+    pub fn seed_of_rank(&self, seed: u64) -> u64 {
+        match &self.ranks {
+            Some(ranks) if !ranks.is_first() => mix(seed, u64::from(ranks.rank)),
+            _ => seed,
+        }
+    }
+
+    /// The trial of all ranks together, judged by the checks of each rank and as a whole.
+    pub(super) fn merged(
+        &self,
+        ranks: &Ranks,
+        sample: Sample,
+        (targets, clocks): (&[&HostTarget], &Clocks),
+        key: &PointKey,
+        judged: &dyn Fn(Sample, &PointKey) -> Trial,
+    ) -> Outcome<Trial> {
+        let later = self.clock.clocks();
+        let mut shared = Sample { log: Vec::new(), ..sample.clone() };
+        shared.convert_times(|ns| clocks.system_ns(&later, ns));
+        // The other ranks of the host use its CPUs and devices too; only all of them together can
+        // be held against the counters of the host.
+        let cpu = CpuUsage { others_user_ns: None, run_delay_ns: None, ..sample.cpu };
+        let alone = judged(
+            Sample { cpu, device: None, ..sample },
+            &PointKey { ranks: None, ..key.clone() },
+        );
+        let number = |target: &&HostTarget| target.device_number();
+        let devices: Vec<_> = targets.iter().filter_map(number).collect();
+        let merged = ranks.merge(RankResult {
+            sample: shared,
+            devices: format!("{devices:?}"),
+            verdict: alone.verdict,
+        })?;
+        let mut trial = judged(merged.sample, key);
+        trial.verdict.merge(&merged.verdict);
+        trial.ranks = merged.ranks;
+        for rank in trial.ranks.iter().filter(|rank| rank.lost.is_some()) {
+            let text = format!("{} was lost: {}", rank.name(), rank.lost.as_deref().unwrap_or(""));
+            trial.verdict.add(State::Invalid, text);
+        }
+        Ok(trial)
+    }
+}

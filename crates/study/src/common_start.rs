@@ -1,0 +1,122 @@
+//! A common start of several threads, each of which runs a stream of requests.
+//!
+//! Each thread takes a [`Place`] and reports through it that its stream is ready, or, by dropping
+//! it, that the stream failed. Once all have reported, the thread that waits for them says when
+//! they start.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use workload::Error;
+
+/// What the threads know.
+#[derive(Debug, Default)]
+struct State {
+    /// Streams that are ready or have failed.
+    reported: usize,
+    /// When all start (ns of the clock); None inside: they must not start.
+    start_ns: Option<Option<u64>>,
+}
+
+/// The start of all streams.
+#[derive(Debug, Default)]
+pub struct CommonStart {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The place of one stream.
+#[derive(Debug)]
+pub struct Place<'a> {
+    start: &'a CommonStart,
+    has_reported: bool,
+}
+
+impl CommonStart {
+    /// The place of one more stream.
+    pub fn place(&self) -> Place<'_> {
+        Place { start: self, has_reported: false }
+    }
+
+    /// Waits until `streams` streams are ready or have failed.
+    pub fn wait_for_all(&self, streams: usize) {
+        let mut state = self.state();
+        while state.reported < streams {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets all streams start at this time (ns of the clock); with None none of them starts.
+    pub fn begin(&self, start_ns: Option<u64>) {
+        self.state().start_ns = Some(start_ns);
+        self.changed.notify_all();
+    }
+
+    /// Poisoning is ignored: nothing panics while the state is locked.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place<'_> {
+    /// Reports that the stream is ready, and waits for the start time (ns of the clock).
+    ///
+    /// # Errors
+    /// The streams must not start.
+    pub fn wait(&mut self) -> Result<u64, Error> {
+        self.report();
+        let mut state = self.start.state();
+        loop {
+            match state.start_ns {
+                Some(Some(start_ns)) => return Ok(start_ns),
+                Some(None) => return Err(Error::Start("the streams cannot start".to_owned())),
+                None => {
+                    let changed = self.start.changed.wait(state);
+                    state = changed.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    fn report(&mut self) {
+        if !std::mem::replace(&mut self.has_reported, true) {
+            self.start.state().reported += 1;
+            self.start.changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.report();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn all_streams_get_the_same_time_although_one_failed() {
+        let start = CommonStart::default();
+        let times = thread::scope(|scope| {
+            let threads = [1, 2].map(|_| scope.spawn(|| start.place().wait().ok()));
+            scope.spawn(|| drop(start.place()));
+            start.wait_for_all(3);
+            start.begin(Some(7));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(times, [Some(7), Some(7)]);
+    }
+
+    #[test]
+    fn no_stream_starts_if_they_must_not() {
+        let start = CommonStart::default();
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| start.place().wait().is_err());
+            start.wait_for_all(1);
+            start.begin(None);
+            assert!(thread.join().unwrap());
+        });
+    }
+}

@@ -1,0 +1,404 @@
+//! Requests for whole objects of an S3 bucket, several at a time, and the objects made for them.
+//!
+//! Each thread has its own connection and makes one request after the other. CPU time is that of
+//! these threads. All keys begin with one unique folder below the prefix that the user named, and
+//! [`ObjectStore::remove`] removes every object and every unfinished upload of it, also after a
+//! failure. Objects with other keys are never read, written or removed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use analysis::histogram::Histogram;
+use ioengine::clock::{thread_cpu_ns, unix_ns};
+use ioengine::network::Address;
+use ioengine::network::object::{ObjectClient, PayloadSignature, Timed};
+use ioengine::{Clock, Error, Monotonic};
+use lab::failure::{Failure, Outcome};
+use lab::network_target;
+use lab::trials::Lab;
+use workload::content;
+
+/// How often the removal of an object is tried; a connection may have failed just before.
+const REMOVALS: usize = 2;
+/// The most keys that a list of the folder may show: far more than a study makes.
+const KEYS_MAX: usize = 1_000_000;
+/// Seed of the random bytes in the buffers.
+pub const CONTENT_SEED: u64 = 0;
+
+/// When the threads of a measurement end.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// No thread starts another request after this time (ns).
+    pub time_ns: u64,
+    /// All threads together make at most this many requests, each thread as many as it manages.
+    pub requests: u64,
+}
+
+/// What several threads measured.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// Number of completed requests.
+    pub requests: u64,
+    /// From the start until the last request of the last thread (ns).
+    pub elapsed_ns: u64,
+    /// CPU time of the threads (ns).
+    pub cpu_ns: u64,
+    /// Times until the first byte of the response (ns).
+    pub first_byte: Histogram,
+    /// Times until the last byte of the response (ns).
+    pub whole: Histogram,
+}
+
+impl Load {
+    /// Requests per second, until the last request of the last thread.
+    pub fn requests_per_s(&self) -> f64 {
+        self.requests as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// CPU time of one request (ns); None without requests.
+    pub fn cpu_ns_per_request(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.cpu_ns as f64 / self.requests as f64)
+    }
+
+    /// Adds the requests of another thread that ran at the same time, not its time.
+    fn add(&mut self, other: &Load) {
+        self.requests += other.requests;
+        self.cpu_ns += other.cpu_ns;
+        self.first_byte.merge(&other.first_byte);
+        self.whole.merge(&other.whole);
+    }
+}
+
+/// What a thread needs for its next request.
+pub struct Turn<'a, C = ObjectClient> {
+    /// The connection of the thread.
+    pub client: &'a mut C,
+    /// The buffer of the thread, filled with bytes that do not compress.
+    pub buffer: &'a mut [u8],
+    /// Number of the request among those of all threads, from 0.
+    pub number: u64,
+}
+
+/// The times of a request (ns): until the first byte of the response, and until the last.
+pub type Times = (u64, u64);
+
+/// The times of a request; None if there was none to make.
+pub type Done = Result<Option<Times>, Error>;
+
+/// The times of an operation without its value.
+pub fn times<T>(timed: &Timed<T>) -> Times {
+    (timed.first_byte_ns, timed.total_ns)
+}
+
+/// The keys in the folder, and what may exist on the server.
+#[derive(Debug)]
+pub struct ObjectKeys {
+    /// What all keys begin with; ends with a slash.
+    folder: String,
+    made: Mutex<Made>,
+}
+
+/// The objects and unfinished uploads that may exist on the server.
+#[derive(Debug, Default)]
+struct Made {
+    keys: BTreeSet<String>,
+    /// Key and identifier of each.
+    uploads: BTreeSet<(String, String)>,
+}
+
+impl ObjectKeys {
+    /// A key in the folder. Its object is removed at the end, if there is one.
+    pub fn add(&self, name: &str) -> String {
+        let key = self.key(name);
+        self.made().keys.insert(key.clone());
+        key
+    }
+
+    /// The keys that were added and begin with `name`.
+    pub fn below(&self, name: &str) -> Vec<String> {
+        let lead = self.key(name);
+        self.made().keys.iter().filter(|key| key.starts_with(&lead)).cloned().collect()
+    }
+
+    /// The key that [`ObjectKeys::add`] made of a name.
+    pub fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.folder)
+    }
+
+    /// Remembers an upload, which is aborted at the end.
+    pub fn began_upload(&self, key: &str, upload: &str) {
+        self.made().uploads.insert((key.to_owned(), upload.to_owned()));
+    }
+
+    /// Forgets an upload that is complete.
+    pub fn completed_upload(&self, key: &str, upload: &str) {
+        self.made().uploads.remove(&(key.to_owned(), upload.to_owned()));
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A unique folder of a bucket, with connections to the server.
+#[derive(Debug)]
+pub struct ObjectStore<'a> {
+    lab: &'a Lab,
+    unsigned: Vec<ObjectClient>,
+    signed: Vec<ObjectClient>,
+    keys: ObjectKeys,
+}
+
+impl<'a> ObjectStore<'a> {
+    /// Connects `threads` times, chooses a folder that has no objects, and checks that objects can
+    /// be listed, stored and removed in it.
+    ///
+    /// # Errors
+    /// The address names no bucket, the server cannot be reached, or it refuses a request.
+    pub fn open(lab: &'a Lab, address: &Address, threads: usize) -> Outcome<ObjectStore<'a>> {
+        let connect = |payload| -> Outcome<Vec<ObjectClient>> {
+            (0..threads).map(|_| network_target::object_client(address, payload)).collect()
+        };
+        let (_, prefix) = address.first_and_rest();
+        let prefix = prefix.trim_end_matches('/');
+        let unique = format!("halfpower-{:x}-{}/", unix_ns(), std::process::id());
+        let folder = if prefix.is_empty() { unique } else { format!("{prefix}/{unique}") };
+        let mut store = ObjectStore {
+            lab,
+            unsigned: connect(PayloadSignature::Unsigned)?,
+            signed: connect(PayloadSignature::Signed)?,
+            keys: ObjectKeys { folder, made: Mutex::default() },
+        };
+        if let Some(key) = store.list()?.first() {
+            return Err(Failure::refused(format!("{address}: {key} exists already; try again")));
+        }
+        let probe = store.keys.add("probe");
+        let stored = store.unsigned[0].put(&probe, b"halfpower");
+        // A PUT without an answer may have been done.
+        let removed = store.remove();
+        stored?;
+        removed?;
+        Ok(store)
+    }
+
+    /// What all keys begin with.
+    pub fn folder(&self) -> &str {
+        &self.keys.folder
+    }
+
+    /// The keys of the folder, and a connection for single requests.
+    pub fn parts(&mut self) -> (&ObjectKeys, &mut ObjectClient) {
+        (&self.keys, &mut self.unsigned[0])
+    }
+
+    /// Makes requests from `threads` threads at the same time until the limit or an interrupt.
+    /// `buffer_bytes` is the size of each thread's buffer. `request` makes one request; None ends
+    /// its thread.
+    ///
+    /// # Errors
+    /// The first request that failed.
+    pub fn load(
+        &mut self,
+        payload: PayloadSignature,
+        (threads, buffer_bytes): (usize, usize),
+        limit: Limit,
+        request: impl Fn(&ObjectKeys, Turn<'_>) -> Done + Sync,
+    ) -> Outcome<Load> {
+        let clients = match payload {
+            PayloadSignature::Unsigned => &mut self.unsigned,
+            PayloadSignature::Signed => &mut self.signed,
+        };
+        let request = |turn: Turn<'_>| request(&self.keys, turn);
+        let stop = self.lab.interrupt.flag();
+        load(&mut clients[..threads], buffer_bytes, limit, stop, &request)
+    }
+
+    /// Removes the objects with these keys, `threads` at a time, also after an interrupt.
+    ///
+    /// # Errors
+    /// An object that cannot be removed.
+    pub fn delete(&mut self, keys: &[String], threads: usize) -> Outcome<Load> {
+        let delete = |turn: Turn<'_>| {
+            let Some(key) = keys.get(turn.number as usize) else { return Ok(None) };
+            let mut tried = turn.client.delete(key);
+            for _ in 1..REMOVALS {
+                if tried.is_err() {
+                    tried = turn.client.delete(key);
+                }
+            }
+            tried.map(|timed| Some(times(&timed)))
+        };
+        let limit = Limit { time_ns: u64::MAX, requests: u64::MAX };
+        let never = AtomicBool::new(false);
+        let load = load(&mut self.unsigned[..threads], 0, limit, &never, &delete)?;
+        let mut made = self.keys.made();
+        keys.iter().for_each(|key| _ = made.keys.remove(key));
+        Ok(load)
+    }
+
+    /// Removes everything that was made, and checks by a list that nothing is left.
+    ///
+    /// # Errors
+    /// An object cannot be removed, or is still there. The message names the folder.
+    pub fn remove(&mut self) -> Outcome<()> {
+        self.remove_all().map_err(|failure| {
+            let folder = self.folder();
+            let cause = &failure.message;
+            let message = format!("objects may be left below {folder}; remove them: {cause}");
+            Failure { message, ..failure }
+        })
+    }
+
+    fn remove_all(&mut self) -> Outcome<()> {
+        let made = std::mem::take(&mut *self.keys.made());
+        for (key, upload) in &made.uploads {
+            // It may have ended meanwhile, and a list does not show it.
+            let _ = self.unsigned[0].abort_upload(key, upload);
+        }
+        let threads = self.unsigned.len();
+        self.delete(&made.keys.into_iter().collect::<Vec<_>>(), threads)?;
+        // A request that failed may have been done on the server later.
+        let late = self.list()?;
+        self.delete(&late, threads)?;
+        match self.list()?.first() {
+            Some(key) => Err(Failure::failed(format!("{key} still exists"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The keys of all objects in the folder.
+    fn list(&mut self) -> Outcome<Vec<String>> {
+        let (mut keys, mut next) = (Vec::new(), None);
+        loop {
+            let page = self.unsigned[0].list(&self.keys.folder, next.as_deref())?.value;
+            // Never trust a server with what is removed.
+            keys.extend(page.keys.into_iter().filter(|key| key.starts_with(&self.keys.folder)));
+            next = page.next;
+            if keys.len() > KEYS_MAX || (next.is_some() && keys.is_empty()) {
+                let folder = &self.keys.folder;
+                return Err(Failure::failed(format!("the list of {folder} does not end")));
+            }
+            if next.is_none() {
+                return Ok(keys);
+            }
+        }
+    }
+}
+
+/// Runs one thread for each connection, all starting together.
+fn load<C: Send>(
+    clients: &mut [C],
+    buffer_bytes: usize,
+    limit: Limit,
+    interrupted: &AtomicBool,
+    request: &(impl Fn(Turn<'_, C>) -> Done + Sync),
+) -> Outcome<Load> {
+    let (start, failed) = (Barrier::new(clients.len()), AtomicBool::new(false));
+    let (clock, begun) = (Monotonic::new(), AtomicU64::new(0));
+    let is_over = || interrupted.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
+    // Returns the times of the start and of the last completion as well.
+    let run = |client: &mut C| -> Result<(Load, u64, u64), Error> {
+        let mut buffer = vec![0; buffer_bytes];
+        content::fill(&mut buffer, CONTENT_SEED);
+        start.wait();
+        let (cpu_ns, start_ns) = (thread_cpu_ns(), clock.now_ns());
+        let (mut end_ns, mut load) = (start_ns, Load::default());
+        while !is_over() {
+            let number = begun.fetch_add(1, Ordering::Relaxed);
+            if number >= limit.requests {
+                break;
+            }
+            let turn = Turn { client: &mut *client, buffer: &mut buffer, number };
+            let done = request(turn).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            let Some((first_byte_ns, whole_ns)) = done else { break };
+            end_ns = clock.now_ns();
+            load.requests += 1;
+            load.first_byte.record(first_byte_ns);
+            load.whole.record(whole_ns);
+            if end_ns - start_ns >= limit.time_ns {
+                break;
+            }
+        }
+        load.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        Ok((load, start_ns, end_ns))
+    };
+    let done: Vec<Result<(Load, u64, u64), Error>> = thread::scope(|scope| {
+        let begin = |client| scope.spawn(move || run(client));
+        let threads: Vec<_> = clients.iter_mut().map(begin).collect();
+        let end = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(end).collect()
+    });
+    let (mut sum, mut first_ns, mut last_ns) = (Load::default(), u64::MAX, 0);
+    for one in done {
+        let (load, start_ns, end_ns) = one?;
+        sum.add(&load);
+        (first_ns, last_ns) = (first_ns.min(start_ns), last_ns.max(end_ns));
+    }
+    sum.elapsed_ns = last_ns.saturating_sub(first_ns);
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ioengine::ErrorKind;
+
+    use super::*;
+
+    fn loaded(
+        threads: usize,
+        limit: Limit,
+        request: &(impl Fn(Turn<'_, ()>) -> Done + Sync),
+    ) -> Outcome<Load> {
+        load(&mut vec![(); threads], 16, limit, &AtomicBool::new(false), request)
+    }
+
+    #[test]
+    fn rates_of_threads_that_wait_for_each_other_are_not_added() {
+        let (one_at_a_time, clock) = (Mutex::new(Vec::new()), Monotonic::new());
+        let limit = Limit { time_ns: u64::MAX, requests: 40 };
+        let load = loaded(4, limit, &|turn| {
+            let mut numbers = one_at_a_time.lock().unwrap();
+            clock.sleep_until(clock.now_ns() + 1_000_000);
+            numbers.push(turn.number);
+            Ok(Some((1, 2)))
+        });
+        let load = load.unwrap();
+        let mut numbers = one_at_a_time.into_inner().unwrap();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..40).collect::<Vec<u64>>());
+        assert_eq!((load.requests, load.whole.count()), (40, 40));
+        assert!(load.requests_per_s() <= 1000.0, "{load:?}");
+    }
+
+    #[test]
+    fn a_failed_request_ends_all_threads() {
+        let limit = Limit { time_ns: u64::MAX, requests: u64::MAX };
+        let failed = loaded(3, limit, &|turn| match turn.number {
+            100 => Err(Error::new(ErrorKind::Io, "the server is gone")),
+            _ => Ok(Some((1, 2))),
+        });
+        assert!(failed.unwrap_err().message.contains("the server is gone"));
+    }
+
+    #[test]
+    fn a_time_limit_and_an_interrupt_end_all_threads() {
+        let time_ns = Duration::from_millis(5).as_nanos() as u64;
+        let limit = Limit { time_ns, requests: u64::MAX };
+        let load = loaded(2, limit, &|_| Ok(Some((1, 2)))).unwrap();
+        assert!(load.requests > 0 && load.elapsed_ns >= time_ns, "{load:?}");
+        let endless = Limit { time_ns: u64::MAX, ..limit };
+        let interrupted = AtomicBool::new(false);
+        let set = |turn: Turn<'_, ()>| {
+            interrupted.store(turn.number > 10, Ordering::Relaxed);
+            Ok(Some((1, 2)))
+        };
+        assert!(super::load(&mut [(), ()], 0, endless, &interrupted, &set).unwrap().requests > 10);
+    }
+}

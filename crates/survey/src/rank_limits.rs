@@ -1,0 +1,104 @@
+//! What the ranks of a survey measure together: each rank has a target of its own, and the survey
+//! measures what all of them offer.
+
+use ioengine::EngineKind;
+use serde::{Deserialize, Serialize};
+
+use crate::grid::Limits;
+
+/// What a survey can measure on one rank, or on all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankLimits {
+    /// The limits of the target.
+    pub limits: Limits,
+    /// The I/O engine for direct requests.
+    pub engine_kind: EngineKind,
+    /// Rate at which the test file was written [bytes per second]; None without a test file.
+    pub layout_bytes_per_s: Option<f64>,
+    /// Size of the test file (bytes): what was written so far.
+    pub written_bytes: u64,
+    /// Bytes that may still be written (bytes).
+    pub write_left: u64,
+    /// Why writes are not measured; None if they are.
+    pub not_written: Option<String>,
+}
+
+impl RankLimits {
+    /// What fits all ranks: the smallest region, the rate of the slowest rank. The bytes written
+    /// are the sum.
+    pub fn of_all(all: &[RankLimits]) -> Option<RankLimits> {
+        all.iter().cloned().reduce(|one, other| RankLimits {
+            limits: Limits {
+                request_bytes_min: one.limits.request_bytes_min.max(other.limits.request_bytes_min),
+                region_bytes: one.limits.region_bytes.min(other.limits.region_bytes),
+                in_flight_bytes_max: one
+                    .limits
+                    .in_flight_bytes_max
+                    .min(other.limits.in_flight_bytes_max),
+                buffered: one.limits.buffered && other.limits.buffered,
+                direct: one.limits.direct && other.limits.direct,
+                write: one.limits.write && other.limits.write,
+            },
+            // Engines are in the order of preference; the lower ones exist on more hosts.
+            engine_kind: one.engine_kind.min(other.engine_kind),
+            layout_bytes_per_s: match (one.layout_bytes_per_s, other.layout_bytes_per_s) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            },
+            written_bytes: one.written_bytes.saturating_add(other.written_bytes),
+            write_left: one.write_left.min(other.write_left),
+            not_written: one.not_written.or(other.not_written),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank() -> RankLimits {
+        RankLimits {
+            limits: Limits {
+                request_bytes_min: 512,
+                region_bytes: 1 << 30,
+                in_flight_bytes_max: 64 << 20,
+                buffered: true,
+                direct: true,
+                write: true,
+            },
+            engine_kind: EngineKind::IoUring,
+            layout_bytes_per_s: Some(2e8),
+            written_bytes: 1 << 30,
+            write_left: 1 << 30,
+            not_written: None,
+        }
+    }
+
+    #[test]
+    fn what_one_rank_does_not_offer_is_not_measured_on_any() {
+        let lesser = RankLimits {
+            limits: Limits {
+                request_bytes_min: 4096,
+                region_bytes: 1 << 20,
+                in_flight_bytes_max: 1 << 20,
+                buffered: false,
+                direct: false,
+                write: false,
+            },
+            engine_kind: EngineKind::Threads,
+            layout_bytes_per_s: Some(1e8),
+            written_bytes: 1,
+            write_left: 5,
+            not_written: Some("read-only".to_owned()),
+        };
+        let sum = RankLimits { written_bytes: (1 << 30) + 1, ..lesser.clone() };
+        assert_eq!(RankLimits::of_all(&[rank(), lesser.clone()]), Some(sum.clone()));
+        assert_eq!(RankLimits::of_all(&[lesser, rank()]), Some(sum));
+    }
+
+    #[test]
+    fn a_single_rank_keeps_its_own_limits() {
+        assert_eq!(RankLimits::of_all(&[rank()]), Some(rank()));
+        assert_eq!(RankLimits::of_all(&[]), None);
+    }
+}

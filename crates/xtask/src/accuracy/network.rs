@@ -1,0 +1,298 @@
+//! `cargo xtask accuracy --only network`: halfpower's clients of NBD, NFS, SMB and iSCSI against
+//! servers of other projects, over paths with known properties.
+//!
+//! Three parts: an added delay must show in the latency, the rate of a limited link in the
+//! throughput, and `study network` gives the CPU cost of each path. Everything runs on this machine
+//! on private ports and in private network namespaces, and is removed at the end. Cases whose
+//! programs or privileges are missing are skipped by name.
+
+mod server;
+
+mod link;
+mod proxy;
+
+mod ceiling;
+mod cost;
+mod delay;
+
+use crate::bench::host;
+use crate::bench::statistics::Estimate;
+use crate::faults::place::Context;
+use crate::faults::tally::{Missing, Stopped};
+use crate::repository;
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::Ordering;
+
+/// Settings of the campaign.
+pub struct Settings<'a> {
+    /// The program under test.
+    pub program: &'a Path,
+    /// Rounds of each case.
+    pub rounds: u32,
+    /// Only cases whose name contains one of these; all if empty.
+    pub case: &'a [String],
+    /// Where to create the temporary folder.
+    pub dir: &'a Path,
+    /// Whether to put the tables into the page.
+    pub write: bool,
+}
+
+/// Size of the served file and of the local one (bytes).
+const FILE_BYTES: u64 = 256 << 20;
+/// The exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+/// The page with the tables.
+const PAGE: &str = "docs/accuracy.md";
+/// Name of the case with the CPU costs.
+const COST: &str = "CPU cost";
+
+/// What all parts need.
+struct Campaign<'a> {
+    context: &'a Context,
+    rounds: u32,
+    case: &'a [String],
+}
+
+/// A case with a known value.
+struct Row {
+    name: String,
+    expected: f64,
+    /// Largest error, as a share.
+    bar: f64,
+    outcome: Outcome,
+}
+
+/// What a case measured.
+struct Found {
+    /// By halfpower, or by the plain transfer.
+    measured: Estimate,
+    /// The same by fio, if it was measured.
+    other: Option<Estimate>,
+}
+
+/// How a case ended.
+enum Outcome {
+    Measured(Found),
+    Skipped(String),
+    Failed(String),
+}
+
+impl Row {
+    /// The error of the median, as a share.
+    fn error(&self, found: &Found) -> f64 {
+        found.measured.median / self.expected - 1.0
+    }
+
+    /// Whether the case was skipped, or its error is within the bar.
+    fn is_met(&self) -> bool {
+        match &self.outcome {
+            Outcome::Measured(found) => self.error(found).abs() <= self.bar,
+            Outcome::Skipped(_) => true,
+            Outcome::Failed(_) => false,
+        }
+    }
+
+    /// The row of the table.
+    fn line(&self) -> String {
+        let (name, expected, bar) = (&self.name, self.expected, 100.0 * self.bar);
+        let rest = match &self.outcome {
+            Outcome::Measured(found) => format!(
+                "{} | {:+.1}% | {bar:.0}% | {} | {}",
+                shown(&found.measured),
+                100.0 * self.error(found),
+                if self.is_met() { "yes" } else { "no" },
+                found.other.as_ref().map_or("-".to_owned(), shown),
+            ),
+            Outcome::Skipped(reason) => format!("- | - | {bar:.0}% | skipped: {reason} | -"),
+            Outcome::Failed(reason) => format!("- | - | {bar:.0}% | failed: {reason} | -"),
+        };
+        format!("| {name} | {expected:.2} | {rest} |")
+    }
+}
+
+fn shown(estimate: &Estimate) -> String {
+    format!("{:.3} ({:.3} to {:.3})", estimate.median, estimate.low, estimate.high)
+}
+
+impl Campaign<'_> {
+    fn is_wanted(&self, name: &str) -> bool {
+        self.case.is_empty() || self.case.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    /// Measures a case if it is wanted. Only an interrupt is an error.
+    fn row(
+        &self,
+        name: &str,
+        expected: f64,
+        bar: f64,
+        measure: impl FnOnce(&str) -> Result<Found>,
+    ) -> Result<Option<Row>> {
+        if !self.is_wanted(name) {
+            return Ok(None);
+        }
+        let outcome = match measure(name) {
+            _ if self.context.stop.load(Ordering::Relaxed) => return Err(Stopped.into()),
+            Ok(found) => Outcome::Measured(found),
+            Err(error) if error.is::<Missing>() => Outcome::Skipped(error.to_string()),
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        };
+        let row = Row { name: name.to_owned(), expected, bar, outcome };
+        eprintln!("{}", row.line());
+        Ok(Some(row))
+    }
+
+    /// The document of `halfpower run` on an address, started with the words of `before`.
+    fn run(&self, before: &[&str], url: &str, words: &[&str]) -> Result<Value> {
+        let place = self.context.place()?;
+        let mut line = before.iter();
+        let mut command = match line.next() {
+            Some(first) => {
+                let mut command = Command::new(server::installed(first)?);
+                command.args(line).arg(&self.context.program);
+                command
+            }
+            None => Command::new(&self.context.program),
+        };
+        command.args(["run", url, "--no-store", "--json", "--quiet"]).args(words);
+        command.arg(format!("--overwrite={url}"));
+        if url.starts_with("smb:") {
+            let (user, password) = server::CREDENTIALS;
+            command.env("HALFPOWER_USER", user).env("HALFPOWER_PASSWORD", password);
+        }
+        let ended = place.start_command(command)?.ended()?;
+        ended.document().map_err(|wrong| anyhow::anyhow!("halfpower run {url}: {wrong}"))
+    }
+}
+
+/// A number of a document.
+fn number(value: &Value, name: &str) -> Result<f64> {
+    value[name].as_f64().with_context(|| format!("the document has no {name}"))
+}
+
+/// Measures and prints the tables. Returns 0 if all errors are within their bars, 1 if not, 130
+/// after Ctrl-C.
+///
+/// # Errors
+/// If the campaign itself fails. Skipped and failed cases are rows instead.
+pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
+    let whole = settings.case.is_empty();
+    anyhow::ensure!(whole || !settings.write, "--write needs all cases; drop --case");
+    let (folder, context) = Context::prepare("halfpower-network-", settings.program, settings.dir)?;
+    let data = context.folder.join("data");
+    std::fs::create_dir(&data).context("cannot make a folder")?;
+    for name in [server::FILE, "local"] {
+        let is_stopped = || context.stop.load(Ordering::Relaxed);
+        host::make_full_file(&data.join(name), FILE_BYTES, is_stopped)?;
+    }
+    let campaign = Campaign { context: &context, rounds: settings.rounds, case: settings.case };
+    let priority = if become_real_time() { "" } else { ", without real-time priority" };
+    let machine = format!("{}{priority}", host::machine(&context.folder));
+    let outcome = measure(&campaign);
+    folder.close().context("cannot remove the temporary folder")?;
+    let (delays, rates, costs) = match outcome {
+        Err(error) if error.is::<Stopped>() => {
+            eprintln!("interrupted; all servers, namespaces and temporary files are removed");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        other => other?,
+    };
+    let rounds = settings.rounds;
+    let mut parts = Vec::new();
+    for (section, unit, rows) in
+        [("network delays", "added latency (ms)", &delays), ("network rates", "MB/s", &rates)]
+    {
+        if !rows.is_empty() {
+            parts.push((section, format!("{rounds} rounds. {machine}.\n\n{}", table(unit, rows)?)));
+        }
+    }
+    if let Some(costs) = costs {
+        parts.push(("network costs", format!("{machine}.\n\n{costs}")));
+    }
+    for (section, text) in &parts {
+        println!("{text}");
+        if settings.write {
+            repository::write_section(PAGE, section, text)?;
+        }
+    }
+    let are_met = delays.iter().chain(&rates).all(Row::is_met);
+    Ok(if are_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Rows of the delays and of the rates, and the table of costs.
+type Results = (Vec<Row>, Vec<Row>, Option<String>);
+
+fn measure(campaign: &Campaign<'_>) -> Result<Results> {
+    let delays = delay::rows(campaign)?;
+    let rates = ceiling::rows(campaign)?;
+    let costs = campaign.is_wanted(COST).then(|| cost::table(campaign)).transpose()?;
+    Ok((delays, rates, costs))
+}
+
+/// The table of a part.
+fn table(unit: &str, rows: &[Row]) -> Result<String> {
+    let met = rows.iter().filter(|row| matches!(row.outcome, Outcome::Measured(_))).count();
+    let within =
+        rows.iter().filter(|row| matches!(row.outcome, Outcome::Measured(_)) && row.is_met());
+    let mut text = format!(
+        "Within the bar: {} of {met} measured cases.\n\n\
+         | case | expected, {unit} | measured | error | bar | met | \
+         fio |\n|---|---:|---:|---:|---:|---|---:|\n",
+        within.count()
+    );
+    for row in rows {
+        writeln!(text, "{}", row.line())?;
+    }
+    Ok(text)
+}
+
+/// Gives this process and those that it starts real-time priority, so that other programs delay
+/// neither the servers nor the proxy nor the program under test. False if that is not permitted.
+fn become_real_time() -> bool {
+    let mut command = Command::new("chrt");
+    command.args(["--rr", "--pid", "5", &std::process::id().to_string()]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(outcome: Outcome) -> Row {
+        Row { name: "x".to_owned(), expected: 4.0, bar: 0.05, outcome }
+    }
+
+    #[test]
+    fn a_row_is_met_within_its_bar_or_when_it_was_skipped() {
+        let measured = |median| {
+            let measured = Estimate { median, low: median, high: median };
+            row(Outcome::Measured(Found { measured, other: None }))
+        };
+        assert!(measured(4.19).is_met() && measured(3.81).is_met());
+        assert!(!measured(4.21).is_met() && !measured(3.79).is_met());
+        assert_eq!(
+            measured(4.4).line(),
+            "| x | 4.00 | 4.400 (4.400 to 4.400) | +10.0% | 5% | no | - |"
+        );
+        assert!(row(Outcome::Skipped(String::new())).is_met());
+        assert!(!row(Outcome::Failed(String::new())).is_met());
+    }
+
+    #[test]
+    fn a_table_counts_only_measured_cases() {
+        let measured = Estimate { median: 4.0, low: 3.9, high: 4.1 };
+        let good = Found { measured, other: None };
+        let rows = [
+            row(Outcome::Measured(good)),
+            row(Outcome::Skipped("no nbdkit".to_owned())),
+            row(Outcome::Failed("broken".to_owned())),
+        ];
+        let text = table("ms", &rows).unwrap();
+        assert!(text.starts_with("Within the bar: 1 of 1 measured cases."), "{text}");
+        assert!(text.contains("skipped: no nbdkit") && text.contains("failed: broken"), "{text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The CPU cost of each path: `halfpower study network` on the servers of the loopback interface,
+//! beside a local file, as a table like Table 11 of Chung et al. 2000.
+//!
+//! The costs and intervals are the program's own, from the readings of its JSON document.
+
+use super::Campaign;
+use super::server::{CREDENTIALS, LOOPBACK, Protocol, Server};
+use crate::faults::place::Place;
+use crate::faults::tally::{Missing, Stopped};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Time limit of the study (ms).
+const PATIENCE_MS: u64 = 550_000;
+
+/// Runs the study and returns the table.
+///
+/// # Errors
+/// An interrupt, or a study that fails.
+pub fn table(campaign: &Campaign<'_>) -> Result<String> {
+    let mut servers = Vec::new();
+    let mut skipped = String::new();
+    for protocol in Protocol::ALL {
+        match Server::start(campaign.context, protocol, LOOPBACK, ["", ""]) {
+            Ok(server) => servers.push(server),
+            Err(error) if error.is::<Missing>() => {
+                writeln!(skipped, "- {}: skipped: {error}", protocol.name())?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let local = campaign.context.folder.join("data/local").display().to_string();
+    let mut paths: Vec<(String, String)> = servers
+        .iter()
+        .map(|server| {
+            let (name, program) = (server.protocol.name(), server.protocol.program());
+            (server.url(), format!("{name}, {program}"))
+        })
+        .collect();
+    paths.push((local, "local file, direct".to_owned()));
+    let document = study(&campaign.context.place()?, &paths)?;
+    let readings = document["studies"][0]["readings"].as_array().context("no readings")?;
+    let mut text =
+        "| path | operation | CPU per request, fixed | CPU per KiB | with interrupts and \
+                    the server |\n|---|---|---|---|---|\n"
+            .to_owned();
+    let mut fitted = 0;
+    for (target, name) in &paths {
+        let name = format!("{name}{}", features(&document, target));
+        for operation in ["read", "write"] {
+            let cost = |bound| cost(readings, target, operation, bound);
+            fitted += u32::from(cost("lower").is_some());
+            let charged = cost("lower").map_or("no line fits | -".to_owned(), |cost| {
+                format!("{} | {}", cost.fixed, cost.marginal)
+            });
+            let all = cost("upper").map_or("not measured".to_owned(), |cost| {
+                format!("{} and {} per KiB", cost.fixed, cost.marginal)
+            });
+            writeln!(text, "| {name} | {operation} | {charged} | {all} |")?;
+        }
+    }
+    ensure!(fitted > 0, "no reading of study network says what a path costs");
+    Ok(text + &skipped)
+}
+
+/// What the client and the server of a path agreed on, in brackets.
+fn features(document: &Value, target: &str) -> String {
+    let targets = document["targets"].as_array().into_iter().flatten();
+    let network = targets.filter(|described| described["name"] == target);
+    let features = network.filter_map(|described| described["network"]["features"].as_str()).next();
+    features.map_or(String::new(), |features| format!(" ({features})"))
+}
+
+/// The document of a study of all paths.
+fn study(place: &Place<'_>, paths: &[(String, String)]) -> Result<Value> {
+    let mut command = place.command("study network --quick --no-store --json --quiet");
+    for (target, _) in paths {
+        command.arg(target).arg(format!("--overwrite={target}"));
+    }
+    command.env("HALFPOWER_USER", CREDENTIALS.0).env("HALFPOWER_PASSWORD", CREDENTIALS.1);
+    eprintln!("study network: about {} s", 15 * paths.len());
+    let ended = place.start_command(command)?.ended_within(PATIENCE_MS, |_| {})?;
+    let document = ended.document().map_err(|wrong| anyhow::anyhow!("study network: {wrong}"))?;
+    if document["studies"][0]["interrupted"].as_bool() == Some(true) {
+        return Err(Stopped.into());
+    }
+    let failure = &document["studies"][0]["failure"];
+    ensure!(failure.is_null(), "study network: {failure}");
+    Ok(document)
+}
+
+/// The CPU cost of a path, with intervals.
+#[derive(Debug, PartialEq)]
+struct Cost {
+    /// CPU time of a request.
+    fixed: String,
+    /// CPU time per KiB.
+    marginal: String,
+}
+
+/// The readings of the cost of a path: `bound` is "lower" for what is charged to the process,
+/// "upper" with interrupts and a server on this machine. None if no line fits.
+fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Option<Cost> {
+    let reading = |quantity: &str, interval: &str| {
+        let is_it = |reading: &&Value| {
+            let labels = &reading["labels"];
+            let wanted =
+                [("target", target), ("rw", operation), ("bound", bound), ("interval", interval)];
+            reading["quantity"] == quantity
+                && wanted.iter().all(|(label, word)| labels[*label] == *word)
+        };
+        readings.iter().find(is_it)?["value"].as_f64()
+    };
+    let words = |quantity: &str| {
+        let [value, low, high] = ["value", "low", "high"].map(|edge| reading(quantity, edge));
+        Some(format!("{} ({} to {})", time(value?), time(low?), time(high?)))
+    };
+    Some(Cost { fixed: words("fixed")?, marginal: words("marginal")? })
+}
+
+/// A time in nanoseconds with three digits; a negative bound of an interval is zero.
+fn time(ns: f64) -> String {
+    let (value, unit) = if ns < 999.5 { (ns.max(0.0), "ns") } else { (ns / 1e3, "us") };
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_cost_of_a_path_is_found_with_and_without_an_upper_bound() {
+        let reading = |quantity: &str, interval: &str, value: f64| {
+            let labels = json!({"target": "nbd://h:1/", "rw": "read", "bound": "lower",
+                                "interval": interval});
+            json!({"quantity": quantity, "labels": labels, "value": value})
+        };
+        let readings = [
+            reading("fixed", "value", 10_040.0),
+            reading("fixed", "low", -3.0),
+            reading("fixed", "high", 123_456.0),
+            reading("marginal", "value", 75.0),
+            reading("marginal", "low", 1.234),
+            reading("marginal", "high", 999.9),
+        ];
+        let read = cost(&readings, "nbd://h:1/", "read", "lower").unwrap();
+        assert_eq!(read.fixed, "10.0 us (0.00 ns to 123 us)");
+        assert_eq!(read.marginal, "75.0 ns (1.23 ns to 1.00 us)");
+        assert_eq!(cost(&readings, "nbd://h:1/", "read", "upper"), None);
+        assert_eq!(cost(&readings, "nbd://h:1/", "write", "lower"), None);
+        assert_eq!(cost(&readings, "nbd://h:2/", "read", "lower"), None);
+    }
+}

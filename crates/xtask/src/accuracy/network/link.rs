@@ -1,0 +1,153 @@
+//! Two network namespaces joined by a veth pair whose server side sends at a limited rate.
+//!
+//! The kernel's token bucket filter (TBF, tc-tbf(8)) limits Ethernet frames, headers included but
+//! without preamble and checksum. A plain TCP transfer by this process measures what the link
+//! carries, independently of the program under test.
+
+use super::server::{Site, installed};
+use crate::bench::clock::Stopwatch;
+use crate::faults::tally::Missing;
+use anyhow::{Context as _, Result, bail};
+use nix::sched::{CloneFlags, setns};
+use nix::unistd::geteuid;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// Rate of the server's side (bits/s of Ethernet frames).
+const RATE_BITS: u64 = 200_000_000;
+/// Tokens that the filter saves (bytes): 5 ms of the rate, so that a late timer loses none. A
+/// transfer of 2 s is at most 0.3% faster by them.
+const BURST_BYTES: u64 = 128 << 10;
+/// Bytes that may wait in the filter. TCP limits its own queue to less, so no frame is dropped.
+const QUEUE_BYTES: u64 = 8 << 20;
+/// Bytes of a full frame: header of Ethernet (14) and the MTU.
+const FRAME_BYTES: f64 = 1514.0;
+/// Payload of a full frame: the MTU without the headers of IPv4 (20) and TCP with timestamps (32,
+/// RFC 9293 section 3.1 and RFC 7323 section 3).
+const PAYLOAD_BYTES: f64 = 1448.0;
+/// Length of the plain transfer.
+const TRANSFER: Duration = Duration::from_secs(2);
+/// Addresses from the block for benchmarks (RFC 2544 section C.2.2).
+const CLIENT: &str = "198.18.0.1";
+const SERVER: &str = "198.18.0.2";
+
+/// The rate of payload that the link carries (bytes/s).
+pub fn goodput() -> f64 {
+    RATE_BITS as f64 / 8.0 * PAYLOAD_BYTES / FRAME_BYTES
+}
+
+/// The two namespaces, removed on drop.
+pub struct Link {
+    client: String,
+    server: String,
+}
+
+impl Link {
+    /// Makes the namespaces and the link.
+    ///
+    /// # Errors
+    /// `Missing` without root, `ip` or `tc`, or if the kernel refuses.
+    pub fn new() -> Result<Link> {
+        if !geteuid().is_root() {
+            bail!(Missing("network namespaces need root".to_owned()));
+        }
+        let process = std::process::id();
+        let name = |side: &str| format!("halfpower-{process}-{side}");
+        // Whatever fails from here on, dropping removes what was made.
+        let link = Link { client: name("client"), server: name("server") };
+        let (client, server) = (&link.client, &link.server);
+        configure(&format!("ip netns add {client}"))?;
+        configure(&format!("ip netns add {server}"))?;
+        configure(&format!(
+            "ip link add link0 netns {client} type veth peer name link0 netns {server}"
+        ))?;
+        for (name, address) in [(client, CLIENT), (server, SERVER)] {
+            configure(&format!("ip -n {name} address add {address}/30 dev link0"))?;
+            configure(&format!("ip -n {name} link set lo up"))?;
+            configure(&format!("ip -n {name} link set link0 mtu 1500 up"))?;
+        }
+        configure(&format!(
+            "tc -n {server} qdisc add dev link0 root tbf rate {RATE_BITS}bit burst {BURST_BYTES}b \
+             limit {QUEUE_BYTES}b"
+        ))?;
+        Ok(link)
+    }
+
+    /// Where servers run.
+    pub fn site(&self) -> Site<'_> {
+        Site { host: SERVER, namespace: Some(&self.server) }
+    }
+
+    /// The words before a command that runs on the client's side.
+    pub fn enter(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.client]
+    }
+
+    /// Sends bytes from the server's side to the client's over one TCP connection and returns their
+    /// rate (bytes/s).
+    ///
+    /// # Errors
+    /// If a namespace cannot be entered or the connection fails.
+    pub fn plain_transfer(&self) -> Result<f64> {
+        let (client, server) = (self.client.clone(), self.server.clone());
+        let (port_sender, port) = channel();
+        // A namespace holds for a thread, so each side has its own.
+        thread::spawn(move || -> Result<()> {
+            enter(&server)?;
+            let listener = TcpListener::bind((SERVER, 0)).context("cannot listen")?;
+            port_sender.send(listener.local_addr()?.port())?;
+            let (mut connection, _) = listener.accept()?;
+            let bytes = vec![0x55; 256 << 10];
+            // Until the client has seen enough and closes the connection.
+            while connection.write_all(&bytes).is_ok() {}
+            Ok(())
+        });
+        let receive = move || -> Result<f64> {
+            enter(&client)?;
+            let port = port.recv().context("the server's side of the transfer does not listen")?;
+            let mut connection = TcpStream::connect((SERVER, port)).context("cannot connect")?;
+            connection.set_read_timeout(Some(TRANSFER))?;
+            let (mut buffer, mut bytes) = (vec![0; 256 << 10], 0);
+            let watch = Stopwatch::start();
+            while watch.elapsed() < TRANSFER {
+                bytes += connection.read(&mut buffer).context("the transfer ended")?;
+            }
+            Ok(bytes as f64 / watch.elapsed().as_secs_f64())
+        };
+        let receiver = thread::spawn(receive);
+        receiver.join().map_err(|_| anyhow::anyhow!("the receiver of the transfer panicked"))?
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The pair of interfaces goes with the namespaces. One that was never made is no error.
+        for name in [&self.client, &self.server] {
+            let _ = configure(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+/// Puts this thread into a network namespace.
+fn enter(namespace: &str) -> Result<()> {
+    let file = File::open(format!("/run/netns/{namespace}"))
+        .with_context(|| format!("cannot open the namespace {namespace}"))?;
+    setns(file, CloneFlags::CLONE_NEWNET).context("cannot enter a namespace")
+}
+
+/// Runs a command of the preparation.
+fn configure(line: &str) -> Result<()> {
+    let mut words = line.split_whitespace();
+    let program = installed(words.next().context("no program")?)?;
+    let output = Command::new(program).args(words).output().context("cannot start a program")?;
+    if !output.status.success() {
+        let message = String::from_utf8_lossy(&output.stderr);
+        bail!(Missing(format!("`{line}` fails: {}", message.trim().replace('\n', " "))));
+    }
+    Ok(())
+}
