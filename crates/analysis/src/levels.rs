@@ -79,7 +79,7 @@ mod tests {
     fn trials_of_which_some_are_a_quarter_slower_have_two_levels() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for every in [2, 3, 5] {
-            let level = |trial: usize| if trial % every == 0 { 75.0 } else { 100.0 };
+            let level = |trial: usize| if trial.is_multiple_of(every) { 75.0 } else { 100.0 };
             let values: Vec<f64> = (0..40).map(|t| noisy(level(t), &mut random)).collect();
             let found = two_levels(&values).unwrap();
             assert!((found.low - 75.0).abs() < 3.0 && (found.high - 100.0).abs() < 3.0);

@@ -261,6 +261,7 @@ impl Machine {
                 source: "/sys/block/nvme0n1/device/device/current_link_speed".to_owned(),
             }],
             simulated: None,
+            network: None,
         }
     }
 }

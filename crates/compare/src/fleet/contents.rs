@@ -327,7 +327,8 @@ impl Reader<'_> {
     /// What a point shows; None if nothing moved.
     fn found(&self, run: usize, of: &Run, workload: usize, point: &Point) -> Option<Found> {
         let (rate, verdict) = point.rate_and_verdict();
-        if !(rate.value > 0.0) && verdict.state != State::Invalid {
+        let has_moved = rate.value > 0.0;
+        if !has_moved && verdict.state != State::Invalid {
             return None;
         }
         let trials = point.unsoaked();

@@ -2,10 +2,10 @@
 //!
 //! Each value of a host has a probability: that a host like the others is as far from the median.
 //! All values of a host together have one (their harmonic mean). These are corrected for the number
-//! of hosts (false-discovery rate 5%), so that of the odd hosts at most one in twenty is expected to
-//! be wrong. Hosts with unusual facts have a higher prior chance to be odd: a quarter of the accepted
-//! errors is theirs. Then the values of each odd host are corrected among themselves, to name those
-//! in which it is odd.
+//! of hosts (false-discovery rate 5%), so that of the odd hosts at most one in twenty is expected
+//! to be wrong. Hosts with unusual facts have a higher prior chance to be odd: a quarter of the
+//! accepted errors is theirs. Then the values of each odd host are corrected among themselves, to
+//! name those in which it is odd.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -2,11 +2,11 @@
 //! the other hosts.
 //!
 //! A value is that of the runs since its last change (see [`crate::history`]). What changes a host
-//! often changes it in several workloads, and their mean shows the moment more clearly than each one
-//! does. That moment is used in workloads that show no change of their own.
+//! often changes it in several workloads, and their mean shows the moment more clearly than each
+//! one does. That moment is used in workloads that show no change of their own.
 //!
-//! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change of
-//! a host is therefore compared with what the other hosts did over the same moment.
+//! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change
+//! of a host is therefore compared with what the other hosts did over the same moment.
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 use analysis::units;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
@@ -61,29 +61,7 @@ pub fn execute(args: &RunsArgs) -> Outcome {
             }
             store.close()?;
         }
-        RunsVerb::Merge { from } => {
-            Recorder::check(Some(db), &[])?;
-            // All are checked before anything changes. They are not kept open, because a process
-            // may have fewer open files than there are hosts.
-            for path in from {
-                Store::open_read_only(path)?;
-            }
-            let mut store = Store::open(db)?;
-            for path in from {
-                // A file that is open must not be opened again (Store::open_again).
-                if is_same_file(path, db) {
-                    console::data(&format!("{}: left out, merged into itself", path.display()));
-                    continue;
-                }
-                let merged = store.merge(&Store::open_read_only(path)?)?;
-                let (added, path) = (units::counted(merged.added, "run"), path.display());
-                let (known, replaced) = (merged.known, merged.replaced);
-                console::data(&format!(
-                    "{path}: {added} added, {known} known, {replaced} replaced"
-                ));
-            }
-            store.close()?;
-        }
+        RunsVerb::Merge { from } => merge(db, from)?,
         RunsVerb::Vacuum => {
             let mut store = to_change(db)?;
             store.vacuum()?;
@@ -91,6 +69,29 @@ pub fn execute(args: &RunsArgs) -> Outcome {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Adds the runs of other databases to one.
+fn merge(db: &Path, from: &[PathBuf]) -> Outcome<()> {
+    Recorder::check(Some(db), &[])?;
+    // All are checked before anything changes. They are not kept open, because a process may have
+    // fewer open files than there are hosts.
+    for path in from {
+        Store::open_read_only(path)?;
+    }
+    let mut store = Store::open(db)?;
+    for path in from {
+        // A file that is open must not be opened again (Store::open_again).
+        if is_same_file(path, db) {
+            console::data(&format!("{}: left out, merged into itself", path.display()));
+            continue;
+        }
+        let merged = store.merge(&Store::open_read_only(path)?)?;
+        let (added, path) = (units::counted(merged.added, "run"), path.display());
+        let (known, replaced) = (merged.known, merged.replaced);
+        console::data(&format!("{path}: {added} added, {known} known, {replaced} replaced"));
+    }
+    Ok(store.close()?)
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {

@@ -235,7 +235,7 @@ fn more_databases_than_open_files_are_merged_and_compared() {
     let mut databases = "host0.db".to_owned();
     for number in 1..60 {
         let name = format!("host{number}.db");
-        std::fs::copy(place.path("host0.db"), place.path(&name)).unwrap();
+        fs::copy(place.path("host0.db"), place.path(&name)).unwrap();
         databases += &format!(" {name}");
     }
     let few_files = "ulimit -n 32";

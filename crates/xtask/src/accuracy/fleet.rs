@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn bad_hosts_are_found_named_or_missed_and_others_are_false_alarms() {
-        let bad = |host: &str, ailment: &str, since: Option<i64>| {
+        let bad = |host: &str, ailment: &str, since: Option<i64>| -> Value {
             json!({ "host": host, "ailment": ailment, "since_unix_ns": since })
         };
         let truth = [

@@ -75,7 +75,8 @@ impl Fleet {
         let mut text = format!(
             "`cargo xtask bench fleet` on {}: hosts with 8 runs of 5 workloads and 23 trials; \
              median of {REPETITIONS} executions, start-up included; merges run once. At most \
-             {OPEN_FILES} files may be open. Limits for {hosts} hosts: {SECONDS_MAX} s and {} MB.\n\n\
+             {OPEN_FILES} files may be open. Limits for {hosts} hosts: {SECONDS_MAX} s and {} \
+             MB.\n\n\
              | command | seconds | peak memory, MB | met |\n|---|---:|---:|---|\n",
             host::machine(&self.folder),
             PEAK_MAX / 1_000_000
