@@ -6,6 +6,12 @@
 //! for small numbers (Croux and Rousseeuw, Time-Efficient Algorithms for Two Highly Robust
 //! Estimators of Scale, COMPSTAT 1992). It is as uncertain as a standard deviation of 37% of the
 //! hosts, so Student's distribution with that many degrees of freedom gives the probabilities.
+//! Hosts without any fault still have heavier tails than a normal distribution, which far from the
+//! median matters more than anything else. The degrees of freedom are therefore limited.
+//!
+//! A host has many values: a rate and a tail of latency in each workload, and means over workloads.
+//! [`any_of`] makes one probability of theirs, so that hosts are found, not values, and the rate of
+//! false discoveries is that of hosts.
 
 use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric};
 
@@ -19,8 +25,15 @@ pub const HOSTS_MIN: usize = 5;
 
 /// Efficiency of the median absolute deviation as an estimate of scatter.
 const EFFICIENCY: f64 = 0.37;
+/// Maximum degrees of freedom for single values. Student's distribution with 12 has a kurtosis of
+/// 3.75; a normal distribution has 3.
+const FREEDOM_MAX: f64 = 12.0;
 /// Standard error of a median, in standard errors of a mean: the square root of pi / 2.
 const ERROR_OF_MEDIAN: f64 = 1.253_314;
+
+/// Location of the mean of many numbers 1 / p, beyond the logarithm of their number (Landau's
+/// distribution).
+const LOCATION: f64 = 0.874;
 
 /// A host among the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,11 +46,12 @@ pub struct Standing {
 }
 
 /// Where each host stands among all. `errors` are the standard errors of the logarithms of
-/// `values`.
+/// `values`. `parts` says of how many values that vary independently each value is a mean; 1 for
+/// a single value. The mean of k values has a kth of their excess kurtosis.
 ///
 /// `None` if there are fewer than [`HOSTS_MIN`] hosts, the lengths differ, a value is not positive
 /// and finite, or an error is not finite.
-pub fn standings(values: &[f64], errors: &[f64]) -> Option<Vec<Standing>> {
+pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Standing>> {
     let are_usable = values.iter().all(|value| *value > 0.0 && value.is_finite())
         && errors.iter().all(|error| *error >= 0.0 && error.is_finite());
     if values.len() < HOSTS_MIN || values.len() != errors.len() || !are_usable {
@@ -49,7 +63,9 @@ pub fn standings(values: &[f64], errors: &[f64]) -> Option<Vec<Standing>> {
     let small = hosts / (hosts - 0.8);
     let scatter = median_absolute_deviation(&logs)? * MEDIAN_DEVIATION_TO_SIGMA * small;
     let of_centre = ERROR_OF_MEDIAN * scatter / hosts.sqrt();
-    let freedom = (EFFICIENCY * (hosts - 1.0)).max(1.0);
+    // Student's distribution has the excess kurtosis 6 / (freedom - 4).
+    let freedom_max = 4.0 + parts.max(1) as f64 * (FREEDOM_MAX - 4.0);
+    let freedom = (EFFICIENCY * (hosts - 1.0)).clamp(1.0, freedom_max);
     let factor = student(freedom).inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
     let standing = |(log, error): (&f64, &f64)| {
         let distance = log - centre;
@@ -65,6 +81,23 @@ pub fn standings(values: &[f64], errors: &[f64]) -> Option<Vec<Standing>> {
         Standing { ratio, p_value }
     };
     Some(logs.iter().zip(errors).map(standing).collect())
+}
+
+/// The probability that all of a host's values are those of a host like the others, given the
+/// probability of each: their harmonic mean (Wilson, The harmonic mean p-value for combining
+/// dependent tests, PNAS 116, 2019). Several values that are a little improbable count together,
+/// and dependence between the values hardly matters. Its distribution is that of a mean of numbers
+/// 1 / p, whose tail is that of one of them, shifted by the logarithm of their number.
+///
+/// 1 if there are none.
+pub fn any_of(p_values: &[f64]) -> f64 {
+    if let [] | [_] = p_values {
+        return p_values.first().copied().unwrap_or(1.0);
+    }
+    let count = p_values.len() as f64;
+    let mean = p_values.iter().map(|p| 1.0 / p).sum::<f64>() / count;
+    let beyond = mean - count.ln() - LOCATION;
+    if beyond > 1.0 { 1.0 / beyond } else { 1.0 }
 }
 
 /// The probability that chance gives a property to at least `odd_with` of `odd` hosts, if `with` of
@@ -83,7 +116,7 @@ pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f6
 mod tests {
     use super::*;
     use crate::bootstrap::tests::normal;
-    use crate::comparison::{FALSE_DISCOVERIES, false_discovery};
+    use crate::comparison::{FALSE_DISCOVERIES, false_discovery, student};
     use proptest::prelude::*;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
@@ -95,7 +128,7 @@ mod tests {
 
     fn corrected(values: &[f64]) -> Vec<f64> {
         let errors = vec![0.0; values.len()];
-        let found = standings(values, &errors).unwrap();
+        let found = standings(values, &errors, 1).unwrap();
         false_discovery(&found.iter().map(|host| host.p_value).collect::<Vec<f64>>())
     }
 
@@ -131,13 +164,13 @@ mod tests {
 
     #[test]
     fn equal_values_have_a_ratio_of_one_and_any_other_value_is_odd() {
-        let found = standings(&[5.0, 5.0, 5.0, 5.0, 6.0], &[0.0; 5]).unwrap();
+        let found = standings(&[5.0, 5.0, 5.0, 5.0, 6.0], &[0.0; 5], 1).unwrap();
         assert_eq!((found[0].ratio.value, found[0].p_value), (1.0, 1.0));
         assert!((found[4].ratio.value - 1.2).abs() < 1e-9);
         assert_eq!(found[4].p_value, 0.0);
-        assert_eq!(standings(&[5.0; 4], &[0.0; 4]), None, "too few");
-        assert_eq!(standings(&[5.0, 5.0, 5.0, 5.0, 0.0], &[0.0; 5]), None);
-        assert_eq!(standings(&[5.0; 5], &[f64::NAN; 5]), None);
+        assert_eq!(standings(&[5.0; 4], &[0.0; 4], 1), None, "too few");
+        assert_eq!(standings(&[5.0, 5.0, 5.0, 5.0, 0.0], &[0.0; 5], 1), None);
+        assert_eq!(standings(&[5.0; 5], &[f64::NAN; 5], 1), None);
     }
 
     #[test]
@@ -146,9 +179,63 @@ mod tests {
         let p_value = |error: f64| {
             let mut errors = [0.01; 7];
             errors[6] = error;
-            standings(&values, &errors).unwrap()[6].p_value
+            standings(&values, &errors, 1).unwrap()[6].p_value
         };
         assert!(p_value(0.01) < 0.01 && p_value(0.4) > 0.3);
+    }
+
+    #[test]
+    fn hosts_with_heavy_tails_are_not_odd() {
+        // Student's distribution with 10 degrees of freedom: each fleet has values at which a
+        // normal distribution has none.
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        let heavy = |random: &mut Xoshiro256PlusPlus| {
+            let squares: f64 = (0..10).map(|_| normal(random).powi(2)).sum();
+            1e9 * (0.03 * normal(random) / (squares / 10.0).sqrt()).exp()
+        };
+        let tries = 200;
+        let wrong = (0..tries).filter(|_| {
+            let values: Vec<f64> = (0..500).map(|_| heavy(&mut random)).collect();
+            corrected(&values).iter().any(|p_value| *p_value <= FALSE_DISCOVERIES)
+        });
+        let wrong = wrong.count();
+        assert!(wrong <= tries / 10, "{wrong} of {tries}");
+    }
+
+    #[test]
+    fn means_of_several_values_need_less_distance() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(4);
+        let mut values = alike(300, &mut random);
+        values[0] = 0.86e9;
+        let p_value = |parts| standings(&values, &vec![0.0; 300], parts).unwrap()[0].p_value;
+        assert!(p_value(3) < p_value(2) && p_value(2) < p_value(1), "{}", p_value(1));
+    }
+
+    #[test]
+    fn any_of_several_values_is_improbable_as_often_as_it_says() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let law = student(1e6);
+        for (count, shared) in [(2, 0.0), (5, 0.0), (20, 0.0), (5, 0.7), (20, 0.7)] {
+            let tries = 20_000;
+            let low = (0..tries).filter(|_| {
+                let common = shared * normal(&mut random);
+                let p_values: Vec<f64> = (0..count)
+                    .map(|_| common + (1.0_f64 - shared * shared).sqrt() * normal(&mut random))
+                    .map(|distance| 2.0 * law.cdf(-distance.abs()))
+                    .collect();
+                any_of(&p_values) <= 0.01
+            });
+            let share = low.count() as f64 / f64::from(tries);
+            assert!(share < 0.013, "{share} of {count} values, {shared} in common");
+        }
+    }
+
+    #[test]
+    fn several_values_that_are_a_little_improbable_count_together() {
+        assert_eq!((any_of(&[]), any_of(&[0.04]), any_of(&[0.0, 0.5])), (1.0, 0.04, 0.0));
+        assert_eq!(any_of(&[0.9, 0.6, 1.0]), 1.0);
+        let together = any_of(&[0.001, 0.001, 0.001, 0.9]);
+        assert!(together < 0.5 * any_of(&[0.001, 0.9, 0.9, 0.9]), "{together}");
     }
 
     #[test]
@@ -170,9 +257,9 @@ mod tests {
             unit in 1.0e-3..1.0e3_f64,
         ) {
             let errors = vec![error; values.len()];
-            let found = standings(&values, &errors).unwrap();
+            let found = standings(&values, &errors, 1).unwrap();
             let scaled: Vec<f64> = values.iter().map(|value| value * unit).collect();
-            let again = standings(&scaled, &errors).unwrap();
+            let again = standings(&scaled, &errors, 1).unwrap();
             for (a, b) in found.iter().zip(&again) {
                 prop_assert!(a.ratio.low <= a.ratio.value && a.ratio.value <= a.ratio.high);
                 prop_assert!((0.0..=1.0).contains(&a.p_value));

@@ -2,7 +2,8 @@
 //!
 //! [`histogram`], [`quantile`] and [`bootstrap`] summarise a trial. [`outlier`], [`drift`],
 //! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`comparison`]
-//! compares two sets of trials, [`fleet`] the hosts of a fleet. [`lsq`],
+//! compares two sets of trials, [`fleet`] the hosts of a fleet; [`levels`] finds two levels among
+//! trials. [`lsq`],
 //! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models. [`cachesteps`] finds the caches of a
 //! machine, and [`ladder`] finds the bottleneck. [`units`] reads and writes sizes,
 //! durations and rates as people do. Nothing here does I/O, reads a clock or keeps
@@ -26,6 +27,7 @@ pub mod comparison;
 
 pub mod changepoint;
 pub mod drift;
+pub mod levels;
 pub mod outlier;
 pub mod steady;
 

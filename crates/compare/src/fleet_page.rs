@@ -8,7 +8,9 @@ use report::model::{
 };
 use report::units::Unit;
 
-use crate::fleet::{self, FleetDocument, FleetModel, FleetResult, FleetWorkload};
+use crate::fleet::{
+    self, FleetDocument, FleetModel, FleetQuantity, FleetResult, FleetValue, FleetWorkload,
+};
 
 /// Maximum number of charts of a model: the workloads with the most odd hosts.
 const CHARTS_MAX: usize = 24;
@@ -58,22 +60,13 @@ fn key_figure(model: &FleetModel) -> KeyFigure {
 fn findings(model: &FleetModel) -> Vec<Finding> {
     let of_host = |host: &fleet::FleetHost| Finding {
         id: "odd-host".to_owned(),
-        headline: format!(
-            "{} ({}) is {} in {} of {}",
-            host.host,
-            host.target,
-            host.verdict.words(),
-            host.odd,
-            counted(host.workloads as u64, "workload")
-        ),
-        detail: host
-            .since_unix_ns
-            .map_or(String::new(), |at| format!("since {} UTC", lab::date::utc(at))),
+        headline: fleet::headline(host),
+        detail: fleet::findings(host, model).join("; "),
         tone: Tone::Warn,
     };
     let of_fact = |it: &fleet::Distinguishing| Finding {
         id: "distinguishing".to_owned(),
-        headline: fleet::fact_line(it).trim().to_owned(),
+        headline: fleet::fact_line(it),
         detail: String::new(),
         tone: Tone::Note,
     };
@@ -120,7 +113,7 @@ fn table(model: &FleetModel, number: usize) -> Section {
 }
 
 fn charts(model: &FleetModel, number: usize) -> Option<Section> {
-    let odd = |workload: &FleetWorkload| workload.hosts.iter().filter(|host| host.is_odd).count();
+    let odd = |workload: &FleetWorkload| workload.hosts.iter().filter(|host| host.is_odd()).count();
     let mut workloads: Vec<&FleetWorkload> = model.workloads.iter().collect();
     workloads.sort_by_key(|workload| std::cmp::Reverse(odd(workload)));
     let left_out = workloads.len().saturating_sub(CHARTS_MAX);
@@ -144,15 +137,17 @@ fn charts(model: &FleetModel, number: usize) -> Option<Section> {
 }
 
 fn chart(workload: &FleetWorkload, id: &str) -> Chart {
-    let mut hosts: Vec<&FleetResult> = workload.hosts.iter().collect();
-    hosts.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let rate = |host| FleetResult::value(host, FleetQuantity::Rate);
+    let mut hosts: Vec<(&FleetResult, &FleetValue)> =
+        workload.hosts.iter().filter_map(|host| Some((host, rate(host)?))).collect();
+    hosts.sort_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio));
     let series = |name: &str, is_odd: bool, hue: usize| {
-        let of_kind = hosts.iter().enumerate().filter(|(_, host)| host.is_odd == is_odd);
-        let mark = |(place, host): (usize, &&FleetResult)| Mark {
+        let of_kind = hosts.iter().enumerate().filter(|(_, (host, _))| host.is_odd() == is_odd);
+        let mark = |(place, (host, rate)): (usize, &(&FleetResult, &FleetValue))| Mark {
             x: (place + 1) as f64,
-            y: host.ratio,
-            low: Some(host.ratio_low),
-            high: Some(host.ratio_high),
+            y: rate.ratio,
+            low: Some(rate.ratio_low),
+            high: Some(rate.ratio_high),
             note: Some(format!("{}, {}", host.host, host.target)),
         };
         let points: Vec<Mark> = of_kind.map(mark).collect();

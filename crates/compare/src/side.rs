@@ -15,7 +15,7 @@ use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
 use lab::recorder::RatesReader;
-use results::{RunRow, Store};
+use results::{RunHead, RunRow, Store};
 use serde::Deserialize;
 
 use crate::matching;
@@ -212,6 +212,20 @@ impl RunFacts {
         }
     }
 
+    /// When and where a stored run was made, without its command line and its conclusions.
+    pub fn of_head(head: RunHead) -> RunFacts {
+        RunFacts {
+            conclusions: Vec::new(),
+            source: Source::Stored(head.id.0),
+            started_unix_ns: head.started_unix_ns,
+            version: head.version,
+            command_line: String::new(),
+            host: serde_json::from_str(&head.host_json).unwrap_or_default(),
+            target: serde_json::from_str(&head.target_json).unwrap_or_default(),
+            verdict: None,
+        }
+    }
+
     /// Number of the run in its database; 0 if it is in none.
     pub fn id(&self) -> i64 {
         match self.source {
@@ -370,8 +384,21 @@ fn runs_of(store: &Store, selector: &str) -> Outcome<Vec<RunRow>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The facts of a run on a host with this kernel, and a device with this firmware and serial
+    /// number.
+    pub(crate) fn ran_on(kernel: &str, firmware: &str, serial: &str) -> RunFacts {
+        let host = Host { kernel: kernel.to_owned(), ..Host::default() };
+        let device = lab::machine::DeviceFacts {
+            firmware: Some(firmware.to_owned()),
+            serial: Some(serial.to_owned()),
+            ..Default::default()
+        };
+        let target = TargetFacts { device: Some(device), ..TargetFacts::default() };
+        Side::of("x", host, target, Vec::new()).runs.remove(0)
+    }
 
     #[test]
     fn a_name_is_a_run_a_file_or_both() {

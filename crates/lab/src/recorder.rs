@@ -291,7 +291,8 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
 /// Reads points of stored runs as far as comparisons need them: without histograms and series.
 ///
 /// Runs of one target mostly measure the same workloads. Each is given a number, from 0 in the
-/// order of appearance, so that its key is read only once.
+/// order of appearance, so that its key is read only once. Workloads that differ only in their seed
+/// have one number, and the seed of the first one.
 #[derive(Debug, Default)]
 pub struct RatesReader {
     keys: Vec<PointKey>,
@@ -334,14 +335,14 @@ impl RatesReader {
     }
 }
 
-/// The text of a row without its number.
+/// The text of a row without its number and its seed. A seed makes no other workload, and with a
+/// new seed in each run there would be as many keys as points.
 fn identity(row: &PointRow) -> String {
     let PointRow { rw, pattern, request_bytes, depth, threads, ioengine, caching, .. } = row;
-    let PointRow { size_bytes, read_percent, rate_requests_per_s, seed, workload_json, .. } = row;
+    let PointRow { size_bytes, read_percent, rate_requests_per_s, workload_json, .. } = row;
     format!(
         "{rw} {pattern} {request_bytes} {depth} {threads} {ioengine} {caching} {size_bytes} \
-         {read_percent} {rate_requests_per_s:?} {} {workload_json}",
-        seed.0
+         {read_percent} {rate_requests_per_s:?} {workload_json}"
     )
 }
 

@@ -1,7 +1,10 @@
-//! A stored run as input of a calibration: its points, and its trials in chronological order.
+//! Stored runs as input of a calibration: their points, and their trials in chronological order.
 //!
 //! Points that say nothing about the device (page cache, open loop) are left out with the reason.
-//! A share of the rest is held out: it is scored and not fitted.
+//! A share of the rest is held out: it is scored and not fitted. Runs of ranks tell how many hosts
+//! shared the storage.
+
+use std::collections::BTreeMap;
 
 use analysis::quantile::median;
 use ioengine::engine::EngineOptions;
@@ -9,6 +12,7 @@ use ioengine::{BufferPages, EngineKind};
 use lab::failure::{Failure, Outcome};
 use lab::point::{Point, Trial};
 use lab::point_key::PointKey;
+use lab::rank_trial::RankFiles;
 use workload::Workload;
 use workload::random::mix;
 use workload::spec::Content;
@@ -17,7 +21,7 @@ use workload::spec::Content;
 /// A wider distribution mixes several causes, such as cache hits and misses.
 const NARROW_LATENCY: f64 = 2.0;
 
-/// The part of a stored run that can be used for a fit.
+/// The part of stored runs that can be used for a fit.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Usable points, sorted by direction, pattern, region, request size and depth.
@@ -28,13 +32,15 @@ pub struct History {
     pub left_out: Vec<String>,
 }
 
-/// One workload of the stored run, with its measured figures.
+/// One workload of a stored run, with its measured figures.
 #[derive(Clone, Debug)]
 pub struct MeasuredPoint {
     /// Identity of the measured point: workload, caching and target.
     pub key: PointKey,
     /// The workload of the point's first trial.
     pub workload: Workload,
+    /// Number of hosts that measured together, each with this workload.
+    pub hosts: u32,
     /// Median over the trials [bytes per second].
     pub bytes_per_s: f64,
     /// Highest rate of a trial [bytes per second].
@@ -85,7 +91,7 @@ impl MeasuredPoint {
         self.bytes_per_s / self.key.request_bytes() as f64
     }
 
-    /// Outstanding requests of all threads.
+    /// Outstanding requests of all threads of all hosts.
     pub fn outstanding(&self) -> u32 {
         self.key.depth() * self.key.threads()
     }
@@ -134,15 +140,16 @@ impl History {
     /// # Errors
     /// When fewer than four points can be used.
     pub fn of(points: &[Point], held_out: f64) -> Outcome<History> {
+        History::of_runs(points, &[], held_out)
+    }
+
+    /// As [`History::of`], with further points `checked` that are all held out.
+    ///
+    /// # Errors
+    /// When fewer than four points can be used, or none of the checked ones.
+    pub fn of_runs(points: &[Point], checked: &[Point], held_out: f64) -> Outcome<History> {
         let mut left_out = Vec::new();
-        let mut usable: Vec<&Point> = Vec::new();
-        for point in points {
-            match why_unusable(point) {
-                Some(reason) => left_out.push(format!("{}: {reason}", point.key.describe())),
-                None => usable.push(point),
-            }
-        }
-        usable.sort_by_key(|point| sort_key(&point.key));
+        let mut usable = usable_of(points, &mut left_out);
         if usable.len() < 4 {
             let why = left_out.first().map(|why| format!(" ({why})")).unwrap_or_default();
             return Err(Failure::failed(format!(
@@ -151,16 +158,24 @@ impl History {
                 usable.len()
             )));
         }
-        let held_out = choose_held_out(&usable, held_out);
+        let mut held_out = choose_held_out(&usable, held_out);
+        let checked_usable = usable_of(checked, &mut left_out);
+        if checked_usable.is_empty() && !checked.is_empty() {
+            let why = left_out.last().map_or("", String::as_str);
+            return Err(Failure::failed(format!("--check has no usable point: {why}")));
+        }
+        usable.extend(checked_usable);
+        held_out.resize(usable.len(), true);
         let first_ns = usable.iter().flat_map(|p| &p.trials).map(|t| t.started_unix_ns).min();
         let mut history = History { points: Vec::new(), trials: Vec::new(), left_out };
         for (number, (point, held_out)) in usable.into_iter().zip(held_out).enumerate() {
             history.points.push(measured_point(point, held_out));
+            let hosts = history.points[number].hosts;
             history.trials.extend(point.trials.iter().filter(|t| !t.soaked).map(|trial| {
                 MeasuredTrial {
                     point: number,
                     start_ns: (trial.started_unix_ns - first_ns.unwrap_or(0)).max(0) as u64,
-                    workload: workload_of(&point.key, trial),
+                    workload: workload_of(&point.key, trial, hosts),
                     bytes: trial.bytes() as f64,
                     summary: TrialSummary::of(trial, &point.key),
                     series: trial.series.iter().map(|i| (i.length_ns, i.bytes as f64)).collect(),
@@ -185,6 +200,17 @@ impl History {
     pub fn requests(&self) -> f64 {
         let of = |trial: &MeasuredTrial| trial.bytes / f64::from(trial.workload.request_bytes);
         self.trials.iter().map(of).sum()
+    }
+
+    /// The most hosts of a fitted point.
+    pub fn fitted_hosts(&self) -> u32 {
+        let fitted = self.points.iter().filter(|point| !point.held_out);
+        fitted.map(|point| point.hosts).max().unwrap_or(1)
+    }
+
+    /// The most hosts that measured together.
+    pub fn hosts(&self) -> u32 {
+        self.points.iter().map(|point| point.hosts).max().unwrap_or(1)
     }
 
     /// Estimates the burst credit (bytes): the size of a token bucket that refills at
@@ -221,6 +247,35 @@ impl History {
     }
 }
 
+/// The usable points, sorted; adds the others to `left_out`.
+fn usable_of<'a>(points: &'a [Point], left_out: &mut Vec<String>) -> Vec<&'a Point> {
+    let mut usable = Vec::new();
+    for point in points {
+        match why_unusable(point) {
+            Some(reason) => left_out.push(format!("{}: {reason}", point.key.describe())),
+            None => usable.push(point),
+        }
+    }
+    usable.sort_by_key(|point| sort_key(&point.key));
+    usable
+}
+
+/// Number of hosts of a point; `None` if they have different numbers of ranks, or ranks are lost.
+fn hosts_of(point: &Point) -> Option<u32> {
+    let mut hosts = 1;
+    for trial in point.unsoaked() {
+        let mut ranks: BTreeMap<&str, u32> = BTreeMap::new();
+        trial.ranks.iter().for_each(|rank| *ranks.entry(&rank.host).or_default() += 1);
+        let mut counts = ranks.values();
+        let first = counts.next();
+        if trial.ranks.iter().any(|rank| rank.lost.is_some()) || !counts.all(|n| Some(n) == first) {
+            return None;
+        }
+        hosts = hosts.max(ranks.len() as u32);
+    }
+    Some(hosts)
+}
+
 /// Why a point cannot be used, or `None` if it can.
 fn why_unusable(point: &Point) -> Option<&'static str> {
     let key = &point.key;
@@ -242,6 +297,12 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
     }
     if key.workload.may_extend {
         return Some("the writes extended a file");
+    }
+    if key.ranks.is_some_and(|ranks| ranks.files != RankFiles::Own) {
+        return Some("ranks that share a file are not modelled");
+    }
+    if hosts_of(point).is_none() {
+        return Some("ranks were lost, or hosts have different numbers of ranks");
     }
     None
 }
@@ -296,8 +357,10 @@ fn measured_point(point: &Point, held_out: bool) -> MeasuredPoint {
     let deviations: f64 = rates.iter().map(|rate| (rate / bytes_per_s - 1.0).abs()).sum();
     let latency = point.latency(None);
     let at = |q| latency.quantile(q).map_or(0.0, |ns| ns as f64);
+    let hosts = hosts_of(point).unwrap_or(1);
     MeasuredPoint {
-        workload: workload_of(&point.key, trials[0]),
+        workload: workload_of(&point.key, trials[0], hosts),
+        hosts,
         bytes_per_s,
         best_bytes_per_s: rates.iter().copied().fold(0.0, f64::max),
         fresh_latency_ns: trials
@@ -313,10 +376,10 @@ fn measured_point(point: &Point, held_out: bool) -> MeasuredPoint {
     }
 }
 
-/// The workload of a trial, to be replayed in a simulated system. It ends as the trial did, by
-/// bytes or by time. A cap of four times its bytes or twenty times its time stops replays of badly
-/// fitted models.
-fn workload_of(key: &PointKey, trial: &Trial) -> Workload {
+/// The workload of each host in a trial, to be replayed in a simulated system. It ends as the trial
+/// did, by bytes or by time. A cap of four times its bytes or twenty times its time stops replays
+/// of badly fitted models.
+fn workload_of(key: &PointKey, trial: &Trial, hosts: u32) -> Workload {
     let measured = &key.workload;
     let (limit_bytes, limit_ns) = match (measured.limit_bytes, measured.limit_ns) {
         (Some(bytes), None) => (bytes, trial.elapsed_ns.saturating_mul(20)),
@@ -326,7 +389,7 @@ fn workload_of(key: &PointKey, trial: &Trial) -> Workload {
     let seed = key.seed();
     Workload {
         engine_kind: EngineKind::IoUring,
-        threads: key.threads(),
+        threads: key.threads() / hosts,
         limit_bytes: Some(limit_bytes.max(key.request_bytes())),
         limit_ns: Some(limit_ns),
         steady: None,

@@ -16,6 +16,10 @@ pub struct Direction {
     pub most_bytes_per_s: f64,
     /// Highest request rate measured in this direction at any point.
     pub most_requests_per_s: f64,
+    /// Highest rate of one host [bytes per second].
+    pub most_bytes_per_s_of_host: f64,
+    /// Highest request rate of one host.
+    pub most_requests_per_s_of_host: f64,
 }
 
 /// Values at which the search starts, estimated from the measurements.
@@ -36,7 +40,8 @@ pub struct InitialGuess {
     /// Sizes of the regions used (bytes).
     pub regions: Vec<f64>,
     /// Whether the device seems to keep state between requests (a cache, a write buffer, burst
-    /// credit): rates fall, trials differ, or some reads are much faster than others.
+    /// credit): rates fall, trials differ, or some reads are much faster than others. False for
+    /// storage that several hosts share, whose state is not modelled.
     pub is_stateful: bool,
 }
 
@@ -73,7 +78,7 @@ impl InitialGuess {
             cache_hit_ns: if cache_hit_ns < f64::MAX { cache_hit_ns } else { 1000.0 },
             late_bytes_per_s: slowdown.late_bytes_per_s,
             credit_bytes: slowdown.credit_bytes,
-            is_stateful: hits || differ || slowdown.any,
+            is_stateful: history.hosts() == 1 && (hits || differ || slowdown.any),
             regions,
         }
     }
@@ -123,6 +128,8 @@ fn direction_of(points: &[&MeasuredPoint], source: Source) -> Option<Direction> 
         single_bytes_per_s: if slope > 0.0 { 1e9 / slope } else { most_bytes_per_s * 4.0 },
         most_bytes_per_s,
         most_requests_per_s,
+        most_bytes_per_s_of_host: largest(|p| p.bytes_per_s / f64::from(p.hosts)),
+        most_requests_per_s_of_host: largest(|p| p.requests_per_s() / f64::from(p.hosts)),
     })
 }
 

@@ -3,7 +3,7 @@
 //! A stateful system (with a cache, a write buffer or burst credit) replays all trials in one
 //! simulation: each starts at its recorded time, in the state that the previous one left. Without
 //! state, each point is simulated once, alone, and only until its rate is known. That is faster and
-//! gives the same result.
+//! gives the same result. Several hosts each have the load of the point.
 
 use std::sync::atomic::AtomicBool;
 
@@ -54,13 +54,13 @@ pub fn replay_while(
         return replay_points(system, history).map(Some);
     }
     let world = SimWorld::new(system, 1);
-    let file = world.files(Caching::Direct).remove(0);
+    let files = world.files(Caching::Direct);
     let mut all = Vec::with_capacity(history.trials.len());
     for (index, trial) in history.trials.iter().enumerate() {
         let clock = world.clock();
         // Pauses between trials refill credit and drain buffers.
         while clock.now_ns() < trial.start_ns && clock.pass(trial.start_ns).is_some() {}
-        let summary = simulate(&world, &file, &trial.workload, history, trial.point)?;
+        let summary = simulate(&world, &files[..1], &trial.workload, history, trial.point)?;
         if !goes_on(index, &summary) {
             return Ok(None);
         }
@@ -74,6 +74,7 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary
     let alone: Outcome<Vec<TrialSummary>> = (0..history.points.len())
         .map(|point| {
             let workload = &history.points[point].workload;
+            let system = of_hosts(system, history, point);
             let requests = REQUESTS.max(
                 REQUESTS_PER_OUTSTANDING * u64::from(workload.depth) * u64::from(workload.threads),
             );
@@ -84,9 +85,10 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary
                 warm_up_ns: 0,
                 ..workload.clone()
             };
-            let world = SimWorld::new(system, 1);
-            let file = world.files(Caching::Direct).remove(0);
-            let summary = simulate(&world, &file, &short, history, point)?;
+            let world = SimWorld::new(&system, 1);
+            let mut files = world.files(Caching::Direct);
+            files.truncate(history.points[point].hosts as usize);
+            let summary = simulate(&world, &files, &short, history, point)?;
             Ok(TrialSummary { late_bytes_per_s: Some(summary.bytes_per_s), ..summary })
         })
         .collect();
@@ -94,17 +96,29 @@ fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary
     Ok(history.trials.iter().map(|trial| alone[trial.point]).collect())
 }
 
-/// Simulates one trial of a point.
+/// The system with as many hosts as a point has, each with a device. Only the systems of histories
+/// with several hosts are changed.
+fn of_hosts(system: &System, history: &History, point: usize) -> System {
+    let mut system = system.clone();
+    if history.hosts() > 1 {
+        system.setup.hosts = history.points[point].hosts;
+        system.setup.disks = system.setup.hosts;
+    }
+    system
+}
+
+/// Simulates one trial of a point, with the same load on each file.
 fn simulate(
     world: &SimWorld,
-    file: &SimTarget,
+    files: &[SimTarget],
     workload: &Workload,
     history: &History,
     point: usize,
 ) -> Outcome<TrialSummary> {
-    let planned = plan::resolve(workload, file)?;
+    let planned = plan::resolve(workload, &files[0])?;
+    let files: Vec<&SimTarget> = files.iter().collect();
     let stop = AtomicBool::new(false);
     let mut control = Control { stop: &stop, on_progress: &mut |_| {}, start: None };
-    let sample = stepper::run(&[file], &planned, &world.clock(), &world.meter(), &mut control)?;
+    let sample = stepper::run(&files, &planned, &world.clock(), &world.meter(), &mut control)?;
     Ok(TrialSummary::of(&record::trial(sample), &history.points[point].key))
 }

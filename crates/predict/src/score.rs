@@ -282,7 +282,9 @@ pub fn choose(
             break;
         }
         tell("structures");
-        let Some(plain) = fitting.best(&Structure::all(&guess), 5) else { continue };
+        let Some(plain) = fitting.best(&Structure::candidates(history, &guess), 5) else {
+            continue;
+        };
         let found = if is_stateful { add_parts(&fitting, &guess, plain, tell) } else { plain };
         if best.as_ref().is_none_or(|best| found.criterion < best.criterion) {
             best = Some(found);
@@ -324,7 +326,7 @@ fn add_parts(
     let mut left: Vec<StatefulPart> = StatefulPart::ALL.into();
     // The plain fit is distorted by the effects of a missing part, so unfitted structures are tried
     // as well.
-    let mut bases = Structure::all(guess);
+    let mut bases = Structure::candidates(fitting.history, guess);
     while !left.is_empty() {
         bases.push(restarted(&here));
         let mut candidates: Vec<(StatefulPart, Fit)> = Vec::new();

@@ -1,5 +1,5 @@
-//! `halfpower calibrate` from options to exit code: fits a simulated system to a stored run, or to
-//! a rotating disk that it measures, prints its parameters and score, and writes the system file.
+//! `halfpower calibrate` from options to exit code: fits a simulated system to stored runs, or to a
+//! rotating disk that it measures, prints its parameters and score, and writes the system file.
 
 use analysis::units;
 use std::fs::{self, OpenOptions};
@@ -13,6 +13,7 @@ use lab::guard::Consent;
 use lab::interrupt::Interrupt;
 use lab::json::{self, Program};
 use lab::machine::{Host, TargetFacts};
+use lab::point::Point;
 use lab::recorder;
 use lab::simulated_target;
 use lab::target::TargetSpec;
@@ -34,8 +35,10 @@ use crate::structure;
 /// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct CalibrateOptions {
-    /// The stored run: its number, the beginning of its UUID, its label, or latest.
-    pub run: String,
+    /// The stored runs, each by its number, the beginning of its UUID, its label, or latest.
+    pub runs: Vec<String>,
+    /// Stored runs that are only scored.
+    pub check: Vec<String>,
     /// Results database.
     pub db: PathBuf,
     /// A rotating disk to measure, instead of a stored run.
@@ -46,8 +49,9 @@ pub struct CalibrateOptions {
     pub system: Option<String>,
     /// Path of the system file.
     pub out: Option<PathBuf>,
-    /// Share of the points held out for scoring.
-    pub holdout: f64,
+    /// Share of the points of `runs` held out for scoring; half if not given, and none if other
+    /// runs are scored.
+    pub holdout: Option<f64>,
     /// Print one JSON document instead of tables.
     pub json: bool,
     /// Print only the result, warnings and errors.
@@ -61,10 +65,8 @@ pub struct CalibrateOptions {
 pub struct CalibrateDocument {
     /// The program.
     pub halfpower: Program,
-    /// Number of the run that was fitted; null if the disk was measured for the calibration.
-    pub run: Option<i64>,
-    /// UUID of that run.
-    pub run_uuid: Option<String>,
+    /// The stored runs; empty if the disk was measured for the calibration.
+    pub runs: Vec<CalibrationRun>,
     /// Name of the target that was measured.
     pub target: String,
     /// Name of the selected structure.
@@ -85,6 +87,17 @@ pub struct CalibrateDocument {
     pub system: String,
 }
 
+/// A stored run of a calibration.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CalibrationRun {
+    /// Number of the run.
+    pub run: i64,
+    /// UUID of the run.
+    pub run_uuid: String,
+    /// Whether its points were only scored, not fitted.
+    pub is_checked: bool,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -96,24 +109,30 @@ pub fn execute(options: &CalibrateOptions) -> Outcome {
     }
 }
 
-/// Fits a system to a stored run.
+/// Fits a system to stored runs.
 fn fit(options: &CalibrateOptions) -> Outcome {
     let console = Console::new(options.quiet);
     let store = Store::open_read_only(&options.db)?;
-    let row = run_of(&store, &options.run)?;
-    let history = History::of(&recorder::load(&store, row.id)?, options.holdout)?;
-    refuse_disks(&row, &history)?;
+    let rows = runs_of(&store, &options.runs)?;
+    let checked = runs_of(&store, &options.check)?;
+    let Some(row) = rows.first() else { return Err(Failure::usage("no run was named")) };
+    let holdout = options.holdout.unwrap_or(if checked.is_empty() { 0.5 } else { 0.0 });
+    let points = points_of(&store, &rows)?;
+    let history = History::of_runs(&points, &points_of(&store, &checked)?, holdout)?;
+    for row in rows.iter().chain(&checked) {
+        refuse_disks(row, &history)?;
+    }
     if let Some(path) = &options.out {
         check_out(path)?;
     }
-    let base = base(options, &row, &history)?;
+    let base = base(options, row, &history)?;
     let held_out = history.points.iter().filter(|point| point.held_out).count();
     if options.plan {
         console::data(&format!(
-            "fit a system to {} points of run {} and score it on {held_out} others{}; \
-             nothing was done",
+            "fit a system to {} points of {} and score it on {held_out} others{}; nothing was \
+             done",
             history.points.len() - held_out,
-            row.id,
+            names_of(&rows),
             and_write(options)
         ));
         return Ok(Exit::Ok);
@@ -121,13 +140,19 @@ fn fit(options: &CalibrateOptions) -> Outcome {
     // The fit takes long, so an unwritable folder is reported before it.
     options.out.as_deref().map(check_writable).transpose()?;
     history.left_out.iter().for_each(|why| console.say(format!("left out: {why}")));
-    let source = format!("calibrated from run {} on {}", row.id, day(row.started_unix_ns));
+    let source = format!("calibrated from {} on {}", names_of(&rows), day(row.started_unix_ns));
     let mut progress = console.open_progress();
     let calibrated = result::calibrate(&history, base, &source, &mut |what| progress.update(what));
     progress.finish();
+    let run = |row: &RunRow, is_checked: bool| CalibrationRun {
+        run: row.id.0,
+        run_uuid: row.uuid.clone(),
+        is_checked,
+    };
+    let fitted = rows.iter().map(|row| run(row, false));
     let origin = Origin {
-        run: Some((row.id.0, row.uuid.clone())),
-        target: target_name(&row),
+        runs: fitted.chain(checked.iter().map(|row| run(row, true))).collect(),
+        target: target_name(row),
         left_out: history.left_out.clone(),
         source,
     };
@@ -159,7 +184,7 @@ fn measure(options: &CalibrateOptions, target: &Path) -> Outcome {
     let mut progress = console.open_progress();
     let calibrated = disk::calibrate(probe.as_mut(), &source, &mut |what| progress.update(what));
     progress.finish();
-    let origin = Origin { run: None, target: name, left_out: Vec::new(), source };
+    let origin = Origin { runs: Vec::new(), target: name, left_out: Vec::new(), source };
     finish(options, calibrated?, origin)
 }
 
@@ -192,8 +217,8 @@ fn probe_of(options: &CalibrateOptions, target: &Path) -> Outcome<Box<dyn Probe>
 
 /// Where a calibration comes from.
 struct Origin {
-    /// Number and UUID of a stored run.
-    run: Option<(i64, String)>,
+    /// The stored runs.
+    runs: Vec<CalibrationRun>,
     target: String,
     left_out: Vec<String>,
     source: String,
@@ -202,9 +227,9 @@ struct Origin {
 /// Names, prints and writes a calibrated system.
 fn finish(options: &CalibrateOptions, mut calibrated: Calibrated, origin: Origin) -> Outcome {
     let stem = options.out.as_deref().and_then(Path::file_stem);
-    let name = match (stem, &origin.run) {
+    let name = match (stem, origin.runs.first()) {
         (Some(stem), _) => stem.to_string_lossy().into_owned(),
-        (None, Some((run, _))) => format!("run-{run}"),
+        (None, Some(run)) => format!("run-{}", run.run),
         (None, None) => "disk".to_owned(),
     };
     let Calibrated { structure, score, .. } = &calibrated;
@@ -233,6 +258,27 @@ fn run_of(store: &Store, selector: &str) -> Outcome<RunRow> {
         Some(run) => Ok(run),
         None => Ok(store.run(selector)?),
     }
+}
+
+/// Finds several runs.
+fn runs_of(store: &Store, selectors: &[String]) -> Outcome<Vec<RunRow>> {
+    selectors.iter().map(|selector| run_of(store, selector)).collect()
+}
+
+/// The points of several runs.
+fn points_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
+    let mut points = Vec::new();
+    for row in rows {
+        points.extend(recorder::load(store, row.id)?);
+    }
+    Ok(points)
+}
+
+/// The numbers of runs: "run 3", or "runs 3, 4".
+fn names_of(rows: &[RunRow]) -> String {
+    let numbers: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
+    let plural = if rows.len() == 1 { "" } else { "s" };
+    format!("run{plural} {}", numbers.join(", "))
 }
 
 /// Refuses to calibrate from a run on rotating disks.
@@ -359,11 +405,9 @@ fn write_directly(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn document(origin: Origin, calibrated: Calibrated) -> CalibrateDocument {
-    let (run, run_uuid) = origin.run.unzip();
     CalibrateDocument {
         halfpower: Program::this(),
-        run,
-        run_uuid,
+        runs: origin.runs,
         target: origin.target,
         structure: calibrated.structure,
         parameters: calibrated.parameters,

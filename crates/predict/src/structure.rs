@@ -1,7 +1,8 @@
 //! Candidate models of a device, each a list of parameters of a system file with starting values.
 //!
 //! Several structures can explain the same throughput: a request-rate limit, a number of parallel
-//! units, a serial path. `score::choose` fits them and selects one by the data.
+//! units, a serial path. `score::choose` fits them and selects one by the data. Storage that
+//! several hosts share has structures of its own, with a link for each host.
 
 use lab::failure::Outcome;
 use simulator::{Description, System};
@@ -64,6 +65,14 @@ fn megabytes(bytes_per_s: f64) -> f64 {
 }
 
 impl Structure {
+    /// All structures that a history can be fitted with, with starting values.
+    pub fn candidates(history: &History, guess: &InitialGuess) -> Vec<Structure> {
+        match history.hosts() {
+            0 | 1 => Structure::all(guess),
+            _ => shared(guess),
+        }
+    }
+
     /// All structures of a flash device or a volume, with starting values.
     pub fn all(guess: &InitialGuess) -> Vec<Structure> {
         let mut all = vec![limits(guess), serial(guess, 0.05), coalesced(&limits(guess))];
@@ -233,13 +242,56 @@ fn pieces(guess: &InitialGuess) -> Vec<Structure> {
     [(4.0, 4096.0), (8.0, 16384.0), (4.0, 65536.0), (2.0, 262_144.0)].map(with).into()
 }
 
+/// Storage that several hosts share: a link of each host, and a path to the storage that carries
+/// one request at a time, in series with a latency that overlaps. The host link may also take time
+/// for each request.
+fn shared(guess: &InitialGuess) -> Vec<Structure> {
+    let with = |share: f64, link: f64, is_fixed: bool| {
+        let mut parameters = Vec::new();
+        let (mut each_ns, mut each_of_host_ns) = (f64::MAX, f64::MAX);
+        for (op, direction) in guess.directions() {
+            each_ns = each_ns.min(1e9 / direction.most_requests_per_s);
+            each_of_host_ns = each_of_host_ns.min(1e9 / direction.most_requests_per_s_of_host);
+            let latency = microseconds(direction.fixed_ns * share);
+            parameters.push(parameter(format!("drive.fixed_{op}"), latency));
+            let of_host = megabytes(direction.most_bytes_per_s_of_host * link);
+            parameters.push(parameter(format!("links.0.{op}"), of_host));
+            let of_storage = megabytes(direction.most_bytes_per_s);
+            parameters.push(parameter(format!("links.1.{op}"), of_storage));
+        }
+        parameters.push(parameter("links.1.fixed", microseconds(each_ns)));
+        if is_fixed {
+            parameters.push(parameter("links.0.fixed", microseconds(each_of_host_ns)));
+        }
+        let limit = if is_fixed { " with a limit of requests" } else { "" };
+        let name = format!("shared storage and host links{limit}");
+        Structure { name, parameters, fixed: Vec::new() }
+    };
+    let mut all = Vec::new();
+    for share in [0.3, 0.9] {
+        for link in [1.0, 4.0] {
+            all.extend([with(share, link, false), with(share, link, true)]);
+        }
+    }
+    all.extend(all.clone().iter().map(coalesced));
+    all
+}
+
 /// The system file of a flash device or volume before calibration, as large as the region used, on
 /// a host with `cpus` CPUs.
 ///
 /// # Errors
 /// Only if the built-in file is invalid.
 pub fn volume(history: &History, cpus: u32) -> Outcome<Description> {
-    let mut base = Description::read(include_str!("volume.toml"), "volume")?;
+    let mut text = include_str!("volume.toml").to_owned();
+    let hosts = history.fitted_hosts();
+    if history.hosts() > 1 {
+        let host_link = include_str!("host_link.toml");
+        text = text.replacen("[[links]]", &format!("{host_link}\n[[links]]"), 1);
+    }
+    let mut base = Description::read(&text, "volume")?;
+    base.set("disks", &hosts.to_string())?;
+    base.set("hosts", &hosts.to_string())?;
     let extent = history.extent_bytes();
     base.put("drive.capacity", extent as f64 / (1 << 30) as f64, "the region of the run")?;
     base.put("drive.units", MANY_UNITS, "no limit seen")?;
@@ -251,10 +303,19 @@ pub fn volume(history: &History, cpus: u32) -> Outcome<Description> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::tests::example;
 
     #[test]
     fn the_built_in_volume_is_a_valid_system() {
         let base = Description::read(include_str!("volume.toml"), "volume").unwrap();
         base.system().unwrap();
+    }
+
+    #[test]
+    fn shared_storage_has_a_link_for_each_host() {
+        let mut history = example();
+        history.points.iter_mut().for_each(|point| point.hosts = 4);
+        let system = volume(&history, 2).unwrap().system().unwrap();
+        assert_eq!((system.setup.hosts, system.setup.disks, system.links.len()), (4, 4, 2));
     }
 }

@@ -81,11 +81,12 @@ impl TrustDocument {
 }
 
 /// Estimates the error of the predicted throughput `bytes_per_s` of a load from the calibration
-/// points; `None` if there are none. `is_changed` says whether the system was changed after the
-/// calibration.
+/// points; `None` if there are none. Each of the `hosts` has the load. `is_changed` says whether
+/// the system was changed after the calibration.
 pub fn trust(
     points: &[CalibrationPoint],
     load: &Workload,
+    hosts: u32,
     bytes_per_s: f64,
     is_changed: bool,
 ) -> Option<TrustDocument> {
@@ -94,11 +95,12 @@ pub fn trust(
     }
     let (size, outstanding) = (u64::from(load.request_bytes), load.depth * load.threads);
     let like: Vec<&CalibrationPoint> = points.iter().filter(|point| is_like(point, load)).collect();
-    let outside = outside(&like, load);
+    let outside = outside(&like, load, hosts);
     let within = |a: f64, b: f64| (a / b).max(b / a) <= NEAR_FACTOR;
     let is_near = |point: &&&CalibrationPoint| {
         within(point.request_bytes as f64, size as f64)
             && within(f64::from(point.outstanding), f64::from(outstanding))
+            && within(f64::from(point.hosts), f64::from(hosts))
     };
     let mut near: Vec<&CalibrationPoint> = like.iter().filter(is_near).copied().collect();
     let held_out = near.iter().any(|point| point.held_out);
@@ -152,8 +154,8 @@ fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     point.pattern == pattern && same_direction
 }
 
-/// How a load differs from the range of request sizes and depths of the points like it.
-fn outside(like: &[&CalibrationPoint], load: &Workload) -> Vec<String> {
+/// How a load differs from the range of request sizes, depths and hosts of the points like it.
+fn outside(like: &[&CalibrationPoint], load: &Workload, hosts: u32) -> Vec<String> {
     let range = |of: fn(&CalibrationPoint) -> u64| {
         let values = || like.iter().map(|point| of(point));
         values().min().zip(values().max())
@@ -173,6 +175,12 @@ fn outside(like: &[&CalibrationPoint], load: &Workload) -> Vec<String> {
     if !(least..=most).contains(&outstanding) {
         found.push(format!("{outstanding} outstanding requests (measured: {least} to {most})"));
     }
+    if let Some((least, most)) = range(|point| u64::from(point.hosts))
+        && !(least..=most).contains(&u64::from(hosts))
+    {
+        let hosts = units::counted(hosts.into(), "host");
+        found.push(format!("{hosts} (measured: {least} to {most})"));
+    }
     found
 }
 
@@ -188,6 +196,7 @@ mod tests {
                 pattern: "random".to_owned(),
                 request_bytes,
                 outstanding,
+                hosts: 1,
                 held_out,
                 measured_bytes_per_s: 1e6,
                 simulated_bytes_per_s: 1e6 * ratio,
@@ -213,46 +222,56 @@ mod tests {
 
     #[test]
     fn only_errors_of_points_near_the_load_count() {
-        let near = trust(&grid(), &load(4096, 16), 1e8, false).unwrap();
+        let near = trust(&grid(), &load(4096, 16), 1, 1e8, false).unwrap();
         assert_eq!((near.basis, near.points), (Basis::HeldOut, 2));
         assert!((near.worst_error.unwrap() - 1.8).abs() < 1e-9 && !near.is_good());
         assert!((near.low_bytes_per_s.unwrap() - 1e8 / 2.8).abs() < 1.0, "{near:?}");
         assert!((near.high_bytes_per_s.unwrap() - 2.8e8).abs() < 1.0, "{near:?}");
-        let far = trust(&grid(), &load(65_536, 2), 1e8, false).unwrap();
+        let far = trust(&grid(), &load(65_536, 2), 1, 1e8, false).unwrap();
         assert_eq!((far.basis, far.points), (Basis::HeldOut, 1));
         assert!(far.is_good(), "{far:?}");
-        let changed = trust(&grid(), &load(65_536, 2), 1e8, true).unwrap();
+        let changed = trust(&grid(), &load(65_536, 2), 1, 1e8, true).unwrap();
         assert!(!changed.is_good() && changed.text().contains("before the change"), "{changed:?}");
-        let fitted = trust(&grid(), &load(65_536, 16), 1e8, false).unwrap();
+        let fitted = trust(&grid(), &load(65_536, 16), 1, 1e8, false).unwrap();
         assert_eq!(fitted.basis, Basis::Fitted);
         assert!(fitted.text().contains("none held out"), "{}", fitted.text());
     }
 
     #[test]
     fn a_load_outside_the_calibrated_range_has_no_known_error() {
-        let deep = trust(&grid(), &load(4096, 32), 1e8, false).unwrap();
+        let deep = trust(&grid(), &load(4096, 32), 1, 1e8, false).unwrap();
         assert_eq!((deep.basis, deep.worst_error), (Basis::Outside, None));
         let text = deep.text();
         assert!(text.contains("32 outstanding requests (measured: 1 to 16)"), "{text}");
-        let large = trust(&grid(), &load(1 << 20, 4), 1e8, false).unwrap().text();
+        let large = trust(&grid(), &load(1 << 20, 4), 1, 1e8, false).unwrap().text();
         assert!(large.contains("requests of 1 MiB (measured: 4 KiB to 64 KiB)"), "{large}");
         let writes = Workload { read_percent: 0, ..load(4096, 4) };
-        let writes = trust(&grid(), &writes, 1e8, false).unwrap().text();
+        let writes = trust(&grid(), &writes, 1, 1e8, false).unwrap().text();
         assert!(writes.contains("randwrite requests were not measured"), "{writes}");
         let sequential = Workload { pattern: Pattern::Sequential, ..load(4096, 4) };
-        assert_eq!(trust(&grid(), &sequential, 1e8, false).unwrap().basis, Basis::Outside);
+        assert_eq!(trust(&grid(), &sequential, 1, 1e8, false).unwrap().basis, Basis::Outside);
+    }
+
+    #[test]
+    fn more_hosts_than_were_measured_are_outside() {
+        let mut grid = grid();
+        grid.iter_mut().step_by(2).for_each(|point| point.hosts = 4);
+        let four = trust(&grid, &load(4096, 16), 4, 1e8, false).unwrap();
+        assert_eq!((four.basis, four.points), (Basis::HeldOut, 2));
+        let eight = trust(&grid, &load(4096, 16), 8, 1e8, false).unwrap();
+        assert!(eight.text().contains("8 hosts (measured: 1 to 4)"), "{}", eight.text());
     }
 
     #[test]
     fn a_load_in_a_gap_between_points_is_outside() {
         let sparse = points(&[(4096, 1, true, 1.0), (1 << 20, 1, false, 1.0)]);
-        let between = trust(&sparse, &load(65_536, 1), 1e8, false).unwrap();
+        let between = trust(&sparse, &load(65_536, 1), 1, 1e8, false).unwrap();
         assert_eq!(between.basis, Basis::Outside);
         assert!(between.text().contains("within a factor of 4 of 64 KiB"), "{}", between.text());
     }
 
     #[test]
     fn a_system_that_was_not_calibrated_has_no_error_estimate() {
-        assert_eq!(trust(&[], &load(4096, 1), 1e8, false), None);
+        assert_eq!(trust(&[], &load(4096, 1), 1, 1e8, false), None);
     }
 }

@@ -99,6 +99,15 @@ pub struct Question {
     pub are_changed: [bool; 2],
 }
 
+/// Whether settings such as `disks=4` change what was calibrated. The number of hosts does not, if
+/// the system was calibrated with several: each has a link and a file of its own.
+pub fn is_changed_by(system: &Description, settings: &[String]) -> bool {
+    let is_shared = system.calibration().iter().any(|point| point.hosts > 1);
+    let names = settings.iter().flat_map(|setting| setting.split(','));
+    let mut names = names.filter_map(|setting| setting.split('=').next());
+    names.any(|name| !is_shared || !["hosts", "disks"].contains(&name.trim()))
+}
+
 /// The predicted effect of a change.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -251,7 +260,13 @@ fn simulate_side(side: &Side<'_>) -> Outcome<SideDocument> {
         side.price.map(|price| price_document(price, &system, load, &simulated)).transpose()?;
     let bytes_per_s = simulated.bytes_per_s();
     Ok(SideDocument {
-        trust: trust(&side.description.calibration(), load, bytes_per_s, side.is_changed),
+        trust: trust(
+            &side.description.calibration(),
+            load,
+            system.setup.hosts,
+            bytes_per_s,
+            side.is_changed,
+        ),
         workload: describe(load),
         bytes_per_s,
         requests_per_s: simulated.requests_per_s(),

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Params, Transaction};
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, PointEnd, PointId, PointRow, RunId, RunRow, SeriesRow, TrialId,
+    Columns, LatencyRow, PointEnd, PointId, PointRow, RunHead, RunId, RunRow, SeriesRow, TrialId,
     TrialRates, TrialRow,
 };
 use crate::store::Store;
@@ -32,6 +32,24 @@ impl Store {
         let columns = RunRow::COLUMNS.join(", ");
         let sql = format!("SELECT {columns} FROM run ORDER BY started_unix_ns DESC, id DESC");
         self.select_sql(&sql, [], |row| RunRow::read_from(row, 0))
+    }
+
+    /// Passes when and where each run was made to `each`, in the order of their numbers. Only one
+    /// row at a time is in memory.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn each_run_head(&self, mut each: impl FnMut(RunHead)) -> Result<(), Error> {
+        let sql = format!("SELECT {} FROM run ORDER BY id", RunHead::COLUMNS.join(", "));
+        let mut read = || -> rusqlite::Result<()> {
+            let mut statement = self.connection().prepare(&sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                each(RunHead::read_from(row, 0)?);
+            }
+            Ok(())
+        };
+        read().map_err(|error| self.error(error))
     }
 
     /// The runs with a label, newest first.
@@ -367,6 +385,21 @@ mod tests {
         assert_eq!(store.runs_with_label(&label).unwrap(), store.runs().unwrap());
         assert!(store.runs_with_label("none").unwrap().is_empty());
         assert_eq!(store.run("latest").unwrap().uuid, "d");
+    }
+
+    #[test]
+    fn the_heads_of_all_runs_come_in_the_order_of_their_numbers() {
+        let store = a_store_with_runs(&[("b", 20), ("c", 30), ("a", 10)]);
+        let mut heads = Vec::new();
+        store.each_run_head(|head| heads.push(head)).unwrap();
+        let uuids: Vec<&str> = heads.iter().map(|head| head.uuid.as_str()).collect();
+        assert_eq!(uuids, ["b", "c", "a"]);
+        let row = store.run("b").unwrap();
+        assert_eq!(
+            (&heads[0].host_json, &heads[0].target_json),
+            (&row.host_json, &row.target_json)
+        );
+        assert_eq!((heads[0].id, heads[0].started_unix_ns), (row.id, 20));
     }
 
     #[test]

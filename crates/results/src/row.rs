@@ -321,6 +321,24 @@ row! {
 }
 
 row! {
+    /// The columns of a run that say when and where it was made; see [`RunRow`].
+    RunHead {
+        /// Run number.
+        id: RunId,
+        /// Identifies the run, also in copies of the database.
+        uuid: String,
+        /// Start time, in nanoseconds since 1970-01-01 UTC.
+        started_unix_ns: i64,
+        /// Version of the program.
+        version: String,
+        /// Kernel, CPU, governor and the like, as JSON.
+        host_json: String,
+        /// File system, device, scheduler, write cache and the like, as JSON.
+        target_json: String,
+    }
+}
+
+row! {
     /// Where an imported run came from.
     OriginRow {
         /// The tool with its version, such as `fio-3.33`.

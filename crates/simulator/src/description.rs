@@ -384,11 +384,12 @@ mod tests {
             pattern: "random".to_owned(),
             request_bytes: 4096,
             outstanding: 8,
+            hosts: 1,
             held_out: true,
             measured_bytes_per_s: 1.25e6,
             simulated_bytes_per_s: 1.5e6,
         };
-        let points = [point.clone(), CalibrationPoint { outstanding: 16, ..point }];
+        let points = [point.clone(), CalibrationPoint { outstanding: 16, hosts: 4, ..point }];
         system.set_calibration(&points);
         let read = Description::read(&system.text(), "written").unwrap();
         assert_eq!(read.calibration(), points);

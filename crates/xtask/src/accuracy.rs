@@ -2,10 +2,10 @@
 //!
 //! `selftest` runs the program's own self-test many times. `foreign` uses independent devices made
 //! with nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the
-//! kernel's. `compare` counts how often comparisons are right. `fio-agreement` runs the same job
-//! files with fio. `network` measures servers of NBD, NFS, SMB and iSCSI over paths with a known
-//! delay or rate. All print tables; `--write` puts them into docs/accuracy.md, that of fio into
-//! docs/compare-with-fio.md.
+//! kernel's. `compare` counts how often comparisons are right, `fleet` how often the bad hosts of a
+//! fleet are found. `fio-agreement` runs the same job files with fio. `network` measures servers of
+//! NBD, NFS, SMB and iSCSI over paths with a known delay or rate. All print tables; `--write` puts
+//! them into docs/accuracy.md, that of fio into docs/compare-with-fio.md.
 
 mod selftest;
 
@@ -14,6 +14,8 @@ mod foreign;
 mod pagecache;
 
 mod compare;
+
+mod fleet;
 
 mod fio;
 
@@ -31,7 +33,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Campaign::Selftest)]
     only: Campaign,
     /// Runs of the self-test (each about a minute), or of each stable device; rounds of each load
-    /// of fio-agreement and each case of network
+    /// of fio-agreement and each case of network; number of fleets
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// foreign: repetitions of each situation
@@ -44,8 +46,8 @@ pub struct Options {
     /// name contains this; repeatable
     #[arg(long)]
     case: Vec<String>,
-    /// foreign, compare, fio-agreement, network: where to create a temporary folder, removed at the
-    /// end (needs 2 GiB)
+    /// foreign, compare, fleet, fio-agreement, network: where to create a temporary folder, removed
+    /// at the end (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -70,6 +72,8 @@ enum Campaign {
     Pagecache,
     /// How often comparisons are right: false differences, changes found, true ratios covered
     Compare,
+    /// How often the bad hosts of a fleet are found and named, and how often a healthy one is odd
+    Fleet,
     /// The same job files with fio and halfpower, on reference devices and this disk; root
     FioAgreement,
     /// Clients of NBD, NFS, SMB and iSCSI over paths with a known delay or rate, and their CPU
@@ -92,6 +96,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let program = options.program.as_ref().map_or_else(repository::release_build, named)?;
     match options.only {
         Campaign::Compare => compare::run(&program, &options.dir, options.write),
+        Campaign::Fleet => fleet::run(&program, options.runs, &options.dir, options.write),
         Campaign::FioAgreement => fio::run(&fio::Settings {
             program: &program,
             rounds: options.runs,

@@ -6,9 +6,10 @@
 //! (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
 //! reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
 //! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. `mpi`
-//! compares several processes with IOR. `store` times answers from a large results database. All
-//! build the release program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`,
-//! for which the limits are stated. Results are printed, not stored.
+//! compares several processes with IOR. `store` times answers from a large results database, and
+//! `fleet` those about thousands of hosts. All build the release program first. `peers` needs fio
+//! 3.33 or later, taskset, and ext4 at `--dir`, for which the limits are stated. Results are
+//! printed, not stored.
 
 pub mod statistics;
 
@@ -27,6 +28,7 @@ mod rivals;
 mod scattered;
 mod seqio;
 mod store;
+mod fleet;
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -50,6 +52,8 @@ pub enum Command {
     Mpi(MpiOptions),
     /// Time answers from a large results database; exits with 1 if a limit is missed
     Store(StoreOptions),
+    /// Time and memory for a large fleet of hosts; exits with 1 if a limit is missed
+    Fleet(FleetOptions),
     /// Run a command and print its peak memory (KiB)
     #[command(hide = true)]
     Peak(Peak),
@@ -136,6 +140,26 @@ pub struct StoreOptions {
     write: bool,
 }
 
+/// Options of `bench fleet`. Its limits hold for the default values.
+#[derive(clap::Args)]
+pub struct FleetOptions {
+    /// Hosts of the large fleet
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(500..))]
+    hosts: u32,
+    /// Databases with one host each
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..))]
+    databases: u32,
+    /// Where to create a temporary folder, removed at the end (needs 6 GB)
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Test this program instead of the release build
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Write the table into docs/compare.md
+    #[arg(long)]
+    write: bool,
+}
+
 /// Options of `bench peak`.
 #[derive(clap::Args)]
 pub struct Peak {
@@ -154,6 +178,7 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Seqio(options) => seqio(options),
         Command::Mpi(options) => mpi(options),
         Command::Store(options) => store(options),
+        Command::Fleet(options) => fleet(options),
         Command::Peak(options) => peak(options),
     }
 }
@@ -166,6 +191,21 @@ fn store(options: &StoreOptions) -> Result<ExitCode> {
         print!("{text}");
         if options.write {
             repository::write_section("docs/results.md", "store", &text)?;
+        }
+        Ok(is_met)
+    })
+}
+
+fn fleet(options: &FleetOptions) -> Result<ExitCode> {
+    let halfpower = options.program.clone().map_or_else(repository::release_build, Ok)?;
+    let (hosts, databases) = (options.hosts, options.databases);
+    in_a_folder(&options.dir, |folder, stop| {
+        let folder = folder.to_path_buf();
+        let fleet = fleet::Fleet { halfpower, folder, hosts, databases, stop };
+        let (text, is_met) = fleet.run()?;
+        print!("{text}");
+        if options.write {
+            repository::write_section("docs/compare.md", "fleet", &text)?;
         }
         Ok(is_met)
     })

@@ -86,6 +86,11 @@ pub fn release_examples_of_seqio() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower-seqio", "--examples"])?.join("examples"))
 }
 
+/// Builds an example of a package for release and returns its path.
+pub fn release_example(package: &str, name: &str) -> Result<PathBuf> {
+    Ok(release(&["--package", package, "--example", name])?.join("examples").join(name))
+}
+
 /// Runs a release build and returns its output folder.
 fn release(what: &[&str]) -> Result<PathBuf> {
     let root = root();

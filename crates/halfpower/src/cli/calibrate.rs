@@ -13,6 +13,7 @@ use crate::cli::OutputArgs;
   halfpower sweep . --bs 4k,64k,1m --iodepth 1,4,16 --rw randread,randwrite --size 1g
   halfpower calibrate latest --out disk.toml      fit a system to the measurements
   halfpower whatif ./disk.toml --iodepth-to 32    predict the effect of a change
+  halfpower calibrate one two four --check eight --out nas.toml   runs of ranks on 1 to 8 hosts
   halfpower calibrate --measure /dev/sdb --out hdd.toml       a rotating disk, only read
   halfpower calibrate --measure /dev/sdb --destroy-data-on ID --out hdd.toml      also written
 
@@ -21,6 +22,10 @@ with direct I/O and without a rate limit are used. A parameter whose 95% interva
 factor of three is flagged as unidentified: the run does not determine it. Caches, write buffers and
 burst credit are fitted only for runs of up to two million requests.
 
+Runs of ranks on several hosts (--mpi) give a system of storage that the hosts share, with a link
+for each: halfpower whatif ./nas.toml --set hosts=16,disks=16 predicts more hosts. --check scores
+the system on runs that it was not fitted to.
+
 The time of a rotating disk depends on positions that no stored run determines. --measure issues
 requests of its own, one at a time: angles of sectors give revolution, zones, skews and surfaces,
 pairs of requests the seek curve, repeated reads the buffer, bursts of writes the write cache. Then
@@ -28,12 +33,12 @@ it measures other loads and scores the predictions. It takes about ten minutes w
 twenty with them, destroys the data only with --overwrite or --destroy-data-on, and stores no
 run.")]
 pub struct CalibrateArgs {
-    /// Which run: its number, the beginning of its uuid, its label, or latest
+    /// Which runs: the number, the beginning of the uuid, or the label of each, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
-    pub run: String,
+    pub runs: Vec<String>,
     /// Measure this rotating disk and calibrate from that: block device, file on a disk, or
     /// simulated system
-    #[arg(long, value_name = "TARGET", conflicts_with_all = ["run", "system"])]
+    #[arg(long, value_name = "TARGET", conflicts_with_all = ["runs", "system", "check"])]
     pub measure: Option<PathBuf>,
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
@@ -45,9 +50,12 @@ pub struct CalibrateArgs {
     /// Path of the system file to write, with its score in the title; must not exist
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Share of the points held out for scoring
-    #[arg(long, value_name = "half|N%", value_parser = parse_share, default_value = "half")]
-    pub holdout: f64,
+    /// Share of the points held out for scoring (default: half; with --check, none)
+    #[arg(long, value_name = "half|N%", value_parser = parse_share)]
+    pub holdout: Option<f64>,
+    /// A run that is only scored, such as one with more hosts; repeatable
+    #[arg(long, value_name = "RUN")]
+    pub check: Vec<String>,
     /// Allow writing to this existing file (exact path; repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety", requires = "measure")]
     pub overwrite: Vec<PathBuf>,

@@ -114,8 +114,9 @@ pub struct CompareArgs {
   halfpower fleet site/*.db --html fleet.html
 
 Hosts are compared if their targets are of the same model and at least 5 of them measured the same
-workload. A host is odd if it differs from their median by more than --same-within, and by more than
-chance explains (false-discovery rate 5% over all hosts and workloads).")]
+workload: by rate, tail of latency, scatter between trials, change of the rate, and means over
+workloads. A host is odd if it differs by more than is tolerated, and by more than chance explains
+(at most 5% of the odd hosts are expected to be false).")]
 pub struct FleetArgs {
     /// Results databases
     #[arg(value_name = "DB", required = true)]
@@ -123,7 +124,7 @@ pub struct FleetArgs {
     /// Only workloads whose description contains this word (repeatable)
     #[arg(long, value_name = "WORD")]
     pub only: Vec<String>,
-    /// Differences up to this share count as no difference
+    /// Differences of rates up to this share count as no difference
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "5%")]
     pub same_within: f64,
     /// Write a page with a table of hosts and a chart of each workload

@@ -11,7 +11,8 @@ use crate::cli::calibrate::CalibrateArgs;
 pub fn execute(args: &CalibrateArgs) -> Outcome {
     let (overwrite, destroy_data_on) = (args.overwrite.clone(), args.destroy_data_on.clone());
     session::execute(&CalibrateOptions {
-        run: args.run.clone(),
+        runs: args.runs.clone(),
+        check: args.check.clone(),
         db: args.db.clone(),
         measure: args.measure.clone(),
         consent: Consent { overwrite, destroy_data_on },

@@ -2,7 +2,9 @@
 //! without `--yes`.
 
 use analysis::units;
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
@@ -59,20 +61,7 @@ pub fn execute(args: &RunsArgs) -> Outcome {
             }
             store.close()?;
         }
-        RunsVerb::Merge { from } => {
-            Recorder::check(Some(db), &[])?;
-            let others: Result<Vec<Store>, _> = from.iter().map(Store::open_read_only).collect();
-            let (others, mut store) = (others?, Store::open(db)?);
-            for (path, other) in from.iter().zip(others) {
-                let merged = store.merge(&other)?;
-                let (added, path) = (units::counted(merged.added, "run"), path.display());
-                let (known, replaced) = (merged.known, merged.replaced);
-                console::data(&format!(
-                    "{path}: {added} added, {known} known, {replaced} replaced"
-                ));
-            }
-            store.close()?;
-        }
+        RunsVerb::Merge { from } => merge(db, from)?,
         RunsVerb::Vacuum => {
             let mut store = to_change(db)?;
             store.vacuum()?;
@@ -80,6 +69,34 @@ pub fn execute(args: &RunsArgs) -> Outcome {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Adds the runs of other databases to one.
+fn merge(db: &Path, from: &[PathBuf]) -> Outcome<()> {
+    Recorder::check(Some(db), &[])?;
+    // All are checked before anything changes. They are not kept open, because a process may have
+    // fewer open files than there are hosts.
+    for path in from {
+        Store::open_read_only(path)?;
+    }
+    let mut store = Store::open(db)?;
+    for path in from {
+        // A file that is open must not be opened again (Store::open_again).
+        if is_same_file(path, db) {
+            console::data(&format!("{}: left out, merged into itself", path.display()));
+            continue;
+        }
+        let merged = store.merge(&Store::open_read_only(path)?)?;
+        let (added, path) = (units::counted(merged.added, "run"), path.display());
+        let (known, replaced) = (merged.known, merged.replaced);
+        console::data(&format!("{path}: {added} added, {known} known, {replaced} replaced"));
+    }
+    Ok(store.close()?)
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    identity(a).is_some_and(|a| identity(b) == Some(a))
 }
 
 /// Opens a database that must exist.

@@ -87,7 +87,7 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     let (size, depth) = (args.bs_to.unwrap_or(args.bs), args.iodepth_to.unwrap_or(args.iodepth));
     let load_after = self::load(args, &after, size, depth)?;
     let prices = [args.price, args.price_to.or(args.price)];
-    let are_changed = [!args.given.is_empty(), !both.is_empty()];
+    let are_changed = [&args.given, &both].map(|set| whatif::is_changed_by(&before, set));
     let question = Question { before, after, load, load_after, prices, are_changed };
     whatif::check(&question)?;
     Ok(question)

@@ -152,13 +152,13 @@ fn the_odd_one_of_a_fleet_is_named_with_what_distinguishes_it() {
     let verdicts: Vec<&str> =
         list(&model["hosts"]).iter().map(|host| text(&host["verdict"])).collect();
     assert_eq!(verdicts, [&["slower"][..], &["alike"; 6]].concat(), "{model}");
-    let facts = list(&model["distinguishing"]);
-    let is_speed =
-        |fact: &serde_json::Value| text(&fact["value"]) == "5400" && fact["others_with"] == 0;
+    let facts = list(&model["hosts"][0]["unusual"]);
+    let is_speed = |fact: &serde_json::Value| text(&fact["value"]) == "5400";
     assert!(facts.iter().any(is_speed), "{facts:?}");
     // A database that is named twice counts once.
     let line = format!("fleet{databases} disk1.db --html fleet.html");
     place.does(&line).prints("1 of 7 hosts odd in 1 workload").prints("slower in 1 of 1 workload");
+    place.does(&line).prints("= 5400 (1 of 7 hosts").prints("6 other hosts like each other");
     let page = std::fs::read_to_string(place.path("fleet.html")).unwrap();
     assert!(page.contains("5400") && page.contains("<svg"), "no chart");
     place.does("fleet disk1.db disk2.db").prints("needs 5 hosts");

@@ -228,6 +228,27 @@ fn runs_are_shown_labelled_merged_and_pruned_only_with_yes() {
     assert!(!place.path("nowhere.db").exists());
 }
 
+#[test]
+fn more_databases_than_open_files_are_merged_and_compared() {
+    let place = Place::new();
+    place.does(&format!("run sim:sata-ssd {SHORT} --db host0.db"));
+    let mut databases = "host0.db".to_owned();
+    for number in 1..60 {
+        let name = format!("host{number}.db");
+        fs::copy(place.path("host0.db"), place.path(&name)).unwrap();
+        databases += &format!(" {name}");
+    }
+    let few_files = "ulimit -n 32";
+    let line = format!("runs merge {databases} --db all.db");
+    let merged = place.halfpower_after(few_files, &line).with_code(0);
+    let merged = merged.prints("host0.db: 1 run added").prints("host59.db: 0 runs added, 1 known");
+    assert_eq!(merged.stdout.lines().count(), 60);
+    let fleet = format!("fleet {databases}");
+    place.halfpower_after(few_files, &fleet).with_code(0).prints("1 host;");
+    place.does("runs merge host1.db all.db --db all.db").prints("all.db: left out");
+    assert_eq!(list(&place.document("runs list --db all.db")).len(), 1);
+}
+
 /// The queries of docs/results.md.
 const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 

@@ -27,6 +27,7 @@ mod exchange;
 mod faults;
 mod from_fio;
 mod host_settings;
+mod hosts;
 mod in_use;
 mod interrupt;
 mod json;

@@ -43,7 +43,7 @@ impl Transport for Channels {
 
 /// Runs a command on several ranks; `change` alters the command line of each, and `beside` runs
 /// meanwhile. Returns how rank 0 ended and what it printed.
-fn on_ranks(
+pub fn on_ranks(
     count: u32,
     place: &Place,
     words: &str,
@@ -70,12 +70,12 @@ fn on_all_ranks(
             .map(|(rank, inbox)| {
                 let mut channels = Channels { rank, senders: senders.clone(), inbox };
                 let mut command = place.command(words);
+                change(rank, &mut command);
                 if rank == 0 {
                     command.stdout(append(output.path())).stderr(append(output.path()));
                 } else {
                     command.args(["--no-store", "--quiet"]);
                 }
-                change(rank, &mut command);
                 scope.spawn(move || carry(&mut channels, &mut command, &Interrupt::default()))
             })
             .collect();

@@ -131,6 +131,7 @@ impl Predicted {
             pattern: self.workload.pattern.to_string(),
             request_bytes: u64::from(self.workload.request_bytes),
             outstanding: self.workload.depth,
+            hosts: 1,
             held_out: true,
             measured_bytes_per_s: self.measured.round(),
             simulated_bytes_per_s: self.simulated.round(),

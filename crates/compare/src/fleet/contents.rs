@@ -1,0 +1,390 @@
+//! What the databases contain of a fleet: the hosts with their facts, their runs, and a measurement
+//! for each workload of each run.
+//!
+//! First the beginnings of all runs are read, which say what belongs to which host. Then threads
+//! read the measurements, each some hundred runs at a time. A measurement is a few numbers: no
+//! trial stays in memory, and files are open only while they are read. Thousands of hosts therefore
+//! need little memory, and hundreds of databases few file descriptors.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use analysis::quantile::median;
+use lab::failure::Outcome;
+use lab::point::{Point, State, Trial};
+use lab::point_key::PointKey;
+use lab::recorder::RatesReader;
+use results::{RunId, Store};
+
+use super::Question;
+use crate::matching::{self, Settings};
+use crate::quantity::Quantity;
+use crate::side::RunFacts;
+
+/// Half-width of a 95% interval in standard errors.
+const ERRORS_OF_HALF_WIDTH: f64 = 1.96;
+/// Minimum number of trials of a run whose scatter is a value.
+const TRIALS_MIN: usize = 3;
+/// Scatter below this is none: the mean distance from the median, as a share.
+const SCATTER_MIN: f64 = 1e-4;
+/// Runs that a thread reads at a time.
+const RUNS_AT_A_TIME: usize = 500;
+
+/// A host with a target.
+#[derive(Debug)]
+pub struct Member {
+    /// Name of the host.
+    pub host: String,
+    /// The target on it.
+    pub target: String,
+    /// Model of the target.
+    pub model: String,
+    /// Facts of its newest run.
+    pub newest: RunFacts,
+}
+
+/// A run of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Index of its database.
+    pub database: usize,
+    /// Number of the run there.
+    pub id: i64,
+    /// Start (ns since 1970).
+    pub started_unix_ns: i64,
+    /// Index of the member.
+    pub member: usize,
+}
+
+/// What a run measured of a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement {
+    /// Start of the run (ns since 1970).
+    pub started_unix_ns: i64,
+    /// Median rate of the trials (bytes per second).
+    pub bytes_per_s: f64,
+    /// Standard error of the logarithm of the rate, from the scatter of the trials.
+    pub error: f32,
+    /// Median 99th and 99.9th percentile of latency (ns); None with too few requests.
+    pub tails_ns: [Option<f32>; 2],
+    /// Mean distance of the trials from their median, as a share; None for fewer than three.
+    pub scatter: Option<f32>,
+}
+
+/// A workload, equal for all hosts.
+#[derive(Debug)]
+pub struct Workload {
+    /// The settings that are compared.
+    pub settings: Settings,
+    /// One of its keys.
+    pub key: PointKey,
+}
+
+/// A reason why a result is not valid.
+#[derive(Clone, Copy, Debug)]
+pub struct Doubt {
+    /// Index of the workload.
+    pub workload: usize,
+    /// Index of the member.
+    pub member: usize,
+    /// Index of the reason in [`Contents::reasons`].
+    pub reason: usize,
+    /// Start of the run (ns since 1970).
+    pub started_unix_ns: i64,
+}
+
+/// What the databases contain.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The databases without those that were named twice.
+    pub databases: Vec<PathBuf>,
+    /// All hosts with their targets.
+    pub members: Vec<Member>,
+    /// All runs, in the order of databases and numbers.
+    pub runs: Vec<Run>,
+    /// All workloads that were asked for.
+    pub workloads: Vec<Workload>,
+    /// Measurements by workload and member, the oldest first.
+    pub measured: BTreeMap<(usize, usize), Vec<Measurement>>,
+    /// Reasons without their numbers; see [`words_of`].
+    pub reasons: Vec<String>,
+    /// Which results have which reasons.
+    pub doubts: Vec<Doubt>,
+    /// Number of results that are used.
+    pub results: usize,
+    /// Number of these that are suspect.
+    pub suspect: usize,
+    /// Number of results that are not used.
+    pub invalid: usize,
+}
+
+/// A reason without its numbers, so that equal doubts are recognised.
+pub fn words_of(reason: &str) -> String {
+    reason.replace(|c: char| c.is_ascii_digit() || c == '.', "")
+}
+
+/// A result as a thread found it.
+struct Found {
+    run: usize,
+    workload: usize,
+    state: State,
+    reasons: Vec<usize>,
+    measurement: Measurement,
+}
+
+/// Names that all threads share.
+#[derive(Default)]
+struct Shared {
+    places: HashMap<Settings, usize>,
+    workloads: Vec<Workload>,
+    reason_numbers: HashMap<String, usize>,
+}
+
+impl Contents {
+    /// Reads all databases.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    pub fn read(question: &Question) -> Outcome<Contents> {
+        let mut contents = Contents::default();
+        let (mut seen, mut files, mut known) = (HashSet::new(), HashSet::new(), HashMap::new());
+        for path in &question.databases {
+            // A file that this process has open must not be opened again (Store::open_again).
+            let file = std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+            if file.is_none_or(|file| files.insert(file)) {
+                contents.add_runs(path, &mut seen, &mut known)?;
+            }
+        }
+        let shared = Mutex::new(Shared::default());
+        let parts = contents.parts();
+        for found in contents.measurements(&parts, &question.words, &shared)? {
+            contents.add(found);
+        }
+        let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+        contents.workloads = shared.workloads;
+        contents.reasons.resize(shared.reason_numbers.len(), String::new());
+        for (words, number) in shared.reason_numbers {
+            contents.reasons[number] = words;
+        }
+        for results in contents.measured.values_mut() {
+            results.sort_by_key(|result| result.started_unix_ns);
+        }
+        Ok(contents)
+    }
+
+    /// Adds the runs of a database, except those that an earlier database had.
+    fn add_runs(
+        &mut self,
+        path: &Path,
+        seen: &mut HashSet<String>,
+        known: &mut HashMap<(String, String), usize>,
+    ) -> Outcome<()> {
+        let store = Store::open_read_only(path)?;
+        let database = self.databases.len();
+        self.databases.push(path.to_owned());
+        store.each_run_head(|mut head| {
+            if !seen.insert(std::mem::take(&mut head.uuid)) {
+                return;
+            }
+            let facts = RunFacts::of_head(head);
+            let (id, started_unix_ns) = (facts.id(), facts.started_unix_ns);
+            let member = self.member_of(facts, known);
+            self.runs.push(Run { database, id, started_unix_ns, member });
+        })?;
+        Ok(())
+    }
+
+    /// The index of the member to which a run belongs.
+    fn member_of(
+        &mut self,
+        newest: RunFacts,
+        known: &mut HashMap<(String, String), usize>,
+    ) -> usize {
+        let name = (newest.host.name.clone(), newest.target_identity());
+        if let Some(index) = known.get(&name) {
+            let member = &mut self.members[*index];
+            if newest.started_unix_ns >= member.newest.started_unix_ns {
+                member.newest = newest;
+            }
+            return *index;
+        }
+        let index = self.members.len();
+        let (host, target) = name.clone();
+        self.members.push(Member { host, target, model: newest.model(), newest });
+        known.insert(name, index);
+        index
+    }
+
+    /// The runs in parts that belong to one database each, with the index of their first run.
+    fn parts(&self) -> Vec<(usize, &[Run])> {
+        let mut parts = Vec::new();
+        let mut first = 0;
+        for of_database in self.runs.chunk_by(|a, b| a.database == b.database) {
+            for runs in of_database.chunks(RUNS_AT_A_TIME) {
+                parts.push((first, runs));
+                first += runs.len();
+            }
+        }
+        parts
+    }
+
+    /// The results of all runs, in the order of the runs.
+    fn measurements(
+        &self,
+        parts: &[(usize, &[Run])],
+        words: &[String],
+        shared: &Mutex<Shared>,
+    ) -> Outcome<Vec<Found>> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Outcome<Vec<Found>> {
+            let mut reader =
+                Reader { words, shared, rates: RatesReader::default(), places: Vec::new() };
+            let mut found = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((first, runs)) = parts.get(number) else { return Ok(found) };
+                let store = Store::open_read_only(&self.databases[runs[0].database])?;
+                reader.read(&store, *first, runs, &mut found)?;
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let parts: Vec<Outcome<Vec<Found>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
+                Ok(found) => found,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut all = Vec::new();
+        for part in parts {
+            all.append(&mut part?);
+        }
+        all.sort_by_key(|found| found.run);
+        Ok(all)
+    }
+
+    fn add(&mut self, found: Found) {
+        // An invalid result is not of this workload, so it says nothing about the host.
+        if found.state == State::Invalid {
+            self.invalid += 1;
+            return;
+        }
+        self.results += 1;
+        self.suspect += usize::from(found.state == State::Suspect);
+        let (workload, member) = (found.workload, self.runs[found.run].member);
+        let started_unix_ns = found.measurement.started_unix_ns;
+        let doubt = |reason| Doubt { workload, member, reason, started_unix_ns };
+        self.doubts.extend(found.reasons.into_iter().map(doubt));
+        self.measured.entry((workload, member)).or_default().push(found.measurement);
+    }
+}
+
+/// Reads the measurements of some runs. A thread keeps its reader, which knows the workloads that
+/// it has seen.
+struct Reader<'a> {
+    words: &'a [String],
+    shared: &'a Mutex<Shared>,
+    rates: RatesReader,
+    /// Index of each workload of `rates` in the list that all threads share.
+    places: Vec<usize>,
+}
+
+impl Reader<'_> {
+    fn read(
+        &mut self,
+        store: &Store,
+        first: usize,
+        runs: &[Run],
+        all: &mut Vec<Found>,
+    ) -> Outcome<()> {
+        let _snapshot = store.snapshot()?;
+        for (index, run) in runs.iter().enumerate() {
+            let mut of_run: BTreeMap<usize, Point> = BTreeMap::new();
+            let words = self.words;
+            let found = self.rates.read(store, RunId(run.id), |key| is_named(key, words))?;
+            for (number, trials) in found {
+                let key = &self.rates.keys()[number];
+                if number == self.places.len() {
+                    self.places.push(lock(self.shared).place_of(key));
+                }
+                let point = of_run.entry(self.places[number]);
+                point
+                    .or_insert_with(|| Point { key: key.clone(), trials: Vec::new() })
+                    .trials
+                    .extend(trials);
+            }
+            for (workload, point) in of_run.into_iter().filter(|(_, p)| !p.trials.is_empty()) {
+                all.extend(self.found(first + index, run, workload, &point));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a point shows; None if nothing moved.
+    fn found(&self, run: usize, of: &Run, workload: usize, point: &Point) -> Option<Found> {
+        let (rate, verdict) = point.rate_and_verdict();
+        let has_moved = rate.value > 0.0;
+        if !has_moved && verdict.state != State::Invalid {
+            return None;
+        }
+        let trials = point.unsoaked();
+        let tail = |quantity: Quantity| {
+            let values: Option<Vec<f64>> = trials.iter().map(|trial| quantity.of(trial)).collect();
+            median(&values?).map(|ns| ns as f32)
+        };
+        let error = (rate.high / rate.low).ln() / (2.0 * ERRORS_OF_HALF_WIDTH);
+        let reasons = verdict.reasons.iter().map(|reason| lock(self.shared).reason(reason));
+        Some(Found {
+            run,
+            workload,
+            state: verdict.state,
+            reasons: reasons.collect(),
+            measurement: Measurement {
+                started_unix_ns: of.started_unix_ns,
+                bytes_per_s: rate.value,
+                error: if error.is_finite() { error as f32 } else { 0.0 },
+                tails_ns: [tail(Quantity::P99), tail(Quantity::P999)],
+                scatter: scatter(&trials),
+            },
+        })
+    }
+}
+
+impl Shared {
+    fn place_of(&mut self, key: &PointKey) -> usize {
+        let settings = matching::settings_of(key);
+        if let Some(place) = self.places.get(&settings) {
+            return *place;
+        }
+        let place = self.workloads.len();
+        self.workloads.push(Workload { settings: settings.clone(), key: key.clone() });
+        self.places.insert(settings, place);
+        place
+    }
+
+    fn reason(&mut self, reason: &str) -> usize {
+        let next = self.reason_numbers.len();
+        *self.reason_numbers.entry(words_of(reason)).or_insert(next)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the description of a workload contains all words.
+fn is_named(key: &PointKey, words: &[String]) -> bool {
+    let text = key.describe();
+    words.iter().all(|word| text.contains(word.as_str()))
+}
+
+fn scatter(trials: &[&Trial]) -> Option<f32> {
+    let rates: Vec<f64> = trials.iter().map(|trial| trial.bytes_per_s().ln()).collect();
+    let centre = median(&rates).filter(|_| rates.len() >= TRIALS_MIN)?;
+    let mean = rates.iter().map(|rate| (rate - centre).abs()).sum::<f64>() / rates.len() as f64;
+    Some(mean.max(SCATTER_MIN) as f32)
+}

@@ -1,0 +1,203 @@
+//! Means over the workloads of a host, and what one kind of workload is against the other.
+//!
+//! A host differs in each workload by chance. What it has in common with itself is another matter:
+//! a scheduler or a firmware makes all random requests slower and leaves the sequential ones as
+//! they are. The ratio of both means is free of what all workloads of the host share, such as its
+//! processor, and it scatters less than each of them. So it shows smaller differences.
+
+use analysis::fleet::{Standing, standings};
+use lab::point_key::PointKey;
+use schemars::JsonSchema;
+use serde::Serialize;
+use workload::Pattern;
+
+/// Scatter of a workload below this counts as this (0.1%).
+const SCATTER_MIN: f64 = 0.001;
+
+/// A mean over workloads, or a ratio of two means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Contrast {
+    /// The mean over all workloads.
+    All,
+    /// Random requests against others.
+    RandomToSequential,
+    /// Reads against writes.
+    ReadsToWrites,
+}
+
+impl Contrast {
+    /// All of them.
+    pub const ALL: [Contrast; 3] =
+        [Contrast::All, Contrast::RandomToSequential, Contrast::ReadsToWrites];
+
+    /// In words, as a quantity.
+    pub fn words(self) -> &'static str {
+        match self {
+            Contrast::All => "mean over all workloads",
+            Contrast::RandomToSequential => "random against sequential requests",
+            Contrast::ReadsToWrites => "reads against writes",
+        }
+    }
+
+    /// Whether a workload belongs to the first or to the second mean; None if to neither.
+    fn side(self, key: &PointKey) -> Option<usize> {
+        match self {
+            Contrast::All => Some(0),
+            Contrast::RandomToSequential => {
+                Some(usize::from(key.workload.pattern != Pattern::Random))
+            }
+            Contrast::ReadsToWrites => match key.read_percent() {
+                100 => Some(0),
+                0 => Some(1),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The rate of a host in a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The workload.
+    pub key: &'a PointKey,
+    /// Logarithm of the ratio to the median of all hosts.
+    pub log: f64,
+    /// Standard error of the logarithm.
+    pub error: f64,
+    /// Scatter of the hosts in this workload.
+    pub scatter: f64,
+}
+
+/// A host's mean, or ratio of means, among all hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Contrasted {
+    /// What was compared.
+    pub contrast: Contrast,
+    /// Where the host stands.
+    pub standing: Standing,
+    /// Whether the mean that differs more from that of the other hosts is lower.
+    pub is_slower: bool,
+}
+
+/// The contrasts of all hosts with a model, given the rates of each host.
+pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
+    let mut all: Vec<Vec<Contrasted>> = vec![Vec::new(); hosts.len()];
+    for contrast in Contrast::ALL {
+        let means: Vec<(usize, Means)> = hosts
+            .iter()
+            .enumerate()
+            .filter_map(|(host, parts)| Some((host, Means::of(contrast, parts)?)))
+            .collect();
+        let values: Vec<f64> = means.iter().map(|(_, means)| means.value().exp()).collect();
+        let errors: Vec<f64> = means.iter().map(|(_, means)| means.error).collect();
+        // What all workloads of a host share is one value, however many are averaged.
+        let parts = match contrast {
+            Contrast::All => 1,
+            _ => means.iter().map(|(_, means)| means.least).min().unwrap_or(1),
+        };
+        for ((host, means), standing) in
+            means.iter().zip(standings(&values, &errors, parts).into_iter().flatten())
+        {
+            all[*host].push(Contrasted { contrast, standing, is_slower: means.is_slower() });
+        }
+    }
+    all
+}
+
+/// The means of a host.
+struct Means {
+    /// Logarithms; one for [`Contrast::All`].
+    logs: Vec<f64>,
+    /// Standard error of the value.
+    error: f64,
+    /// Number of workloads in the smaller mean.
+    least: usize,
+}
+
+impl Means {
+    /// None if a mean has no workload, or there is only one workload.
+    fn of(contrast: Contrast, parts: &[Part<'_>]) -> Option<Means> {
+        let sides = if contrast == Contrast::All { 1 } else { 2 };
+        let mut means = Means { logs: Vec::new(), error: 0.0, least: usize::MAX };
+        for side in 0..sides {
+            let of_side = || parts.iter().filter(|part| contrast.side(part.key) == Some(side));
+            let weight = |part: &Part<'_>| part.scatter.max(SCATTER_MIN).powi(-2);
+            let weights: f64 = of_side().map(weight).sum();
+            let log = of_side().map(|part| weight(part) * part.log).sum::<f64>() / weights;
+            let error = of_side().map(|part| (weight(part) * part.error / weights).powi(2));
+            means.error = means.error.hypot(error.sum::<f64>().sqrt());
+            means.least = means.least.min(of_side().count());
+            means.logs.push(log);
+        }
+        (means.least > 0 && parts.len() > 1).then_some(means)
+    }
+
+    fn value(&self) -> f64 {
+        self.logs[0] - self.logs.get(1).unwrap_or(&0.0)
+    }
+
+    fn is_slower(&self) -> bool {
+        let farthest = self.logs.iter().max_by(|a, b| a.abs().total_cmp(&b.abs()));
+        farthest.is_some_and(|log| *log < 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::Workload;
+
+    fn keys() -> Vec<PointKey> {
+        let key = |pattern, read_percent| {
+            PointKey::of(&Workload { pattern, read_percent, ..Workload::default() })
+        };
+        vec![
+            key(Pattern::Random, 100),
+            key(Pattern::Random, 0),
+            key(Pattern::Sequential, 100),
+            key(Pattern::Sequential, 0),
+        ]
+    }
+
+    /// Logarithms of twenty hosts that scatter by some percent; in the first one, random requests
+    /// are 9% slower.
+    fn fleet(keys: &[PointKey]) -> Vec<Vec<Part<'_>>> {
+        let host = |number: usize| {
+            let shared = ((number * 7) % 20) as f64 / 200.0 - 0.05;
+            let part = |(index, key)| {
+                let alone = ((number * (3 + index) + index) % 11) as f64 / 1000.0 - 0.005;
+                let slower = if number == 0 && index < 2 { -0.09 } else { 0.0 };
+                Part { key, log: shared + alone + slower, error: 0.001, scatter: 0.05 }
+            };
+            keys.iter().enumerate().map(part).collect()
+        };
+        (0..20).map(host).collect()
+    }
+
+    #[test]
+    fn a_difference_that_hides_in_the_scatter_of_hosts_shows_between_their_workloads() {
+        let keys = keys();
+        let found = contrasts(&fleet(&keys));
+        let of = |host: usize, contrast| {
+            *found[host].iter().find(|found| found.contrast == contrast).unwrap()
+        };
+        assert!(of(0, Contrast::All).standing.p_value > 0.01);
+        assert!(of(0, Contrast::ReadsToWrites).standing.p_value > 0.01);
+        let random = of(0, Contrast::RandomToSequential);
+        assert!(random.standing.p_value < 1e-4 && random.is_slower, "{random:?}");
+        assert!((random.standing.ratio.value - 0.914).abs() < 0.02, "{random:?}");
+        assert!(of(1, Contrast::RandomToSequential).standing.p_value > 0.01);
+    }
+
+    #[test]
+    fn one_workload_or_one_kind_of_workload_has_no_contrast() {
+        let keys = keys();
+        let first = |count: usize| -> Vec<Vec<Part<'_>>> {
+            fleet(&keys).into_iter().map(|parts| parts[..count].to_vec()).collect()
+        };
+        assert!(contrasts(&first(1)).iter().all(Vec::is_empty));
+        let names: Vec<Contrast> = contrasts(&first(2))[3].iter().map(|c| c.contrast).collect();
+        assert_eq!(names, [Contrast::All, Contrast::ReadsToWrites]);
+    }
+}

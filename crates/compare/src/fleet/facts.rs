@@ -1,0 +1,204 @@
+//! The facts of hosts: which ones few others have, and which ones odd hosts share.
+//!
+//! A fact is a name and a value, such as the scheduler and `none`. Names that have another value on
+//! most hosts, such as serial numbers, explain nothing and are left out.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use analysis::comparison::FALSE_DISCOVERIES;
+use analysis::fleet::chance_of_association;
+
+use super::contents::Member;
+use super::document::{Distinguishing, Oddness, UnusualFact};
+
+/// Maximum share of the hosts that have an unusual fact.
+const UNUSUAL_MAX: f64 = 0.02;
+/// Minimum number of odd hosts that share a fact.
+const SHARED_MIN: usize = 2;
+/// Maximum number of facts that are named for the odd hosts of a model.
+const FACTS_MAX: usize = 5;
+
+/// A fact: the indices of its name and of its value.
+type Fact = (usize, usize);
+
+/// The facts of all hosts with a model.
+#[derive(Debug)]
+pub struct Facts {
+    /// Names and values.
+    texts: Vec<String>,
+    /// The facts of each host.
+    of_hosts: Vec<Vec<Fact>>,
+    /// Number of hosts with each fact.
+    counts: BTreeMap<Fact, usize>,
+    /// The most frequent value of each name, and the number of hosts with it. None if most hosts
+    /// do not have the name.
+    usual: HashMap<usize, (Option<Fact>, usize)>,
+}
+
+impl Facts {
+    /// The facts of the newest runs of these hosts.
+    pub fn of(members: &[&Member]) -> Facts {
+        let (mut numbers, mut texts) = (HashMap::<String, usize>::new(), Vec::<String>::new());
+        let mut number = |text: String| {
+            *numbers.entry(text).or_insert_with_key(|text| {
+                texts.push(text.clone());
+                texts.len() - 1
+            })
+        };
+        let mut of_hosts: Vec<Vec<Fact>> = Vec::with_capacity(members.len());
+        for member in members {
+            let named = member.newest.named().into_iter();
+            let mut facts: Vec<Fact> = named.map(|(n, v)| (number(n), number(v))).collect();
+            facts.sort_unstable();
+            facts.dedup();
+            of_hosts.push(facts);
+        }
+        let mut counts: BTreeMap<Fact, usize> = BTreeMap::new();
+        of_hosts.iter().flatten().for_each(|fact| *counts.entry(*fact).or_default() += 1);
+        let mut values: HashMap<usize, usize> = HashMap::new();
+        counts.keys().for_each(|(name, _)| *values.entry(*name).or_default() += 1);
+        counts.retain(|(name, _), _| 2 * values[name] <= members.len().max(4));
+        let mut without: HashMap<usize, usize> = HashMap::new();
+        for facts in &of_hosts {
+            // Lists have several values under one name; sorted facts have equal names in a row.
+            for of_name in facts.chunk_by(|a, b| a.0 == b.0) {
+                *without.entry(of_name[0].0).or_insert(members.len()) -= 1;
+            }
+        }
+        let mut usual: HashMap<usize, (Option<Fact>, usize)> = HashMap::new();
+        for (fact, count) in &counts {
+            let most = usual.entry(fact.0).or_insert((None, without[&fact.0]));
+            if *count > most.1 {
+                *most = (Some(*fact), *count);
+            }
+        }
+        Facts { texts, of_hosts, counts, usual }
+    }
+
+    /// The facts of a host that few others have.
+    pub fn unusual(&self, host: usize) -> Vec<UnusualFact> {
+        let unusual = self.of_hosts[host].iter().filter(|fact| self.is_unusual(**fact));
+        let named = |fact: &Fact| {
+            let (usual, hosts_with_usual) = self.usual[&fact.0];
+            UnusualFact {
+                fact: self.texts[fact.0].clone(),
+                value: self.texts[fact.1].clone(),
+                hosts_with: self.counts[fact],
+                usual: usual.map(|usual| self.texts[usual.1].clone()),
+                hosts_with_usual,
+                hosts: self.of_hosts.len(),
+            }
+        };
+        unusual.map(named).collect()
+    }
+
+    /// Whether a host has a fact that few others have.
+    pub fn has_unusual(&self, host: usize) -> bool {
+        self.of_hosts[host].iter().any(|fact| self.is_unusual(*fact))
+    }
+
+    fn is_unusual(&self, fact: Fact) -> bool {
+        let most = ((UNUSUAL_MAX * self.of_hosts.len() as f64) as usize).max(1);
+        let is_usual = || self.usual[&fact.0].0 == Some(fact);
+        self.counts.get(&fact).is_some_and(|count| *count <= most && !is_usual())
+    }
+
+    /// The facts that odd hosts share and few others have, the least probable first. The verdicts
+    /// are those of the hosts.
+    pub fn distinguishing(&self, verdicts: &[Oddness]) -> Vec<Distinguishing> {
+        let hosts = self.of_hosts.len();
+        let kinds: HashSet<Oddness> = verdicts.iter().copied().filter(|v| v.is_odd()).collect();
+        let mut kinds: Vec<Oddness> = kinds.into_iter().collect();
+        kinds.sort_unstable();
+        let tried = self.counts.len() as f64;
+        let mut found = Vec::new();
+        for kind in kinds {
+            let odd = verdicts.iter().filter(|verdict| **verdict == kind).count();
+            let mut with: BTreeMap<Fact, usize> = BTreeMap::new();
+            let of_kind = self.of_hosts.iter().zip(verdicts).filter(|(_, v)| **v == kind);
+            for fact in of_kind.flat_map(|(facts, _)| facts) {
+                *with.entry(*fact).or_default() += 1;
+            }
+            let known = with.into_iter().filter(|(fact, _)| self.counts.contains_key(fact));
+            let mut of_kind: Vec<Distinguishing> = known
+                .map(|(fact, odd_with)| {
+                    let all_with = self.counts[&fact];
+                    let counts = [odd_with, odd, all_with, hosts].map(|count| count as u64);
+                    let [odd_with_, odd_, with_, all_] = counts;
+                    Distinguishing {
+                        hosts: kind,
+                        fact: self.texts[fact.0].clone(),
+                        value: self.texts[fact.1].clone(),
+                        odd_with,
+                        odd,
+                        others_with: all_with - odd_with,
+                        others: hosts - odd,
+                        probability: chance_of_association(odd_with_, odd_, with_, all_),
+                    }
+                })
+                .filter(|it| {
+                    let is_no_chance = it.probability * tried <= FALSE_DISCOVERIES;
+                    let is_theirs = it.odd_with == odd && it.others_with == 0;
+                    it.odd_with >= SHARED_MIN && (is_no_chance || is_theirs)
+                })
+                .collect();
+            of_kind.sort_by(|a, b| a.probability.total_cmp(&b.probability));
+            of_kind.truncate(FACTS_MAX);
+            found.extend(of_kind);
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::side::tests::ran_on;
+
+    /// Hosts with these kernels and a serial number each.
+    fn facts(kernels: &[&str]) -> Facts {
+        let member = |(number, kernel): (usize, &&str)| Member {
+            host: format!("host{number}"),
+            target: "xfs".to_owned(),
+            model: "X".to_owned(),
+            newest: ran_on(kernel, "1.0", &format!("S{number}")),
+        };
+        let members: Vec<Member> = kernels.iter().enumerate().map(member).collect();
+        Facts::of(&members.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_fact_of_one_host_in_twenty_is_unusual_and_a_serial_number_is_not() {
+        let mut kernels = ["6.1"; 20];
+        kernels[7] = "6.6";
+        let facts = facts(&kernels);
+        let [only] = &facts.unusual(7)[..] else { panic!("{:?}", facts.unusual(7)) };
+        assert_eq!((only.fact.as_str(), only.value.as_str()), ("host kernel", "6.6"));
+        assert_eq!((only.hosts_with, only.hosts_with_usual, only.hosts), (1, 19, 20));
+        assert_eq!(only.usual.as_deref(), Some("6.1"));
+        assert!(facts.has_unusual(7) && !facts.has_unusual(0));
+        assert!(facts.unusual(0).is_empty());
+    }
+
+    #[test]
+    fn a_fact_that_all_other_hosts_lack_is_unusual() {
+        let mut kernels = [""; 20];
+        kernels[7] = "6.6";
+        let [only] = &facts(&kernels).unusual(7)[..] else { panic!("not one fact") };
+        assert_eq!((only.usual.as_deref(), only.hosts_with_usual), (None, 19));
+    }
+
+    #[test]
+    fn a_fact_of_two_odd_hosts_distinguishes_them_and_one_of_many_others_does_not() {
+        let mut kernels = ["6.1"; 20];
+        let mut verdicts = [Oddness::Alike; 20];
+        for odd in [3, 11] {
+            (kernels[odd], verdicts[odd]) = ("6.6", Oddness::Slower);
+        }
+        let found = facts(&kernels).distinguishing(&verdicts);
+        let [fact] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((fact.odd_with, fact.odd, fact.others_with, fact.others), (2, 2, 0, 18));
+        kernels[..12].fill("6.6");
+        assert!(facts(&kernels).distinguishing(&verdicts).is_empty());
+    }
+}

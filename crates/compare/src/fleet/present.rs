@@ -1,0 +1,255 @@
+//! The present values of a host in a workload, and whether its rate changed otherwise than that of
+//! the other hosts.
+//!
+//! A value is that of the runs since its last change (see [`crate::history`]). What changes a host
+//! often changes it in several workloads, and their mean shows the moment more clearly than each
+//! one does. That moment is used in workloads that show no change of their own.
+//!
+//! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change
+//! of a host is therefore compared with what the other hosts did over the same moment.
+
+use std::collections::BTreeMap;
+
+use analysis::fleet::{HOSTS_MIN, Standing, standings};
+use analysis::quantile::median;
+
+use super::contents::Measurement;
+use crate::history::{self, RUNS_MIN};
+
+/// Maximum number of other hosts with which a change is compared; more would make it no surer.
+const REFERENCES_MAX: usize = 200;
+
+/// A value of a host.
+#[derive(Clone, Copy, Debug)]
+pub struct Present {
+    /// The value of the runs since the last change.
+    pub value: f64,
+    /// Standard error of its logarithm.
+    pub error: f64,
+    /// Number of these runs.
+    pub runs: usize,
+    /// Start of the first of these runs (ns since 1970); None if the value never changed.
+    pub since_unix_ns: Option<i64>,
+}
+
+/// How the value of several runs is made from theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Centre {
+    Median,
+    /// Counts rare and large values too.
+    GeometricMean,
+}
+
+/// When a host changed, over all its workloads (ns since 1970).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    rate: Option<i64>,
+    tail: Option<i64>,
+    scatter: Option<i64>,
+}
+
+impl Moments {
+    /// The moments of a host, given its results in each workload.
+    pub fn of(workloads: &[&[Measurement]]) -> Moments {
+        if workloads.len() < 2 {
+            return Moments::default();
+        }
+        let tail = |result: &Measurement| result.tails_ns[1].or(result.tails_ns[0]);
+        Moments {
+            rate: shared(workloads, |result| Some(result.bytes_per_s)),
+            tail: shared(workloads, |result| tail(result).map(f64::from)),
+            scatter: shared(workloads, |result| result.scatter.map(f64::from)),
+        }
+    }
+}
+
+/// The last change of the mean over workloads of what each run shows relative to all runs.
+fn shared(
+    workloads: &[&[Measurement]],
+    value: impl Fn(&Measurement) -> Option<f64>,
+) -> Option<i64> {
+    let mut runs: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
+    for results in workloads {
+        let log = |result: &Measurement| Some((result.started_unix_ns, value(result)?.ln()));
+        let logs: Vec<(i64, f64)> = results.iter().filter_map(log).collect();
+        let mean = logs.iter().map(|(_, log)| log).sum::<f64>() / logs.len() as f64;
+        for (at, log) in logs {
+            let (sum, count) = runs.entry(at).or_default();
+            *sum += log - mean;
+            *count += 1.0;
+        }
+    }
+    let means: Vec<f64> = runs.values().map(|(sum, count)| (sum / count).exp()).collect();
+    let place = history::moments(&means).last().map(|(place, _)| *place)?;
+    runs.keys().nth(place).copied()
+}
+
+/// The rate (bytes per second).
+pub fn rate(results: &[Measurement], moments: Moments) -> Option<Present> {
+    let values = results.iter().map(|result| (result.started_unix_ns, result.bytes_per_s));
+    let alone = results.first().map_or(0.0, |result| f64::from(result.error));
+    present(&values.collect::<Vec<_>>(), Centre::Median, moments.rate, alone)
+}
+
+/// The 99th (`which` is 0) or the 99.9th percentile of latency (1), in ns.
+pub fn tail(results: &[Measurement], moments: Moments, which: usize) -> Option<Present> {
+    let value = |result: &Measurement| Some((result.started_unix_ns, result.tails_ns[which]?));
+    present_of(results.iter().filter_map(value), Centre::Median, moments.tail)
+}
+
+/// The scatter between the trials of a run: their mean distance from the median, as a share.
+pub fn scatter(results: &[Measurement], moments: Moments) -> Option<Present> {
+    let value = |result: &Measurement| Some((result.started_unix_ns, result.scatter?));
+    present_of(results.iter().filter_map(value), Centre::GeometricMean, moments.scatter)
+}
+
+fn present_of(
+    values: impl Iterator<Item = (i64, f32)>,
+    centre: Centre,
+    moment: Option<i64>,
+) -> Option<Present> {
+    let values: Vec<(i64, f64)> = values.map(|(at, value)| (at, f64::from(value))).collect();
+    present(&values, centre, moment, 0.0)
+}
+
+/// `moment` is that of the whole host. `alone` is the standard error of the logarithm if there is
+/// one run.
+fn present(
+    values: &[(i64, f64)],
+    centre: Centre,
+    moment: Option<i64>,
+    alone: f64,
+) -> Option<Present> {
+    let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    let own = history::moments(&numbers).last().map(|(place, _)| *place);
+    let of_host = || {
+        let place = values.partition_point(|(at, _)| Some(*at) < moment);
+        (place >= RUNS_MIN && values.len() - place >= RUNS_MIN).then_some(place)
+    };
+    let change = own.or_else(of_host);
+    let now = &numbers[change.unwrap_or(0)..];
+    let logs: Vec<f64> = now.iter().map(|value| value.ln()).collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
+    let spread = (squares / (logs.len() as f64 - 1.0) / logs.len() as f64).sqrt();
+    let error = if now.len() == 1 { alone } else { spread };
+    Some(Present {
+        value: match centre {
+            Centre::Median => median(now)?,
+            Centre::GeometricMean if now.is_empty() => return None,
+            Centre::GeometricMean => mean.exp(),
+        },
+        error: if error.is_finite() { error } else { 0.0 },
+        runs: now.len(),
+        since_unix_ns: change.map(|place| values[place].0),
+    })
+}
+
+/// The last change of a host's rate compared with the other hosts. `results` are those of all
+/// hosts. None if fewer than five of them measured before and after it.
+pub fn change(results: &[&[Measurement]], host: usize, since_unix_ns: i64) -> Option<Standing> {
+    let others = (0..results.len()).filter(|other| *other != host);
+    let stride = results.len().div_ceil(REFERENCES_MAX).max(1);
+    let own = over(results[host], since_unix_ns)?;
+    let others = others.step_by(stride).filter_map(|other| over(results[other], since_unix_ns));
+    let (mut changes, mut errors) = (vec![own.0], vec![own.1]);
+    for (change, _) in others {
+        changes.push(change);
+        errors.push(0.0);
+    }
+    if changes.len() <= HOSTS_MIN {
+        return None;
+    }
+    let standing = standings(&changes, &errors, 1)?.swap_remove(0);
+    // The moment was chosen among all because it is where the rate changed most.
+    let moments = (results[host].len() + 1).saturating_sub(2 * RUNS_MIN).max(1) as f64;
+    Some(Standing { p_value: (standing.p_value * moments).min(1.0), ..standing })
+}
+
+/// The rate from a moment on divided by the rate before, and the standard error of its logarithm.
+fn over(results: &[Measurement], since_unix_ns: i64) -> Option<(f64, f64)> {
+    let cut = results.partition_point(|result| result.started_unix_ns < since_unix_ns);
+    let part = |results: &[Measurement]| {
+        let rates: Vec<f64> = results.iter().map(|result| result.bytes_per_s).collect();
+        let centre = median(&rates).filter(|_| rates.len() >= RUNS_MIN)?;
+        let squares: f64 = rates.iter().map(|rate| (rate / centre).ln().powi(2)).sum();
+        Some((centre, squares / (rates.len() - 1) as f64 / rates.len() as f64))
+    };
+    let ((before, of_before), (after, of_after)) = (part(&results[..cut])?, part(&results[cut..])?);
+    Some((after / before, (of_before + of_after).sqrt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(rates: &[f64]) -> Vec<Measurement> {
+        let result = |(run, rate): (usize, &f64)| Measurement {
+            started_unix_ns: run as i64,
+            bytes_per_s: *rate,
+            error: 0.005,
+            tails_ns: [Some(1000.0), None],
+            scatter: Some(0.02),
+        };
+        rates.iter().enumerate().map(result).collect()
+    }
+
+    #[test]
+    fn a_single_run_counts_with_the_error_of_its_trials() {
+        let now = rate(&results(&[1e9]), Moments::default()).unwrap();
+        assert!((now.error - 0.005).abs() < 1e-6, "{now:?}");
+        assert_eq!((now.runs, now.since_unix_ns), (1, None));
+        let none = Moments::default();
+        assert!(rate(&[], none).is_none());
+        assert!(scatter(&[], none).is_none() && tail(&results(&[1e9]), none, 1).is_none());
+    }
+
+    #[test]
+    fn the_present_rate_is_that_since_the_last_change() {
+        let results = results(&[1.0, 1.01, 0.99, 1.0, 0.7, 0.71, 0.69, 0.7]);
+        let now = rate(&results, Moments::default()).unwrap();
+        assert_eq!((now.value, now.runs, now.since_unix_ns), (0.7, 4, Some(4)));
+    }
+
+    #[test]
+    fn a_change_that_no_workload_shows_alone_is_found_in_their_mean() {
+        // Each workload is disturbed in another run before the change.
+        let workload = |disturbed: usize| {
+            let rate = |run: usize| match run {
+                run if run == disturbed => 0.9,
+                run if run >= 5 => 0.96 + run as f64 / 1000.0,
+                run => 1.0 + run as f64 / 1000.0,
+            };
+            results(&(0..8).map(rate).collect::<Vec<f64>>())
+        };
+        let workloads: Vec<Vec<Measurement>> = (0..5).map(workload).collect();
+        let all: Vec<&[Measurement]> = workloads.iter().map(Vec::as_slice).collect();
+        let alone = rate(all[4], Moments::default()).unwrap();
+        assert_eq!(alone.since_unix_ns, None);
+        let now = rate(all[4], Moments::of(&all)).unwrap();
+        assert_eq!((now.runs, now.since_unix_ns), (3, Some(5)));
+        assert!(Moments::of(&all[..1]).rate.is_none(), "one workload has its own");
+    }
+
+    #[test]
+    fn a_change_of_all_hosts_makes_none_odd_and_one_of_a_single_host_does() {
+        let host = |number: usize, after: f64| {
+            let noise = |run: usize| 1.0 + ((number * 7 + run * 3) % 11) as f64 / 1000.0;
+            let level = |run: usize| if run >= 4 { after } else { 1.0 };
+            results(&(0..8).map(|run| level(run) * noise(run)).collect::<Vec<f64>>())
+        };
+        let fleet = |own: f64, others: f64| {
+            let hosts: Vec<Vec<Measurement>> = (0..20)
+                .map(|number| host(number, if number == 3 { own } else { others }))
+                .collect();
+            let hosts: Vec<&[Measurement]> = hosts.iter().map(Vec::as_slice).collect();
+            change(&hosts, 3, 4).unwrap()
+        };
+        assert!(fleet(0.9, 1.0).p_value < 1e-4);
+        assert!(fleet(0.9, 0.9).p_value > 0.1);
+        assert!((fleet(0.9, 1.0).ratio.value - 0.9).abs() < 0.01);
+        let few: Vec<Vec<Measurement>> = (0..5).map(|number| host(number, 1.0)).collect();
+        let few: Vec<&[Measurement]> = few.iter().map(Vec::as_slice).collect();
+        assert!(change(&few, 3, 4).is_none());
+    }
+}

@@ -1,0 +1,246 @@
+//! `cargo xtask accuracy --only fleet`: how often `halfpower fleet` finds the bad hosts of a fleet
+//! and names what is wrong, and how often it calls a healthy host odd.
+//!
+//! The example `fleet_hosts` of the crate `compare` makes a database for each of 500 hosts, seven
+//! of which are bad in different ways. The program gets all of them as arguments. Each round has
+//! its own seed. A bad host is named if the output says the right kind of thing: that rates are
+//! lower, that trials are bimodal, that the tail of latency is higher, that a device throttled, or
+//! the fact that is to blame.
+
+use crate::repository;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Hosts of a fleet.
+const HOSTS: usize = 500;
+/// Bad hosts of a fleet: one for each way of being bad.
+const BAD: usize = 7;
+/// The most healthy hosts of a fleet that may be called odd.
+const FALSE_MAX: usize = 2;
+
+/// What happened to the bad hosts of one kind, over all rounds.
+#[derive(Default)]
+struct Kind {
+    hosts: usize,
+    found: usize,
+    named: usize,
+    /// Hosts that became bad in the middle of the record, and those whose first bad run was named.
+    turned: usize,
+    dated: usize,
+}
+
+/// Runs all rounds. Returns 0 if all bad hosts are found and named, and no round has too many false
+/// alarms; else 1.
+///
+/// # Errors
+/// A generator that does not build, or a program that fails.
+pub fn run(program: &Path, rounds: u32, dir: &Path, write: bool) -> Result<ExitCode> {
+    let generator = repository::release_example("halfpower-compare", "fleet_hosts")?;
+    let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
+    let mut false_alarms = Vec::new();
+    for seed in 1..=rounds {
+        let folder = tempfile::Builder::new().prefix("halfpower-fleet-").tempdir_in(dir)?;
+        let truth = made(&generator, seed, folder.path())?;
+        let found = answer(program, folder.path())?;
+        let (alarms, missed) = judge(&truth, &found, &mut kinds)?;
+        let alarms_text = if alarms.is_empty() { "none".to_owned() } else { alarms.join(", ") };
+        let missed = if missed.is_empty() { "none".to_owned() } else { missed.join(", ") };
+        eprintln!("seed {seed}: missed or not named: {missed}; false alarms: {alarms_text}");
+        false_alarms.push(alarms.len());
+    }
+    let are_all_named = kinds.values().all(|kind| kind.named == kind.hosts);
+    let most = false_alarms.iter().copied().max().unwrap_or_default();
+    let is_met = are_all_named && most <= FALSE_MAX;
+    let text = text(&kinds, &false_alarms, is_met)?;
+    println!("{text}");
+    if write {
+        repository::write_section("docs/accuracy.md", "fleet", &text)?;
+    }
+    Ok(if is_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes the databases of a fleet; returns the bad hosts.
+fn made(generator: &Path, seed: u32, folder: &Path) -> Result<Vec<Value>> {
+    let mut command = Command::new(generator);
+    command.args(["--hosts", &HOSTS.to_string(), "--bad", &BAD.to_string()]);
+    command.args(["--seed", &seed.to_string()]).arg(folder);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start the generator")?;
+    ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+    let bad: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    ensure!(bad.len() == BAD, "the generator made {} bad hosts", bad.len());
+    Ok(bad)
+}
+
+/// What the program says about all databases of a folder.
+fn answer(program: &Path, folder: &Path) -> Result<Value> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let mut command = Command::new(program);
+    command.args(["fleet", "--json"]).args(&files).stderr(Stdio::inherit());
+    let output = command.output().context("cannot start halfpower")?;
+    match serde_json::from_slice(&output.stdout) {
+        Ok(document) => Ok(document),
+        Err(_) => bail!("halfpower fleet ended with {} and no document", output.status),
+    }
+}
+
+/// Counts the bad hosts. Returns the false alarms, and the bad hosts that were not named.
+fn judge(
+    truth: &[Value],
+    found: &Value,
+    kinds: &mut BTreeMap<String, Kind>,
+) -> Result<(Vec<String>, Vec<String>)> {
+    let models = found["models"].as_array().context("no models")?;
+    let mut odd: BTreeMap<&str, (&Value, &Value)> = BTreeMap::new();
+    for model in models {
+        for host in list(&model["hosts"]) {
+            let verdict = host["verdict"].as_str().context("no verdict")?;
+            if !["alike", "not_compared"].contains(&verdict) {
+                odd.insert(host["host"].as_str().context("no host")?, (model, host));
+            }
+        }
+    }
+    let mut missed = Vec::new();
+    for bad in truth {
+        let name = bad["host"].as_str().context("no host")?;
+        let ailment = bad["ailment"].as_str().context("no ailment")?;
+        let kind = kinds.entry(ailment.to_owned()).or_default();
+        kind.hosts += 1;
+        let since = bad["since_unix_ns"].as_i64();
+        kind.turned += usize::from(since.is_some());
+        let Some((model, host)) = odd.remove(name) else {
+            missed.push(format!("{name} ({ailment})"));
+            continue;
+        };
+        kind.found += 1;
+        kind.dated += usize::from(since.is_some() && host["since_unix_ns"].as_i64() == since);
+        if is_named(ailment, model, host) {
+            kind.named += 1;
+        } else {
+            missed.push(format!("{name} ({ailment}, not named)"));
+        }
+    }
+    Ok((odd.into_keys().map(str::to_owned).collect(), missed))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether the output says what is wrong with a host.
+fn is_named(ailment: &str, model: &Value, host: &Value) -> bool {
+    let is_slower = host["verdict"] == "slower";
+    let has_fact = |name: &str| {
+        let facts = list(&host["unusual"]).iter().chain(list(&host["changed"]));
+        facts.into_iter().any(|fact| fact["fact"].as_str().is_some_and(|f| f.starts_with(name)))
+    };
+    let is_odd_in = |quantity: &str| {
+        let results =
+            list(&model["workloads"]).iter().flat_map(|workload| list(&workload["hosts"]));
+        let values = results
+            .filter(|result| result["host"] == host["host"])
+            .flat_map(|result| list(&result["values"]));
+        values.into_iter().any(|value| value["quantity"] == quantity && value["is_odd"] == true)
+    };
+    let has_doubt = |word: &str| {
+        let doubts = list(&host["doubts"]).iter();
+        doubts.into_iter().any(|doubt| doubt["reason"].as_str().is_some_and(|r| r.contains(word)))
+    };
+    match ailment {
+        "slow" => is_slower,
+        "bimodal" => is_odd_in("scatter") && !list(&host["levels"]).is_empty(),
+        "old firmware" => is_slower && has_fact("target device firmware"),
+        "half link" => is_slower && has_fact("target links"),
+        "latency tail" => is_odd_in("tail_latency"),
+        "throttled" => is_slower && has_doubt("throttled"),
+        "scheduler" => is_slower && has_fact("target device scheduler"),
+        _ => false,
+    }
+}
+
+fn text(kinds: &BTreeMap<String, Kind>, false_alarms: &[usize], is_met: bool) -> Result<String> {
+    let sum = |of: fn(&Kind) -> usize| kinds.values().map(of).sum::<usize>();
+    let (hosts, found, named) = (sum(|k| k.hosts), sum(|k| k.found), sum(|k| k.named));
+    let (turned, dated) = (sum(|k| k.turned), sum(|k| k.dated));
+    let rounds = false_alarms.len();
+    let (all, most) =
+        (false_alarms.iter().sum::<usize>(), false_alarms.iter().max().copied().unwrap_or(0));
+    let healthy = rounds * (HOSTS - BAD);
+    let mut text = format!(
+        "{rounds} fleets of {HOSTS} hosts with {BAD} bad ones each. Found: {found} of {hosts}, \
+         named: {named} of {hosts} (all). False alarms: {all} of {healthy} healthy hosts, at most \
+         {most} in a fleet (at most {FALSE_MAX}). Of {turned} hosts that became bad in the middle \
+         of their record, {dated} are named with the right run. Limits met: {}.\n\n\
+         | what is wrong | hosts | found | named | became bad | right run |\n\
+         |---|---|---|---|---|---|\n",
+        if is_met { "yes" } else { "**no**" }
+    );
+    for (name, kind) in kinds {
+        let Kind { hosts, found, named, turned, dated } = kind;
+        writeln!(text, "| {name} | {hosts} | {found} | {named} | {turned} | {dated} |")?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn host(name: &str, verdict: &str, fact: &str) -> Value {
+        json!({
+            "host": name, "verdict": verdict, "since_unix_ns": 5,
+            "unusual": [{ "fact": fact, "value": "x" }],
+        })
+    }
+
+    #[test]
+    fn bad_hosts_are_found_named_or_missed_and_others_are_false_alarms() {
+        let bad = |host: &str, ailment: &str, since: Option<i64>| -> Value {
+            json!({ "host": host, "ailment": ailment, "since_unix_ns": since })
+        };
+        let truth = [
+            bad("a", "scheduler", Some(5)),
+            bad("b", "scheduler", Some(6)),
+            bad("c", "slow", None),
+        ];
+        let hosts = [
+            host("a", "slower", "target device scheduler"),
+            host("b", "slower", "host kernel"),
+            host("c", "alike", "host kernel"),
+            host("d", "faster", "host kernel"),
+            host("e", "not_compared", "host kernel"),
+        ];
+        let mut kinds = BTreeMap::new();
+        let found = json!({ "models": [{ "hosts": hosts, "workloads": [] }] });
+        let (alarms, missed) = judge(&truth, &found, &mut kinds).unwrap();
+        assert_eq!(alarms, ["d"]);
+        assert_eq!(missed, ["b (scheduler, not named)", "c (slow)"]);
+        let Kind { hosts, found, named, turned, dated } = kinds["scheduler"];
+        assert_eq!([hosts, found, named, turned, dated], [2, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn each_kind_has_its_own_evidence() {
+        let model = json!({ "workloads": [{ "hosts": [
+            { "host": "a", "values": [{ "quantity": "tail_latency", "is_odd": true }] },
+            { "host": "b", "values": [{ "quantity": "tail_latency", "is_odd": false }] },
+        ] }] });
+        let unsteady = |name: &str| json!({ "host": name, "verdict": "unsteady" });
+        assert!(is_named("latency tail", &model, &unsteady("a")));
+        assert!(!is_named("latency tail", &model, &unsteady("b")));
+        assert!(!is_named("bimodal", &model, &unsteady("a")));
+        assert!(!is_named("slow", &model, &unsteady("a")));
+        let hot = json!({
+            "host": "c", "verdict": "slower", "doubts": [{ "reason": "it fell: throttled" }],
+        });
+        assert!(is_named("throttled", &model, &hot) && !is_named("half link", &model, &hot));
+    }
+}
