@@ -242,35 +242,41 @@ fn pieces(guess: &InitialGuess) -> Vec<Structure> {
     [(4.0, 4096.0), (8.0, 16384.0), (4.0, 65536.0), (2.0, 262_144.0)].map(with).into()
 }
 
-/// Storage that several hosts share: a link of each host, and a path to the storage that carries
-/// one request at a time, in series with a latency that overlaps. The host link may also take time
-/// for each request.
+/// Storage that several hosts share. Each host has a device of its own, whose channel is the link
+/// of the host and whose fixed time is the latency, which overlaps. The path to the storage is a
+/// link of the whole system that carries one request at a time. Host and path may have a limit of
+/// requests.
 fn shared(guess: &InitialGuess) -> Vec<Structure> {
-    let with = |share: f64, link: f64, is_fixed: bool| {
+    let with = |share: f64, link: f64, [limits_host, limits_path]: [bool; 2]| {
         let mut parameters = Vec::new();
-        let (mut each_ns, mut each_of_host_ns) = (f64::MAX, f64::MAX);
+        let (mut each_ns, mut of_host_per_s) = (f64::MAX, 0.0_f64);
         for (op, direction) in guess.directions() {
             each_ns = each_ns.min(1e9 / direction.most_requests_per_s);
-            each_of_host_ns = each_of_host_ns.min(1e9 / direction.most_requests_per_s_of_host);
+            of_host_per_s = of_host_per_s.max(direction.most_requests_per_s_of_host);
             let latency = microseconds(direction.fixed_ns * share);
             parameters.push(parameter(format!("drive.fixed_{op}"), latency));
             let of_host = megabytes(direction.most_bytes_per_s_of_host * link);
-            parameters.push(parameter(format!("links.0.{op}"), of_host));
+            parameters.push(parameter(format!("drive.{op}_rate"), of_host));
             let of_storage = megabytes(direction.most_bytes_per_s);
-            parameters.push(parameter(format!("links.1.{op}"), of_storage));
+            parameters.push(parameter(format!("links.0.{op}"), of_storage));
         }
-        parameters.push(parameter("links.1.fixed", microseconds(each_ns)));
-        if is_fixed {
-            parameters.push(parameter("links.0.fixed", microseconds(each_of_host_ns)));
+        let mut name = "shared storage and host links".to_owned();
+        if limits_host {
+            parameters.push(parameter("drive.requests_per_s", of_host_per_s));
+            name += ", a limit of requests for each host";
         }
-        let limit = if is_fixed { " with a limit of requests" } else { "" };
-        let name = format!("shared storage and host links{limit}");
+        if limits_path {
+            parameters.push(parameter("links.0.fixed", microseconds(each_ns)));
+            name += ", a limit of requests for all";
+        }
         Structure { name, parameters, fixed: Vec::new() }
     };
     let mut all = Vec::new();
     for share in [0.3, 0.9] {
         for link in [1.0, 4.0] {
-            all.extend([with(share, link, false), with(share, link, true)]);
+            for limits in [[false, false], [true, false], [false, true], [true, true]] {
+                all.push(with(share, link, limits));
+            }
         }
     }
     all.extend(all.clone().iter().map(coalesced));
@@ -283,15 +289,14 @@ fn shared(guess: &InitialGuess) -> Vec<Structure> {
 /// # Errors
 /// Only if the built-in file is invalid.
 pub fn volume(history: &History, cpus: u32) -> Outcome<Description> {
-    let mut text = include_str!("volume.toml").to_owned();
+    let mut base = Description::read(include_str!("volume.toml"), "volume")?;
     let hosts = history.fitted_hosts();
-    if history.hosts() > 1 {
-        let host_link = include_str!("host_link.toml");
-        text = text.replacen("[[links]]", &format!("{host_link}\n[[links]]"), 1);
-    }
-    let mut base = Description::read(&text, "volume")?;
     base.set("disks", &hosts.to_string())?;
     base.set("hosts", &hosts.to_string())?;
+    if history.hosts() > 1 {
+        // A bus waits for the path, so each host has its own.
+        base.set("buses", "0")?;
+    }
     let extent = history.extent_bytes();
     base.put("drive.capacity", extent as f64 / (1 << 30) as f64, "the region of the run")?;
     base.put("drive.units", MANY_UNITS, "no limit seen")?;
@@ -312,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn shared_storage_has_a_link_for_each_host() {
+    fn shared_storage_has_a_device_for_each_host() {
         let mut history = example();
         history.points.iter_mut().for_each(|point| point.hosts = 4);
         let system = volume(&history, 2).unwrap().system().unwrap();
-        assert_eq!((system.setup.hosts, system.setup.disks, system.links.len()), (4, 4, 2));
+        assert_eq!((system.setup.hosts, system.setup.disks, system.buses()), (4, 4, 4));
     }
 }
