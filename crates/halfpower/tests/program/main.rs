@@ -34,6 +34,7 @@ mod known_truth;
 mod memory;
 mod network;
 mod objects;
+mod peer;
 mod ranks;
 mod reproduce;
 mod run;
