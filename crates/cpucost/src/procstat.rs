@@ -17,6 +17,10 @@ pub struct CpuLine {
     pub idle_ns: u64,
     /// Hardware and software interrupt time; 0 on kernels that do not account for it.
     pub interrupt_ns: u64,
+    /// Software interrupt time, included in `interrupt_ns`.
+    pub soft_interrupt_ns: u64,
+    /// System time of all processes, without interrupts; sampled.
+    pub system_ns: u64,
     /// User time of all processes, including nice; sampled.
     pub user_ns: u64,
     /// Steal time; 0 if the hypervisor does not report it.
@@ -81,10 +85,12 @@ fn parse_fields(fields: &str, tick_ns: u64) -> Option<CpuLine> {
         *slot = field.parse().ok()?;
         count += 1;
     }
-    let [user, nice, _system, idle, iowait, irq, softirq, stolen] = ticks;
+    let [user, nice, system, idle, iowait, irq, softirq, stolen] = ticks;
     (count >= 4).then(|| CpuLine {
         idle_ns: idle.saturating_add(iowait).saturating_mul(tick_ns),
         interrupt_ns: irq.saturating_add(softirq).saturating_mul(tick_ns),
+        soft_interrupt_ns: softirq.saturating_mul(tick_ns),
+        system_ns: system.saturating_mul(tick_ns),
         user_ns: user.saturating_add(nice).saturating_mul(tick_ns),
         stolen_ns: stolen.saturating_mul(tick_ns),
     })
@@ -107,6 +113,8 @@ mod tests {
         let total = CpuLine {
             idle_ns: 5_400_000_000,
             interrupt_ns: 70_000_000,
+            soft_interrupt_ns: 40_000_000,
+            system_ns: 200_000_000,
             user_ns: 310_000_000,
             stolen_ns: 90_000_000,
         };

@@ -3,6 +3,7 @@
 //! Flags have fio's names where fio has the same flag. Dashes and underscores are equivalent
 //! (`--time-based`, `--time_based`). Switches are given alone, or with `=0` or `=1`.
 
+pub mod assist;
 pub mod calibrate;
 pub mod compare;
 pub mod classic;
@@ -10,6 +11,7 @@ pub mod copy;
 pub mod exchange;
 pub mod memory;
 pub mod mount;
+pub mod peer;
 mod parameters;
 pub mod simulate;
 pub mod inputs;
@@ -118,6 +120,8 @@ pub enum Verb {
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a reference device as a real file, until Ctrl-C
     Mount(mount::MountArgs),
+    /// Tell the client of a network study what this server spends, until Ctrl-C
+    Peer(peer::PeerArgs),
     /// Print files, reading at the speed of the storage
     Cat(inputs::CatArgs),
     /// Print or check BLAKE3 checksums of files and directories
@@ -133,7 +137,7 @@ pub enum Verb {
     Generate(GenerateArgs),
     /// Burn CPU for each byte on standard input
     #[command(hide = true)]
-    Assist(AssistArgs),
+    Assist(assist::AssistArgs),
 }
 
 /// Flags of every verb that measures.
@@ -618,14 +622,6 @@ pub struct ReproduceArgs {
     /// How results are printed.
     #[command(flatten)]
     pub output: OutputArgs,
-}
-
-/// Flags of `assist`.
-#[derive(Args, Debug, Clone)]
-pub struct AssistArgs {
-    /// CPU time for each byte
-    #[arg(value_name = "TIME", value_parser = units::parse_duration)]
-    pub cpu_ns: u64,
 }
 
 /// Flags of `clean`.

@@ -14,6 +14,7 @@ pub mod target;
 pub mod generate;
 pub mod memory;
 pub mod mount;
+pub mod peer;
 pub mod report;
 pub mod reproduce;
 pub mod restore;

@@ -47,6 +47,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("host_texts", host_texts),
     ("network_server", network_server),
     ("system", lab::fuzz::system),
+    ("peer", lab::fuzz::peer),
     ("trace_page", iotrace::fuzz::page),
     ("sqlio", classic::sqlio),
     ("sums", lines_of_sums),

@@ -119,6 +119,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Plan(args) => command::plan::execute(args),
         Verb::Copy(args) => command::copy::execute(args),
         Verb::Mount(args) => command::mount::execute(args),
+        Verb::Peer(args) => command::peer::execute(args),
         Verb::Cat(args) => command::cat::execute(args),
         Verb::Checksum(args) => command::checksum::execute(args),
         Verb::Tune(args) => command::tune::execute(args),

@@ -1,7 +1,10 @@
 //! Queries about open files, for programs that open their files themselves.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use crate::sys;
 use crate::target::Alignment;
@@ -11,6 +14,18 @@ use crate::target::Alignment;
 pub fn direct_alignment(file: &File) -> Option<Alignment> {
     let (memory_bytes, offset_bytes) = sys::direct_alignment(file)?;
     (offset_bytes > 0).then_some(Alignment { memory_bytes, offset_bytes })
+}
+
+/// A handle (O_PATH) of what a path below an open folder names. The kernel refuses a path that
+/// leaves the folder or leads through a symbolic link. Opening the handle has no side effects, so
+/// its metadata can be checked before anything is read.
+///
+/// # Errors
+/// The system call's error: EXDEV for a path that leaves the folder, ELOOP for a symbolic link,
+/// ENOSYS before Linux 5.6.
+pub fn open_beneath(folder: &File, path: &Path) -> io::Result<File> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    Ok(File::from(sys::open_beneath(folder, &path)?))
 }
 
 /// How much of a file is in the page cache (bytes).

@@ -105,6 +105,25 @@ pub fn may_write(path: &CStr, folder: bool) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
 
+/// Opens a path below a folder with O_PATH, which reads nothing and has no side effects, not even
+/// on a device or a FIFO. The kernel refuses a path that leaves the folder or leads through a
+/// symbolic link (openat2(2), since Linux 5.6; ENOSYS before).
+pub fn open_beneath(folder: &File, path: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: an all-zero open_how is a valid value of that plain C struct.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_SYMLINKS;
+    let bytes = size_of::<libc::open_how>();
+    let fd = folder.as_raw_fd();
+    // SAFETY: `path` ends with a zero byte, and `how` outlives the call and has the size given.
+    let fd = unsafe { libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &raw const how, bytes) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel returned a new descriptor, which nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
 /// Unmounts (umount2(2)). A lazy unmount hides the mount immediately and completes when nobody uses
 /// it any more.
 pub fn unmount(folder: &CStr, lazily: bool) -> io::Result<()> {

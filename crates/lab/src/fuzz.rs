@@ -1,8 +1,20 @@
-//! Fuzz target for system files and changes to them: accepted systems can be built and simulated,
-//! and system files round-trip.
+//! Fuzz targets for system files and changes to them, and for the protocol of halfpower peer:
+//! accepted systems can be built and simulated, system files round-trip, and no bytes make a peer
+//! or its client panic or hang.
 
 use std::fmt::Write;
+use std::io::Write as _;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Component, Path};
+use std::time::Duration;
 
+use crate::peer::channel::{Channel, MESSAGE_BYTES_MAX};
+use crate::peer::counters::Counters;
+use crate::peer::key::{KEY_BYTES, Key};
+use crate::peer::message::{self, Reply, Request};
+use crate::peer::{folder, read_trial};
 use crate::simulated::caching_of;
 use ioengine::Op;
 use simulator::bounds::{self, Shape};
@@ -78,4 +90,69 @@ fn work(system: &System, choice: u8) {
         driver.advance(next_ns, &mut done);
     }
     assert!(done.len() <= 1 && driver.in_flight() as usize + done.len() == 1);
+}
+
+/// Bytes of a client before and in the handshake, a request, or two answers of a server, by the
+/// first byte.
+pub fn peer(data: &[u8]) {
+    let Some((first, data)) = data.split_first() else { return };
+    match first % 3 {
+        0 => peer_handshake(data),
+        1 => peer_request(data),
+        _ => peer_answers(data),
+    }
+}
+
+/// Whatever a client sends that does not compute with the key, it never comes to a request; a
+/// recorded handshake does not help it either.
+fn peer_handshake(data: &[u8]) {
+    let Ok((mut client, server)) = UnixStream::pair() else { return };
+    // What does not fit into the socket is not sent.
+    let _ = client.set_nonblocking(true);
+    let _ = client.write_all(data);
+    let _ = client.shutdown(Shutdown::Write);
+    let (key, limit) = (Key::new([42; KEY_BYTES]), Duration::from_secs(1));
+    let stream = TcpStream::from(OwnedFd::from(server));
+    if let Ok(mut channel) = Channel::accept(stream, &key, limit) {
+        let request = channel.receive(limit, MESSAGE_BYTES_MAX);
+        assert!(!matches!(request, Ok(Some(_))), "a request without the key");
+    }
+}
+
+/// An accepted request round-trips. A path that passes the check stays below a folder, and a trial
+/// that passes needs little memory and time.
+fn peer_request(data: &[u8]) {
+    let request = match message::decode::<Request>(data) {
+        Ok(request) => request,
+        Err(why) => return assert!(why.contains(';') && !why.contains(char::is_control), "{why}"),
+    };
+    assert_eq!(message::decode::<Request>(&message::encode(&request)).as_ref(), Ok(&request));
+    let Request::ReadTrial(trial) = request else { return };
+    if folder::check(&trial.path).is_ok() {
+        let is_normal = |part| matches!(part, Component::Normal(_));
+        assert!(Path::new(&trial.path).components().all(is_normal), "{trial:?}");
+    }
+    if read_trial::check(&trial).is_ok() {
+        assert!(u64::from(trial.request_bytes) * u64::from(trial.depth) <= 64 << 20, "{trial:?}");
+        assert!(trial.milliseconds <= 10_000, "{trial:?}");
+    }
+}
+
+/// Two answers, one per line. The difference of any two counters is finite.
+fn peer_answers(data: &[u8]) {
+    let counters = |line: &[u8]| -> Option<Counters> {
+        match message::decode::<Reply>(line).ok()? {
+            Reply::Counters(counters) => Some(counters),
+            Reply::Refused(why) => {
+                assert!(!message::shortened(&why).contains(char::is_control));
+                None
+            }
+            _ => None,
+        }
+    };
+    let mut lines = data.splitn(2, |byte| *byte == b'\n').filter_map(counters);
+    if let (Some(before), Some(after)) = (lines.next(), lines.next()) {
+        let usage = after.since(&before);
+        assert!(usage.busy_cpus().is_finite() && usage.interfaces.len() <= after.interfaces.len());
+    }
 }

@@ -21,6 +21,7 @@ pub mod settings;
 pub mod signature;
 pub mod memory_limit;
 pub mod guard;
+pub mod peer;
 pub mod rank_trial;
 pub mod experiment;
 pub mod page;

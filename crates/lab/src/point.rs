@@ -17,6 +17,7 @@ use simulator::bounds::Bound;
 use simulator::{Account, SimpleModel};
 use workload::{FullQueue, LoggedRequest};
 
+use crate::peer::counters::ServerUsage;
 use crate::point_key::PointKey;
 use crate::rank_trial::RankTrial;
 
@@ -178,6 +179,8 @@ pub struct LiveTrial {
     pub log_lost: u64,
     /// Durations of flushes between writes (ns).
     pub flushes: Histogram,
+    /// What the server of a network target used meanwhile; None without a halfpower peer.
+    pub server: Option<ServerUsage>,
     /// Resource use of a simulated system.
     pub account: Option<Account>,
     /// Upper bounds on the rate of a simulated system, the tightest first.

@@ -31,6 +31,7 @@ pub fn trial(sample: Sample) -> Trial {
         never_issued: sample.never_issued,
         start_ns: sample.start_ns,
         log_lost: sample.log_lost,
+        server: None,
         account: None,
         bounds: Vec::new(),
         simple: None,

@@ -22,6 +22,8 @@ use crate::console::Console;
 use crate::experiment::Blocks;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
+use crate::peer::client::ServerWatch;
+use crate::peer::counters::{Counters, ServerUsage};
 use crate::point::{State, Trial};
 use crate::point_key::{PointKey, Preparation};
 use crate::rank_trial::{RankFiles, RankGroup};
@@ -52,6 +54,8 @@ pub struct Lab {
     meter: HostMeter,
     /// This process as one rank of several; None for a run of one process.
     pub ranks: Option<Ranks>,
+    /// Reads the counters of the server around every trial; None without a halfpower peer.
+    pub server: Option<ServerWatch>,
     cpus: u32,
     /// CPU quota of the control groups of this process; None without a quota.
     quota: Option<Quota>,
@@ -328,7 +332,7 @@ impl Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
         let cpus = cpucost::affinity::allowed_cpus().len() as u32;
         let (quota, soaker) = (Quota::of_this_process(), RefCell::new(None));
-        Lab { console, interrupt, clock, meter, ranks, cpus, quota, soaker }
+        Lab { console, interrupt, clock, meter, ranks, server: None, cpus, quota, soaker }
     }
 
     /// Throttling by a CPU quota since the program started; None without a quota.
@@ -415,7 +419,9 @@ impl Lab {
         let waited_ns = self.quota.as_ref().map(Quota::waited_ns);
         let memory = Memory::before(targets);
         let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
+        let server = self.server_before(setting);
         let (sample, soaked) = self.run(targets, &planned, setting, on_progress, ranks)?;
+        let server = server.and_then(|before| self.server_since(&before));
         let around = Circumstances {
             clocks: self.clock.clocks().since(&clocks),
             beneath_images: memory.beneath_images(),
@@ -447,6 +453,7 @@ impl Lab {
         };
         trial.started_unix_ns = started_unix_ns;
         trial.soaker_ns = soaked.as_ref().ok().copied().flatten();
+        trial.live_mut().server = server;
         if targets.iter().any(|target| target.has_faults()) {
             trial.verdict.add(State::Suspect, "faults were injected");
         }
@@ -454,6 +461,20 @@ impl Lab {
             trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
         }
         Ok(trial)
+    }
+
+    /// The counters of the server and of this process before a trial. A soaked trial has none: on a
+    /// server that is this machine, the soaker keeps all CPUs busy.
+    fn server_before(&self, setting: &Setting<'_>) -> Option<(Counters, CpuSample)> {
+        let watch = self.server.as_ref().filter(|_| !setting.soaked)?;
+        Some((watch.counters()?, self.meter.sample(self.clock.now_ns())))
+    }
+
+    /// What the server and this process used since then.
+    fn server_since(&self, (before, own): &(Counters, CpuSample)) -> Option<ServerUsage> {
+        let client = self.meter.sample(self.clock.now_ns()).since(own);
+        let after = self.server.as_ref()?.counters()?;
+        Some(ServerUsage { client_ns: client.process_ns, ..after.since(before) })
     }
 
     /// Runs the workload, with a soaker if the setting asks for one; all ranks start together.

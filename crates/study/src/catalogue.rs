@@ -70,6 +70,8 @@ pub const ALL: &[&Study] = &[
 const ON_RANKS: &[&str] =
     &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
 
+/// Name of the study that asks a halfpower peer.
+pub const NETWORK: &str = network::STUDY.name;
 /// Name of the study that makes objects below a target.
 pub const OBJECTS: &str = objects::STUDY.name;
 

@@ -14,6 +14,7 @@ use lab::interrupt::Interrupt;
 use lab::json::{self, Program};
 use lab::machine::Host;
 use lab::page;
+use lab::peer::client::{PeerAddress, ServerWatch};
 use lab::ranks::{self, Ranks, share};
 use lab::recorder::{Recorder, RunOptions};
 use lab::settings as host_settings;
@@ -63,6 +64,8 @@ pub struct StudyOptions {
     pub base: Experiment,
     /// Database, label, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
+    /// A halfpower peer on the server, for the study of network paths.
+    pub peer: Option<PeerAddress>,
 }
 
 impl StudyOptions {
@@ -82,8 +85,25 @@ impl StudyOptions {
         }
     }
 
-    /// Refuses simulated systems for several ranks.
+    /// Refuses a peer without a study that asks it.
+    fn check_peer(&self, requested: &[RequestedStudy]) -> Outcome<()> {
+        let asks =
+            |one: &RequestedStudy| one.study.is_some_and(|study| study.name == catalogue::NETWORK);
+        if self.peer.is_none() || requested.iter().any(asks) {
+            return Ok(());
+        }
+        let network = catalogue::NETWORK;
+        Err(Failure::usage(format!("--peer is for the study {network}; drop it")))
+    }
+
+    /// Refuses simulated systems and a peer for several ranks.
     fn check_ranks(&self) -> Outcome<()> {
+        if self.mpi && self.peer.is_some() {
+            return Err(Failure::usage(
+                "several ranks load a server at the same time, so its figures cannot be assigned \
+                 to one of them; drop --peer or --mpi",
+            ));
+        }
         let is_simulated = |name: &PathBuf| {
             TargetSpec::of(name).is_ok_and(|spec| matches!(spec, TargetSpec::Simulated(_)))
         };
@@ -103,6 +123,7 @@ impl StudyOptions {
 /// stop the others; it determines the exit code.
 pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcome {
     let options = &options.of_rank();
+    options.check_peer(&requested)?;
     if options.plan {
         return print_plan(&requested, options);
     }
@@ -115,7 +136,11 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
     }
     Recorder::check(options.run.db.as_deref(), &options.targets)?;
     let ranks = options.mpi.then(|| Ranks::meet(console, &interrupt)).transpose()?;
-    let lab = Lab::of_rank(console, interrupt, ranks);
+    let mut lab = Lab::of_rank(console, interrupt, ranks);
+    lab.server = match &options.peer {
+        Some(peer) => Some(ServerWatch::connect(peer, console)?),
+        None => None,
+    };
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let limits = (options.file_bytes_max(), options.base.seed);
     let consent = &options.base.consent;
@@ -133,6 +158,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
         base: options.base.clone(),
         typed: options.typed.clone(),
         size: options.size,
+        peer_path: options.peer.as_ref().and_then(|peer| peer.path.clone()),
     };
     let mut all = Vec::new();
     for RequestedStudy { name, study, plan } in requested {
@@ -241,6 +267,12 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
         } else {
             format!("simulate {name}; nothing is touched")
         });
+    }
+    if let Some(peer) = &options.peer {
+        let address = &peer.address;
+        let path = peer.path.as_ref().map(|path| format!(", which also reads its file {path}"));
+        let path = path.unwrap_or_default();
+        console::data(&format!("read the counters of the halfpower peer {address}{path}"));
     }
     for one in requested {
         print_points(one, options, file_bytes)?;

@@ -5,6 +5,7 @@
 //! whether the effect still exists. A simulated machine of the papers must show the published
 //! number, in the quantity that the paper means: [`Conclusion::judge_as_reproduced`].
 
+use analysis::interval::Interval;
 use analysis::units;
 use lab::simulated_target::PREFIX;
 pub use papers::claims::Verdict;
@@ -264,6 +265,13 @@ pub fn words_of_times(times: f64) -> String {
         large if large >= 10.0 => format!("{large:.0} times"),
         times => format!("{times:.2} times"),
     }
+}
+
+/// A time with its interval as words: "12 us (11 us to 13 us)".
+pub fn words_of_time(interval: Interval) -> String {
+    let [value, low, high] =
+        [interval.value, interval.low, interval.high].map(|ns| units::time(ns.max(0.0)));
+    format!("{value} ({low} to {high})")
 }
 
 #[cfg(test)]

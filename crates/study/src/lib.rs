@@ -2,7 +2,8 @@
 //!
 //! `plan` says what to measure and `target` where. `runner` measures; `traced` measures with kernel
 //! tracing; `common_start` lets streams start together; `ahead` measures a device's read-ahead;
-//! `object_trials` measures requests for whole objects, which `object_store` makes and removes.
+//! `object_trials` measures requests for whole objects, which `object_store` makes and removes;
+//! `server_figures` are those that a halfpower peer on the server of a network path gives.
 //! `evidence` holds the results and `conclusion` their meaning. `curve` compares points along a
 //! size, `stripe_load` computes how random requests spread over several targets, `figure` draws
 //! charts, `extent` estimates the cost of a plan. The built-in studies are in `catalogue`, one file
@@ -23,6 +24,7 @@ pub mod traced;
 pub mod ahead;
 pub mod object_store;
 pub mod object_trials;
+pub mod server_figures;
 pub mod general;
 pub mod catalogue;
 pub mod requested;

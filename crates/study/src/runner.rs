@@ -42,6 +42,8 @@ pub struct StudyRunner<'a> {
     pub typed: &'a Settings,
     /// Test file size from the command line (bytes); it also limits files that grow.
     pub size: Option<u64>,
+    /// The file below the folder of the halfpower peer that the targets also serve.
+    pub peer_path: Option<&'a str>,
     /// Stores finished trials.
     pub recorder: &'a mut Recorder,
     /// What has been measured so far.

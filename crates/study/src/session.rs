@@ -44,6 +44,8 @@ pub struct Session<'a> {
     pub typed: Settings,
     /// Test file size from the command line (bytes).
     pub size: Option<u64>,
+    /// The file below the folder of the halfpower peer that the targets also serve.
+    pub peer_path: Option<String>,
 }
 
 /// The findings of a study that the database stores besides its points.
@@ -109,6 +111,7 @@ impl Session<'_> {
             base: &self.base,
             typed: &self.typed,
             size: self.size,
+            peer_path: self.peer_path.as_deref(),
             recorder: &mut recorder,
             evidence: self.evidence(),
             refused: None,

@@ -54,6 +54,7 @@ fn study_of(name: &str, system: &str) -> StudyResult {
         base: Experiment::default(),
         typed: Settings::default(),
         size: None,
+        peer_path: None,
     };
     let study = catalogue::named(name).unwrap();
     session.make(name, Some(study), Plan::parse(study.plan).unwrap()).unwrap()

@@ -18,6 +18,7 @@ use crate::cli::CommonArgs;
   halfpower study depth sim:nt4-ultrawide    the same on a machine of the papers
   halfpower study depth --show > mine.toml   print its plan, to edit ...
   halfpower study mine.toml .                ... and run
+  halfpower study network nbd://SERVER/disk --peer SERVER:7750 --peer-key halfpower-peer.key
 
 A directory gets a test file, which is removed afterwards. Existing files and devices are only read
 unless --overwrite or --destroy-data-on names them; otherwise write tests are left out and reported.
@@ -52,6 +53,16 @@ pub struct StudyArgs {
     /// Switch the drive's write cache off and on (root); restored afterwards
     #[arg(long, help_heading = "Host")]
     pub toggle_write_cache: bool,
+    /// A halfpower peer on the server (see halfpower peer): what the study network costs there
+    #[arg(long, value_name = "HOST:PORT", requires = "peer_key", help_heading = "Server")]
+    pub peer: Option<String>,
+    /// The key file of the halfpower peer, copied from the server
+    #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Server")]
+    pub peer_key: Option<PathBuf>,
+    /// The file that the targets serve, below the folder of the halfpower peer: what the server
+    /// itself gets from it
+    #[arg(long, value_name = "PATH", requires = "peer", help_heading = "Server")]
+    pub peer_path: Option<String>,
     /// Price of each target, in any currency: 209 or 209,534
     #[arg(long, value_name = "PRICE,..", value_delimiter = ',', help_heading = "Stated")]
     pub price: Vec<f64>,

@@ -6,7 +6,7 @@ use std::io::Read;
 use ioengine::engine::burn_cpu;
 use lab::failure::{Exit, Outcome};
 
-use crate::cli::AssistArgs;
+use crate::cli::assist::AssistArgs;
 
 /// Runs until the end of standard input.
 pub fn execute(args: &AssistArgs) -> Outcome {

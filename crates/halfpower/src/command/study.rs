@@ -9,6 +9,7 @@ use lab::evidence::Stated;
 use lab::experiment::settings::Settings;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
+use lab::peer::client::PeerAddress;
 use study::command::{self, StudyOptions};
 use study::requested::{RequestedStudy, StudyList};
 
@@ -42,6 +43,7 @@ pub fn execute(args: &StudyArgs) -> Outcome {
         stated: stated(args)?,
         typed: typed(args)?,
         html: Some(args.html.clone()),
+        peer: peer(args),
         ..options(targets, &args.common)
     };
     command::execute(requested, &options)
@@ -86,7 +88,14 @@ fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
         mpi: common.mpi,
         base: common.experiment(),
         run: common.run_options(),
+        peer: None,
     }
+}
+
+/// The peer on the server; clap requires its address and its key together.
+fn peer(args: &StudyArgs) -> Option<PeerAddress> {
+    let (address, key_file) = (args.peer.clone()?, args.peer_key.clone()?);
+    Some(PeerAddress { address, key_file, path: args.peer_path.clone() })
 }
 
 fn stated(args: &StudyArgs) -> Outcome<Stated> {

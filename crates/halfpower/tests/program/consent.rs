@@ -380,6 +380,8 @@ fn lines_for(
             let lines = named.flat_map(|t| served.map(|what| format!("mount {what} {t}")));
             lines.map(|line| format!("{line} --size 1m --until-eof")).collect()
         }
+        // Files that hold no key; otherwise the server would run.
+        "peer" => files.map(|file| format!("peer --dir folder --key-file {file}")).to_vec(),
         "selftest" => vec!["selftest --device delay --only latency".to_owned()],
         "reproduce" => vec!["reproduce riedel97 --figure 14".to_owned()],
         "memory" => vec!["memory --quick --dir folder".to_owned(), "memory --plan".to_owned()],

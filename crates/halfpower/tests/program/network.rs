@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
 
 /// A server of one file, which ends with its test.
-struct Server {
+pub struct Server {
     process: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Server {
     /// Serves a file, with further arguments of nbdkit.
-    fn start(path: &Path, further: &[&str]) -> Result<Server, String> {
+    pub fn start(path: &Path, further: &[&str]) -> Result<Server, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

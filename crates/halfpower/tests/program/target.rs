@@ -114,6 +114,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "cat" | "checksum" => format!("{verb} data --plan"),
             "tune" => "tune . --plan".to_owned(),
             "mount" => "mount truth:fixed=1ms . --plan".to_owned(),
+            "peer" => "peer --dir . --plan".to_owned(),
             "reproduce" => "reproduce riedel97 --plan".to_owned(),
             "selftest" | "restore" => format!("{verb} --plan"),
             "soak" => "soak --plan -- true".to_owned(),

@@ -4,10 +4,10 @@
 //! Each target is one path: an address such as `smb://server/share/file`, measured without the
 //! kernel's client, or a file on a mounted share, or a local file to compare with. The lower bound
 //! of the CPU cost is the time charged to the process; the upper bound is what a soaker loses,
-//! which includes interrupts, and the server if it runs on this machine.
+//! which includes interrupts, and the server if it runs on this machine. A halfpower peer on the
+//! server gives the figures of the server itself.
 
 use analysis::costmodel::CostModel;
-use analysis::interval::Interval;
 use analysis::units;
 use ioengine::network::round_trip_ns;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -17,9 +17,10 @@ use report::model::{Cell as TableCell, Column, Table};
 use report::units::Unit;
 
 use crate::catalogue::Study;
-use crate::conclusion::{Conclusion, words_of_times};
+use crate::conclusion::{Conclusion, words_of_time, words_of_times};
 use crate::curve;
 use crate::runner::StudyRunner;
+use crate::server_figures::{self, ONE};
 
 pub const STUDY: Study = Study {
     name: "network",
@@ -34,7 +35,6 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-const ONE: &str = "one at a time";
 const SEVERAL: &str = "several at once";
 /// The request size of latencies (bytes).
 const SMALL: u64 = 4 << 10;
@@ -49,7 +49,16 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let name = target.name.display().to_string();
         runner.evidence.note("round-trip", "ns", &[("target", name)], round_trip_ns(&address)?);
     }
-    runner.measure()?;
+    server_figures::begin(runner);
+    // What was measured until a failure is kept with its readings.
+    let measured = runner.measure();
+    note_costs(runner);
+    server_figures::end(runner);
+    measured
+}
+
+/// Notes the CPU cost of each path on this host.
+fn note_costs(runner: &mut StudyRunner<'_>) {
     let mut readings = Vec::new();
     for path in paths(&runner.evidence) {
         let bounds = [("lower", path.lower()), ("upper", path.upper())];
@@ -73,7 +82,6 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     for (quantity, unit, labels, value) in readings {
         runner.evidence.note(quantity, unit, &labels, value);
     }
-    Ok(())
 }
 
 /// The points of one target in one direction, one request at a time, by rising size.
@@ -131,6 +139,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     small_writes(&mut found, &paths);
     against_local(&mut found, evidence, &paths);
     found.tables.extend(table(&paths));
+    server_figures::conclude(&mut found, evidence);
     found
 }
 
@@ -158,13 +167,6 @@ fn latency(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     );
 }
 
-/// A value with its interval, such as "12 us (11 us to 13 us)".
-fn with_interval(interval: Interval) -> String {
-    let [value, low, high] =
-        [interval.value, interval.low, interval.high].map(|ns| units::time(ns.max(0.0)));
-    format!("{value} ({low} to {high})")
-}
-
 /// The CPU cost per request and per KiB, with 95% intervals.
 fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     let Some(lower) = path.lower() else { return };
@@ -182,8 +184,8 @@ fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
             "{}: a {} costs {} of CPU and {} per KiB{}",
             path.name,
             path.rw,
-            with_interval(lower.fixed_ns),
-            with_interval(lower.marginal_ns_per_kib),
+            words_of_time(lower.fixed_ns),
+            words_of_time(lower.marginal_ns_per_kib),
             upper.unwrap_or_default()
         ),
     );

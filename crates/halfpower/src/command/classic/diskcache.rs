@@ -61,6 +61,7 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
         base: args.common.experiment(),
         typed: Settings::default(),
         size: args.size,
+        peer_path: None,
     };
     let rereads = session.make(STUDY, Some(study), Plan::parse(study.plan)?)?;
     let in_order = session.make(IN_ORDER, None, plan)?;

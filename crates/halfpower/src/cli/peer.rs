@@ -1,0 +1,45 @@
+//! Flags of `peer`: the folder that is served, the address to listen on, the key file of the
+//! clients, and the limit of the rate.
+
+use analysis::units;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Flags of `peer`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower peer --dir /srv/data                  on the server; only this machine can connect
+  ssh -N -L 7750:127.0.0.1:7750 server &          on the client: a tunnel, and then
+  halfpower study network nbd://server/disk --peer 127.0.0.1:7750 --peer-key halfpower-peer.key
+
+  halfpower peer --dir /srv/data --listen 192.0.2.7:7750      reachable over the network
+  halfpower study network nfs://192.0.2.7/data/file --peer 192.0.2.7:7750 \\
+      --peer-key halfpower-peer.key --peer-path file          also what the server gets from it
+
+A client needs the key file. Without --key-file, halfpower-peer.key is made in the current folder;
+copy it to the client by a safe way, such as scp. The connection is encrypted. A client can read
+counters (CPU, network interfaces, the device below DIR), and measure reads of regular files below
+DIR for at most 10 s; it gets no content and no names of files, and nothing is written. Ctrl-C ends
+the server. Prints the address on standard output.")]
+pub struct PeerArgs {
+    /// Folder whose files may be read for measurements; links in it are not followed
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Address to listen on; by default only this machine can connect
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7750")]
+    pub listen: SocketAddr,
+    /// Existing key file; by default halfpower-peer.key in this folder, made if it is missing
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Highest rate at which a file is read, in bytes per second
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = units::parse_size)]
+    pub max_rate: u64,
+    /// Print only the address, warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}

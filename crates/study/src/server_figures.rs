@@ -1,0 +1,770 @@
+//! What a network path costs its server, from a halfpower peer there: CPU time per request and per
+//! KiB, bytes of the device and of the network per byte delivered, and what the server itself gets
+//! from the same file.
+//!
+//! The counters are of the whole machine, so what it spends while nothing is measured is
+//! subtracted. If the server is the machine of the client, the CPU time of the client's process is
+//! subtracted too, and the findings say so. All findings come from readings.
+
+use std::collections::BTreeMap;
+
+use analysis::costmodel::{self, CostModel, CostPoint};
+use analysis::interval::Interval;
+use analysis::units;
+use ioengine::Clock;
+use lab::evidence::{Evidence, MeasuredPoint, Reading};
+use lab::peer::client::ServerWatch;
+use lab::peer::counters::{InterfaceBytes, ServerUsage, TICK_NS};
+use lab::peer::message::ReadTrial;
+use lab::trials::Lab;
+use report::model::{Cell, Column, Table};
+use report::units::Unit;
+
+use crate::conclusion::{Conclusion, words_of_time, words_of_times};
+use crate::runner::StudyRunner;
+
+/// The part of the plan with one request at a time, from which costs are fitted.
+pub const ONE: &str = "one at a time";
+/// The part of the plan with random requests.
+const RANDOM: &str = "random";
+/// The part of what was left out.
+const PART: &str = "server";
+/// The request size at which the server's own reads are compared (bytes).
+const LARGE: u64 = 64 << 10;
+/// Number and length of the intervals in which the background of the server is measured (ns).
+const BACKGROUND: (u32, u64) = (8, 250_000_000);
+/// Length of a read trial of the server, and with `quick` (ms).
+const READ_TRIAL_MS: (u32, u32) = (1000, 300);
+/// From this share of the bytes on, a target's data crossed the network of the server.
+const CROSSED: f64 = 0.5;
+/// From this share of the bytes on, the server's device delivered them, not its cache.
+const FROM_DEVICE: f64 = 0.9;
+/// Share of the server's CPUs that others may use at most. Beyond it, trials take CPU time from the
+/// others instead of idle time, and the difference says nothing.
+const BUSY: f64 = 0.5;
+/// Half-width of a 95% interval, in standard errors.
+const ERRORS: f64 = 2.0;
+
+/// Measures what the server spends while nothing is measured, and notes who it is.
+pub fn begin(runner: &mut StudyRunner<'_>) {
+    let lab = runner.lab;
+    let Some(watch) = &lab.server else { return };
+    let greeting = watch.greeting();
+    let host = &greeting.host;
+    let shared = if watch.is_this_machine() { "yes" } else { "no" };
+    let labels = [
+        ("host", host.name.clone()),
+        ("cpu", host.cpu.clone()),
+        ("kernel", host.kernel.clone()),
+        ("halfpower", greeting.halfpower.clone()),
+        ("is-client", shared.to_owned()),
+    ];
+    runner.evidence.note("server-cpus", "count", &labels, f64::from(host.cpus));
+    note_background(runner, watch, "before");
+}
+
+fn note_background(runner: &mut StudyRunner<'_>, watch: &ServerWatch, when: &str) {
+    if let Some(busy) = measure_background(watch, runner.lab) {
+        let labels = [("when", when.to_owned())];
+        note_interval(&mut runner.evidence, "server-background", "cpus", &labels, busy);
+    }
+}
+
+/// The background before and after the trials as one interval, which contains both.
+fn background(evidence: &Evidence) -> Option<Interval> {
+    let before = interval(evidence, "server-background", &[("when", "before")])?;
+    let after = interval(evidence, "server-background", &[("when", "after")]).unwrap_or(before);
+    Some(Interval {
+        value: (before.value + after.value) / 2.0,
+        low: before.low.min(after.low),
+        high: before.high.max(after.high),
+    })
+}
+
+/// How many CPUs of the server are busy while nothing is measured, with a 95% interval.
+fn measure_background(watch: &ServerWatch, lab: &Lab) -> Option<Interval> {
+    let first = watch.counters()?;
+    let (mut last, mut shares) = (first.clone(), Vec::new());
+    for _ in 0..BACKGROUND.0 {
+        lab.clock.sleep_until(lab.clock.now_ns() + BACKGROUND.1);
+        let now = watch.counters()?;
+        shares.push(now.since(&last).busy_cpus());
+        last = now;
+    }
+    let whole = last.since(&first);
+    let resolution = TICK_NS as f64 / whole.elapsed_ns.max(1) as f64;
+    let half = ERRORS * standard_error(&shares);
+    Some(Interval::symmetric(whole.busy_cpus(), half.hypot(resolution)))
+}
+
+/// The standard error of the mean; 0 for fewer than two values.
+fn standard_error(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    if count < 2.0 {
+        return 0.0;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0) / count).sqrt()
+}
+
+fn note_interval(
+    evidence: &mut Evidence,
+    quantity: &str,
+    unit: &str,
+    labels: &[(&str, String)],
+    of: Interval,
+) {
+    for (value, edge) in [(of.value, "value"), (of.low, "low"), (of.high, "high")] {
+        let labels = [labels, &[("interval", edge.to_owned())]].concat();
+        evidence.note(quantity, unit, &labels, value);
+    }
+}
+
+/// An interval that [`note_interval`] noted.
+fn interval(evidence: &Evidence, quantity: &str, labels: &[(&str, &str)]) -> Option<Interval> {
+    let edge = |edge| evidence.value(quantity, &[labels, &[("interval", edge)]].concat());
+    Some(Interval { value: edge("value")?, low: edge("low")?, high: edge("high")? })
+}
+
+/// Whether the server is too busy with other work to tell the cost of the trials.
+fn is_too_busy(evidence: &Evidence, background: Interval) -> bool {
+    let cpus = evidence.value("server-cpus", &[]);
+    cpus.is_some_and(|cpus| background.high > BUSY * cpus)
+}
+
+/// Whether the server is the machine of the client.
+fn is_client(evidence: &Evidence) -> bool {
+    !evidence.read("server-cpus", &[("is-client", "yes")]).is_empty()
+}
+
+/// Notes what the trials cost the server, and measures what it gets from the file itself.
+pub fn end(runner: &mut StudyRunner<'_>) {
+    let lab = runner.lab;
+    let Some(watch) = &lab.server else { return };
+    if !lab.interrupt.is_set() {
+        note_background(runner, watch, "after");
+    }
+    note_costs(&mut runner.evidence);
+    note_bytes(&mut runner.evidence);
+    if let Some(path) = runner.peer_path.filter(|_| !lab.interrupt.is_set()) {
+        alone(runner, watch, path);
+    }
+    let was_counted = |point: &MeasuredPoint| !usages(point).is_empty();
+    let evidence = &runner.evidence;
+    if evidence.usable().any(was_counted) && served_targets(evidence).is_empty() {
+        let host = watch.greeting().host.name.clone();
+        let reason = format!(
+            "no data crossed the network of {host}; give --peer the address of the server of the \
+             targets"
+        );
+        runner.leave_out(PART, &reason);
+    }
+    if let Some(why) = watch.ended() {
+        let reason = format!(
+            "the figures of the server cover only the trials until its peer was lost: {why}; start \
+             halfpower peer there and run the study again"
+        );
+        runner.leave_out(PART, &reason);
+    }
+}
+
+/// The points of a target that only read, or only write.
+fn of_direction<'a>(evidence: &'a Evidence, name: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
+    let percent = if rw == "read" { 100 } else { 0 };
+    let fits =
+        |point: &&MeasuredPoint| point.target == name && point.key().read_percent() == percent;
+    evidence.usable().filter(fits).collect()
+}
+
+/// Names of the targets whose bytes crossed the network of the server: files of the server, also on
+/// a mounted share, but not local files.
+fn served_targets(evidence: &Evidence) -> Vec<String> {
+    let mut moved: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    for point in evidence.usable() {
+        for (usage, _, bytes) in usages(point) {
+            let both = |one: &InterfaceBytes| one.sent.saturating_add(one.received);
+            let busiest = usage.interfaces.iter().map(both).max().unwrap_or(0);
+            let sums = moved.entry(&point.target).or_default();
+            *sums = (sums.0 + busiest as f64, sums.1 + bytes as f64);
+        }
+    }
+    let served = moved.into_iter().filter(|(_, (network, all))| *network >= CROSSED * all);
+    served.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// What the server used in each trial of a point that it counted, with the requests and bytes.
+fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
+    let trials = point.point.trials.iter();
+    let usage = trials.filter_map(|trial| {
+        let usage = trial.live.as_ref()?.server.as_ref()?;
+        (trial.requests() > 0).then(|| (usage, trial.requests(), trial.bytes()))
+    });
+    usage.collect()
+}
+
+/// CPU time of the server per request of a point (ns), with a 95% interval: of the background, of
+/// the clock ticks in which the kernel counts, and of the scatter between trials.
+fn cpu_per_request(
+    point: &MeasuredPoint,
+    background: Interval,
+    is_client: bool,
+) -> Option<Interval> {
+    let usages = usages(point);
+    let net = |usage: &ServerUsage| {
+        let own = if is_client { usage.client_ns } else { 0 };
+        usage.busy_ns as f64 - background.value * usage.elapsed_ns as f64 - own as f64
+    };
+    let requests = usages.iter().map(|(_, requests, _)| *requests as f64).sum::<f64>();
+    let elapsed_ns = usages.iter().map(|(usage, _, _)| usage.elapsed_ns as f64).sum::<f64>();
+    if usages.is_empty() {
+        return None;
+    }
+    let each: Vec<f64> =
+        usages.iter().map(|(usage, requests, _)| net(usage) / *requests as f64).collect();
+    let value = usages.iter().map(|(usage, _, _)| net(usage)).sum::<f64>() / requests;
+    let of_background = (background.high - background.low) / 2.0 * elapsed_ns / requests;
+    let of_ticks = TICK_NS as f64 * (usages.len() as f64).sqrt() / requests;
+    let of_scatter = ERRORS * standard_error(&each);
+    Some(Interval::symmetric(value, of_background.hypot(of_ticks).hypot(of_scatter)))
+}
+
+/// Notes the CPU time of the server for each point, and the cost per request and per KiB.
+fn note_costs(evidence: &mut Evidence) {
+    let background = background(evidence);
+    let Some(background) = background.filter(|busy| !is_too_busy(evidence, *busy)) else { return };
+    let is_client = is_client(evidence);
+    let mut noted = Vec::new();
+    for name in served_targets(evidence) {
+        for rw in ["read", "write"] {
+            let mut to_fit = Vec::new();
+            let of_path = vec![("target", name.clone()), ("rw", rw.to_owned())];
+            for point in of_direction(evidence, &name, rw) {
+                let Some(cpu) = cpu_per_request(point, background, is_client) else { continue };
+                let own = ["part", "bs", "iodepth"].map(|flag| (flag, point.word(flag)));
+                let labels = [of_path.clone(), own.to_vec()].concat();
+                noted.push(("server-cpu", "ns", labels, cpu));
+                if point.part == ONE {
+                    let relative_error = cpu.half_width_relative().min(1.0);
+                    let (request_bytes, cpu_ns) = (point.bytes(), cpu.value);
+                    to_fit.push(CostPoint { request_bytes, cpu_ns, relative_error });
+                }
+            }
+            if let Ok(CostModel { fixed_ns, marginal_ns_per_kib, .. }) = costmodel::fit(&to_fit) {
+                noted.push(("server-fixed", "ns", of_path.clone(), fixed_ns));
+                noted.push(("server-marginal", "ns/KiB", of_path, marginal_ns_per_kib));
+            }
+        }
+    }
+    for (quantity, unit, labels, of) in noted {
+        note_interval(evidence, quantity, unit, &labels, of);
+    }
+}
+
+/// Notes the bytes of the server's device and network for each byte that was delivered, and the
+/// share of interrupts in its CPU time.
+fn note_bytes(evidence: &mut Evidence) {
+    let mut noted = Vec::new();
+    for name in served_targets(evidence) {
+        for rw in ["read", "write"] {
+            let points = of_direction(evidence, &name, rw);
+            let trials: Vec<_> = points.into_iter().flat_map(usages).collect();
+            let bytes = trials.iter().map(|(_, _, bytes)| *bytes as f64).sum::<f64>();
+            if bytes == 0.0 {
+                continue;
+            }
+            let labels = |more: (&'static str, String)| {
+                vec![("target", name.clone()), ("rw", rw.to_owned()), more]
+            };
+            let (mut devices, mut interfaces) = (BTreeMap::new(), BTreeMap::new());
+            for (usage, _, _) in &trials {
+                if let Some(device) = &usage.device {
+                    let moved = if rw == "read" { device.read } else { device.written };
+                    *devices.entry(&device.name).or_insert(0.0) += moved as f64;
+                }
+                for one in &usage.interfaces {
+                    let moved = if rw == "read" { one.sent } else { one.received };
+                    *interfaces.entry(&one.name).or_insert(0.0) += moved as f64;
+                }
+            }
+            let unit = "bytes/byte";
+            for (device, moved) in devices {
+                let labels = labels(("device", device.clone()));
+                noted.push(("server-device-bytes", unit, labels, moved / bytes));
+            }
+            // A byte may pass several interfaces, such as a bridge and a card; the busiest counts.
+            let busiest = interfaces.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+            if let Some((interface, moved)) = busiest {
+                let labels = labels(("interface", interface.clone()));
+                noted.push(("server-network-bytes", unit, labels, moved / bytes));
+            }
+            let sum = |of: fn(&ServerUsage) -> u64| {
+                trials.iter().map(|(usage, _, _)| of(usage) as f64).sum::<f64>()
+            };
+            let share = sum(|usage| usage.interrupt_ns) / sum(|usage| usage.busy_ns).max(1.0);
+            noted.push((
+                "server-interrupts",
+                "share",
+                labels(("of", "busy time".to_owned())),
+                share,
+            ));
+        }
+    }
+    for (quantity, unit, labels, value) in noted {
+        evidence.note(quantity, unit, &labels, value);
+    }
+}
+
+/// Reads that the server is asked to do itself: request size, depth, and whether in random order.
+type OwnReads = (u64, u32, bool);
+
+/// The reads of a target that are compared: of 64 KiB one at a time, the fastest, and random ones.
+fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a MeasuredPoint)> {
+    let points = of_direction(evidence, name, "read");
+    let is_random = |point: &&&MeasuredPoint| point.part == RANDOM;
+    let large = points.iter().find(|point| point.part == ONE && point.bytes() == LARGE);
+    let sequential = points.iter().filter(|point| !is_random(point));
+    let fastest = sequential.max_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let random = points.iter().filter(is_random).max_by_key(|point| point.depth());
+    let mut chosen: Vec<(OwnReads, &MeasuredPoint)> = Vec::new();
+    for point in [large, fastest, random].into_iter().flatten() {
+        let reads = (point.bytes(), point.depth(), point.part == RANDOM);
+        if chosen.iter().all(|(other, _)| *other != reads) {
+            chosen.push((reads, point));
+        }
+    }
+    chosen
+}
+
+/// Asks the server what it gets from the file, direct and from its cache, in the settings in which
+/// the client read it.
+fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
+    let milliseconds = if runner.quick { READ_TRIAL_MS.1 } else { READ_TRIAL_MS.0 };
+    let mut noted = Vec::new();
+    let mut known = BTreeMap::new();
+    for name in served_targets(&runner.evidence) {
+        for ((bytes, depth, random), point) in compared(&runner.evidence, &name) {
+            for direct in [true, false] {
+                let trial = ReadTrial {
+                    path: path.to_owned(),
+                    request_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                    depth,
+                    random,
+                    direct,
+                    milliseconds,
+                };
+                let key = (bytes, depth, random, direct);
+                let answer = known.entry(key).or_insert_with(|| watch.read_trial(&trial));
+                let result = match answer {
+                    Some(Ok(result)) if result.direct == direct => result,
+                    // Without direct I/O, the buffered trial says the same.
+                    Some(Ok(_)) => continue,
+                    Some(Err(why)) => {
+                        let reason = format!("what the server itself gets from {path}: {why}");
+                        return runner.leave_out(PART, &reason);
+                    }
+                    None => return,
+                };
+                let rate = result.bytes as f64 * 1e9 / result.elapsed_ns.max(1) as f64;
+                let word = |is: bool, yes: &str, no: &str| if is { yes } else { no }.to_owned();
+                let labels = vec![
+                    ("target", name.clone()),
+                    ("path", path.to_owned()),
+                    ("rw", word(random, "randread", "read")),
+                    ("bs", point.word("bs")),
+                    ("iodepth", depth.to_string()),
+                    ("caching", word(direct, "direct", "buffered")),
+                    ("limited", word(result.limited, "yes", "no")),
+                ];
+                // At its limit, the server could be faster.
+                let share = (!result.limited).then(|| point.rate() / rate.max(1.0));
+                noted.extend(share.map(|it| ("server-delivered", "share", labels.clone(), it)));
+                noted.push(("server-alone", "bytes/s", labels, rate));
+            }
+        }
+    }
+    for (quantity, unit, labels, value) in noted {
+        runner.evidence.note(quantity, unit, &labels, value);
+    }
+}
+
+/// Adds what is known of the server: who it is, and for each path its costs.
+pub fn conclude(found: &mut Conclusion, evidence: &Evidence) {
+    let cpus = evidence.read("server-cpus", &[]);
+    let Some(server) = cpus.first() else { return };
+    let host = server.labels.get("host").map_or("", String::as_str);
+    machine(found, evidence, server);
+    let mut rows = Vec::new();
+    for path in paths(evidence) {
+        cost(found, evidence, host, path);
+        bytes(found, evidence, path);
+        rows.push(row(evidence, path));
+    }
+    own_reads(found, evidence);
+    found.tables.extend(table(rows));
+}
+
+/// Target and direction of each path with figures of the server.
+fn paths(evidence: &Evidence) -> Vec<(&str, &str)> {
+    let mut paths = Vec::new();
+    for reading in evidence.read("server-interrupts", &[]) {
+        let label = |name: &str| reading.labels.get(name).map_or("", String::as_str);
+        paths.push((label("target"), label("rw")));
+    }
+    paths
+}
+
+fn machine(found: &mut Conclusion, evidence: &Evidence, server: &Reading) {
+    let label = |name: &str| server.labels.get(name).map_or("", String::as_str);
+    let Some(busy) = background(evidence) else { return };
+    let Interval { value, low, high } = busy;
+    let [value, low, high] = [value, low, high].map(|cpus| format!("{:.2}", cpus.max(0.0)));
+    let idle =
+        format!("{value} ({low} to {high}) of its CPUs are busy before and after the trials");
+    let (host, cpus, cpu) = (label("host"), server.value, label("cpu"));
+    let text = if is_client(evidence) {
+        format!(
+            "server and client are one machine, {host} ({cpus} CPUs, {cpu}): {idle}; that and the \
+             CPU time of this process are subtracted, but interrupts of the client's side are not"
+        )
+    } else {
+        format!("the server is {host} ({cpus} CPUs, {cpu}): {idle}, which is subtracted")
+    };
+    found.find("server", text);
+}
+
+fn cost(found: &mut Conclusion, evidence: &Evidence, host: &str, (name, rw): (&str, &str)) {
+    let path = [("target", name), ("rw", rw)];
+    let fitted =
+        interval(evidence, "server-fixed", &path).zip(interval(evidence, "server-marginal", &path));
+    let Some((fixed, marginal)) = fitted else {
+        let busy = background(evidence).is_some_and(|busy| is_too_busy(evidence, busy));
+        let why = if busy {
+            "other work keeps the server too busy to tell what a request costs it; stop that work"
+        } else {
+            "the trials are too short to tell the server's CPU time from its background; use a \
+             longer --runtime"
+        };
+        return found.find("server-cost", format!("{name}: {rw}s: {why}"));
+    };
+    let interrupts = evidence.value("server-interrupts", &path).unwrap_or_default();
+    let less = if is_client(evidence) { ", without this process" } else { "" };
+    found.find(
+        "server-cost",
+        format!(
+            "{name}: a {rw} costs the server {host}{less} {} of CPU and {} per KiB; interrupts are \
+             {:.0}% of its CPU time",
+            words_of_time(fixed),
+            words_of_time(marginal),
+            100.0 * interrupts
+        ),
+    );
+}
+
+/// The first reading of a quantity of a path, with a label of it.
+fn labelled<'a>(
+    evidence: &'a Evidence,
+    quantity: &str,
+    (name, rw): (&str, &str),
+    label: &str,
+) -> Option<(&'a str, f64)> {
+    let readings = evidence.read(quantity, &[("target", name), ("rw", rw)]);
+    let reading = readings.first()?;
+    Some((reading.labels.get(label)?, reading.value))
+}
+
+/// The sum rule: each byte crosses the server's bus once to or from the network, and once from or
+/// to the device.
+fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
+    let (name, rw) = path;
+    let Some((interface, network)) = labelled(evidence, "server-network-bytes", path, "interface")
+    else {
+        return;
+    };
+    let device = labelled(evidence, "server-device-bytes", path, "device");
+    let reads = rw == "read";
+    let (moves, sends) = if reads { ("reads", "sends") } else { ("writes", "receives") };
+    let (from, on_device) = match device {
+        None => {
+            let unknown = "; the device below the folder of the peer is not known".to_owned();
+            (unknown, None)
+        }
+        Some((device, moved)) => {
+            let side = if reads { "from" } else { "to" };
+            (format!(" and {moves} {moved:.2} {side} {device}"), Some(moved))
+        }
+    };
+    let sum = match on_device {
+        Some(moved) if moved >= FROM_DEVICE => {
+            format!(
+                ": together {:.2}, so each byte crosses the server's bus twice (the sum rule of \
+                 Chung 2000, section 9)",
+                moved + network
+            )
+        }
+        Some(moved) if reads => {
+            let cached = 100.0 * (1.0 - moved).clamp(0.0, 1.0);
+            format!(": its cache delivers {cached:.0}%, which do not cross the bus to the device")
+        }
+        Some(_) => ": the rest is still in its cache when a trial ends".to_owned(),
+        None => String::new(),
+    };
+    found.find(
+        "server-bytes",
+        format!(
+            "{name}: for each byte of a {rw} the server {sends} {network:.2} bytes on {interface}\
+             {from}{sum}"
+        ),
+    );
+}
+
+/// What the client gets compared with what the server itself gets from the file, by setting.
+fn own_reads(found: &mut Conclusion, evidence: &Evidence) {
+    let alone = evidence.read("server-alone", &[]);
+    let mut said: Vec<String> = Vec::new();
+    for first in &alone {
+        let label = |name: &str| first.labels.get(name).map_or("", String::as_str);
+        let order = if label("rw") == "randread" { "random " } else { "" };
+        let (size, depth) = (label("bs"), label("iodepth"));
+        let lead = format!("{}: {order}reads of {size} at depth {depth}", label("target"));
+        if said.contains(&lead) {
+            continue;
+        }
+        let setting = ["target", "rw", "bs", "iodepth"];
+        let is_same = |one: &&&Reading| {
+            setting.iter().all(|name| one.labels.get(*name) == first.labels.get(*name))
+        };
+        let ways: Vec<String> =
+            alone.iter().filter(is_same).map(|one| own_read(evidence, one)).collect();
+        let (path, ways) = (label("path"), ways.join(", "));
+        found.find("server-alone", format!("{lead}, against {path} on the server itself: {ways}"));
+        said.push(lead);
+    }
+}
+
+/// What the server gets in one way, and how that compares with the client.
+fn own_read(evidence: &Evidence, alone: &Reading) -> String {
+    let labels: Vec<(&str, &str)> =
+        alone.labels.iter().map(|(name, word)| (&**name, &**word)).collect();
+    let is_direct = alone.labels.get("caching").is_some_and(|caching| caching == "direct");
+    let how = if is_direct { "direct" } else { "through its cache" };
+    let rate = units::rate_mib(alone.value);
+    match evidence.value("server-delivered", &labels) {
+        Some(share) => format!("{} its rate {how} ({rate})", words_of_times(share)),
+        None => format!("{how} it reaches its --max-rate ({rate}), raise that to compare"),
+    }
+}
+
+fn row(evidence: &Evidence, path: (&str, &str)) -> Vec<Cell> {
+    let labels = [("target", path.0), ("rw", path.1)];
+    let of = |quantity| {
+        let found = interval(evidence, quantity, &labels);
+        [found.map(|of| of.value), found.map(|of| of.low), found.map(|of| of.high)]
+    };
+    let (fixed, marginal) = (of("server-fixed"), of("server-marginal"));
+    let one = |quantity| evidence.value(quantity, &labels);
+    let others =
+        [one("server-interrupts"), one("server-network-bytes"), one("server-device-bytes")];
+    let names = [path.0, path.1].map(Cell::from);
+    let numbers = fixed.into_iter().chain(marginal).chain(others).map(Cell::from);
+    names.into_iter().chain(numbers).collect()
+}
+
+fn table(rows: Vec<Vec<Cell>>) -> Option<Table> {
+    let columns = [
+        ("Path", None),
+        ("Direction", None),
+        ("CPU per request", Some(Unit::Nanoseconds)),
+        ("at least", Some(Unit::Nanoseconds)),
+        ("at most", Some(Unit::Nanoseconds)),
+        ("CPU per KiB", Some(Unit::Nanoseconds)),
+        ("at least", Some(Unit::Nanoseconds)),
+        ("at most", Some(Unit::Nanoseconds)),
+        ("Share of interrupts", Some(Unit::Share)),
+        ("Network bytes per byte", Some(Unit::Share)),
+        ("Device bytes per byte", Some(Unit::Share)),
+    ];
+    (!rows.is_empty()).then(|| Table {
+        id: "network-server".to_owned(),
+        caption: "What each path costs the server, with 95% intervals".to_owned(),
+        columns: columns
+            .map(|(label, unit)| Column { label: label.to_owned(), unit })
+            .into_iter()
+            .collect(),
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::evidence::testing::{cell, evidence};
+    use lab::peer::counters::{DeviceBytes, InterfaceBytes};
+
+    /// A trial of a server lasts this long (ns).
+    const ELAPSED_NS: u64 = 1_000_000_000;
+
+    /// A point of a path whose requests cost the server 20 us of CPU and 2 us per KiB, beside 0.5
+    /// CPUs that others use and `client_ns` of the client.
+    fn point(bs: &str, client_ns: u64, device_share: f64) -> MeasuredPoint {
+        let mut point = cell(256 << 20, &[("part", ONE), ("rw", "read"), ("bs", bs)]);
+        let kib = (point.bytes() >> 10) as f64;
+        for trial in &mut point.point.trials {
+            let (requests, bytes) = (trial.requests() as f64, trial.bytes());
+            let cost_ns = (20_000.0 + 2_000.0 * kib) * requests;
+            let read = (bytes as f64 * device_share) as u64;
+            trial.live_mut().server = Some(ServerUsage {
+                elapsed_ns: ELAPSED_NS,
+                busy_ns: cost_ns as u64 + ELAPSED_NS / 2 + client_ns,
+                interrupt_ns: 0,
+                device: Some(DeviceBytes { name: "vda".to_owned(), read, written: 0 }),
+                interfaces: [("eth0", bytes), ("lo", 7)]
+                    .map(|(name, sent)| InterfaceBytes { name: name.to_owned(), received: 0, sent })
+                    .to_vec(),
+                client_ns,
+            });
+        }
+        point
+    }
+
+    fn concluded(is_client: &str, points: Vec<MeasuredPoint>) -> (Evidence, Conclusion) {
+        let mut evidence = evidence(points);
+        let labels = [("host", "srv".to_owned()), ("is-client", is_client.to_owned())];
+        evidence.note("server-cpus", "count", &labels, 4.0);
+        let busy = Interval::symmetric(0.5, 0.01);
+        let when = [("when", "before".to_owned())];
+        note_interval(&mut evidence, "server-background", "cpus", &when, busy);
+        note_costs(&mut evidence);
+        note_bytes(&mut evidence);
+        let mut found = Conclusion::default();
+        conclude(&mut found, &evidence);
+        (evidence, found)
+    }
+
+    fn points(client_ns: u64, device_share: f64) -> Vec<MeasuredPoint> {
+        ["4k", "64k", "1m"].map(|bs| point(bs, client_ns, device_share)).to_vec()
+    }
+
+    fn text(found: &Conclusion, id: &str) -> String {
+        let texts = found.findings.iter().filter(|finding| finding.id == id);
+        texts.map(|finding| finding.headline.clone()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_costs_of_a_request_and_a_kib_are_found_beside_the_background() {
+        let (evidence, found) = concluded("no", points(0, 1.0));
+        let path = [("target", "t"), ("rw", "read")];
+        let fixed = interval(&evidence, "server-fixed", &path).unwrap();
+        let marginal = interval(&evidence, "server-marginal", &path).unwrap();
+        assert!(fixed.contains(20_000.0) && marginal.contains(2_000.0), "{fixed:?} {marginal:?}");
+        assert!(text(&found, "server-cost").contains("costs the server srv 20 us ("));
+        assert_eq!(found.tables[0].rows.len(), 1);
+        assert_eq!(found.tables[0].rows[0].len(), found.tables[0].columns.len());
+    }
+
+    #[test]
+    fn the_cpu_time_of_the_client_is_subtracted_on_one_machine_only_and_that_is_said() {
+        let client_ns = 100_000_000;
+        let cost = |is_client: &str| {
+            let (evidence, found) = concluded(is_client, points(client_ns, 1.0));
+            let labels = [("bs", "1 MiB")];
+            (interval(&evidence, "server-cpu", &labels).unwrap().value, found)
+        };
+        let ((alone, found), (together, _)) = (cost("yes"), cost("no"));
+        let true_ns = 20_000.0 + 2_000.0 * 1024.0;
+        assert!((alone / true_ns - 1.0).abs() < 0.01, "{alone}");
+        assert!(together > alone + client_ns as f64 / 300.0, "{together}");
+        assert!(text(&found, "server").contains("the CPU time of this process are subtracted"));
+        assert!(text(&found, "server-cost").contains("without this process"));
+    }
+
+    #[test]
+    fn a_byte_crosses_the_bus_twice_unless_the_cache_of_the_server_delivers_it() {
+        let said = |share| text(&concluded("no", points(0, share)).1, "server-bytes");
+        let twice = said(1.0);
+        assert!(twice.contains("sends 1.00 bytes on eth0 and reads 1.00 from vda"), "{twice}");
+        assert!(twice.contains("together 2.00") && twice.contains("twice"), "{twice}");
+        let cached = said(0.25);
+        assert!(cached.contains("its cache delivers 75%"), "{cached}");
+    }
+
+    #[test]
+    fn trials_too_short_to_tell_the_server_from_its_background_have_no_cost() {
+        let mut short = points(0, 1.0);
+        for point in &mut short {
+            for trial in &mut point.point.trials {
+                let usage = trial.live_mut().server.as_mut().unwrap();
+                usage.busy_ns = ELAPSED_NS / 4;
+            }
+        }
+        let (_, found) = concluded("no", short);
+        assert!(text(&found, "server-cost").contains("use a longer --runtime"));
+    }
+
+    #[test]
+    fn a_server_that_is_busy_with_other_work_has_no_cost_and_the_reason_is_named() {
+        let mut evidence = evidence(points(0, 1.0));
+        let labels = [("host", "srv".to_owned()), ("is-client", "no".to_owned())];
+        evidence.note("server-cpus", "count", &labels, 4.0);
+        let (when, busy) = ([("when", "before".to_owned())], Interval::symmetric(3.0, 0.1));
+        note_interval(&mut evidence, "server-background", "cpus", &when, busy);
+        note_costs(&mut evidence);
+        note_bytes(&mut evidence);
+        assert!(evidence.read("server-cpu", &[]).is_empty());
+        let mut found = Conclusion::default();
+        conclude(&mut found, &evidence);
+        assert!(text(&found, "server-cost").contains("stop that work"));
+        assert!(text(&found, "server-bytes").contains("twice"), "bytes are known all the same");
+    }
+
+    #[test]
+    fn what_the_server_gets_itself_is_compared_with_what_the_client_gets() {
+        let mut evidence = evidence(Vec::new());
+        evidence.note("server-cpus", "count", &[("host", "srv".to_owned())], 4.0);
+        let labels = |caching: &str| {
+            let words = ["nbd://srv/", "disk", "read", "64 KiB", "1", caching];
+            let names = ["target", "path", "rw", "bs", "iodepth", "caching"];
+            let labels: Vec<(&str, String)> =
+                names.into_iter().zip(words.map(str::to_owned)).collect();
+            labels
+        };
+        evidence.note("server-alone", "bytes/s", &labels("direct"), 1e9);
+        evidence.note("server-delivered", "share", &labels("direct"), 0.25);
+        evidence.note("server-alone", "bytes/s", &labels("buffered"), 2e9);
+        let mut found = Conclusion::default();
+        conclude(&mut found, &evidence);
+        let said = text(&found, "server-alone");
+        assert!(said.contains("disk on the server itself: 0.25 times its rate direct"), "{said}");
+        assert!(said.contains("through its cache it reaches its --max-rate"), "{said}");
+        assert_eq!(said.lines().count(), 1, "one finding for a setting");
+    }
+
+    #[test]
+    fn a_background_that_changed_widens_its_interval() {
+        let mut evidence = Evidence::default();
+        for (when, value) in [("before", 0.1), ("after", 0.5)] {
+            let (labels, busy) = ([("when", when.to_owned())], Interval::symmetric(value, 0.1));
+            note_interval(&mut evidence, "server-background", "cpus", &labels, busy);
+        }
+        let both = background(&evidence).unwrap();
+        assert!((both.value - 0.3).abs() < 1e-9 && both.contains(0.0) && both.contains(0.6));
+    }
+
+    #[test]
+    fn a_local_file_beside_the_path_is_not_taken_for_a_file_of_the_server() {
+        let mut all = points(0, 1.0);
+        all[0].target = "/local".to_owned();
+        let usage = |trial: &mut lab::point::Trial| {
+            trial.live_mut().server.as_mut().unwrap().interfaces.truncate(0);
+        };
+        all[0].point.trials.iter_mut().for_each(usage);
+        assert_eq!(served_targets(&evidence(all)), ["t"]);
+    }
+
+    #[test]
+    fn without_a_peer_nothing_is_said_of_the_server() {
+        let mut found = Conclusion::default();
+        conclude(&mut found, &evidence(points(0, 1.0)));
+        assert!(found.findings.is_empty() && found.tables.is_empty());
+    }
+}
