@@ -8,6 +8,7 @@
 mod repository;
 
 mod bench;
+mod dist;
 mod faults;
 mod mounted;
 mod packages;
@@ -35,6 +36,8 @@ enum Command {
     Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
+    /// Make what is handed out: static programs, Debian packages, licences, checksums
+    Dist(dist::Options),
     /// Simulate both papers and put their scores into README.md and docs/predict.md
     Papers(papers::Options),
     /// Inject faults into the release program; count lost data and undetected faults
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy(options) => tidy::run(&options),
         Command::Packages => packages::run(),
+        Command::Dist(options) => dist::run(&options),
         Command::Papers(options) => papers::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Bench(command) => bench::run(&command),

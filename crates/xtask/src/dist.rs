@@ -1,0 +1,148 @@
+//! `cargo xtask dist`: what is handed out, made from a commit: static programs, packages, checksums,
+//! the licences of all dependencies and a bill of materials.
+//!
+//! The commit is cloned and built there, so neither uncommitted changes nor the path of the checkout
+//! reach the files. Programs are linked statically with musl; Zig compiles the C code for both
+//! architectures. All times in the files are those of the commit. `--check` builds a second clone
+//! at another path and compares the bytes, runs the program for ARM under QEMU, and installs, uses
+//! and removes the Debian package in a fresh root.
+
+mod archive;
+mod build;
+mod check;
+mod licences;
+mod tools;
+
+use crate::repository;
+use anyhow::{Context, Result, ensure};
+use archive::Contents;
+use build::Source;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use tools::Tools;
+
+/// Flags of `cargo xtask dist`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Where to put the files; its content is replaced
+    #[arg(long, default_value = "target/dist")]
+    out: PathBuf,
+    /// Only these architectures (default: all); repeatable
+    #[arg(long, value_enum)]
+    arch: Vec<Architecture>,
+    /// Also build twice and compare, run the ARM program under QEMU, and try the Debian package in a
+    /// fresh root; needs root, qemu-user and debootstrap, and says what it skipped
+    #[arg(long)]
+    check: bool,
+}
+
+/// An architecture with static programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "verbatim")]
+pub enum Architecture {
+    #[value(name = "x86_64")]
+    X86,
+    #[value(name = "aarch64")]
+    Arm,
+}
+
+impl Architecture {
+    const ALL: [Architecture; 2] = [Architecture::X86, Architecture::Arm];
+
+    fn of_this_machine() -> Result<Architecture> {
+        let here = Architecture::ALL.into_iter().find(|one| one.name() == std::env::consts::ARCH);
+        here.context("dist runs on x86_64 and aarch64")
+    }
+
+    /// The name that `uname -m` prints.
+    fn name(self) -> &'static str {
+        match self {
+            Architecture::X86 => "x86_64",
+            Architecture::Arm => "aarch64",
+        }
+    }
+
+    /// Debian's name.
+    fn debian(self) -> &'static str {
+        match self {
+            Architecture::X86 => "amd64",
+            Architecture::Arm => "arm64",
+        }
+    }
+
+    /// Rust's name of the platform.
+    fn platform(self) -> String {
+        format!("{}-unknown-linux-musl", self.name())
+    }
+}
+
+/// Makes all files. Returns 1 if a check fails.
+///
+/// # Errors
+/// A tool that cannot be installed, or a build that fails.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let root = repository::root();
+    let out = root.join(&options.out);
+    let architectures =
+        if options.arch.is_empty() { Architecture::ALL.to_vec() } else { options.arch.clone() };
+    let work = root.join("target/dist-build");
+    fs::create_dir_all(&work)?;
+    let tools = Tools::install(&work.join("tools"), &architectures)?;
+    let source = Source::clone_of(&root, &work.join("first"))?;
+    make(&source, &tools, &architectures, &out)?;
+    println!("{} holds:", options.out.display());
+    for name in names(&out)? {
+        println!("  {name}");
+    }
+    if !options.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let again = Source::clone_of(&root, &work.join("second/elsewhere"))?;
+    let other = work.join("second/files");
+    make(&again, &tools, &architectures, &other)?;
+    let are_passed = check::run(&out, &other, &work)?;
+    Ok(if are_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes the files of a commit in a folder.
+fn make(source: &Source, tools: &Tools, architectures: &[Architecture], out: &Path) -> Result<()> {
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))?;
+    }
+    fs::create_dir_all(out)?;
+    // Manual page and completions are the same for all; the program of this machine prints them.
+    let host = source.build(tools, Architecture::of_this_machine()?)?;
+    let pages = build::pages(&host)?;
+    let licences = licences::of_dependencies(source)?;
+    for architecture in architectures {
+        let program = source.build(tools, *architecture)?;
+        let contents = Contents { source, program: &program, pages: &pages, licences: &licences };
+        archive::write_tarball(&contents, *architecture, out)?;
+        archive::write_deb(&contents, *architecture, out)?;
+    }
+    fs::write(out.join("LICENCES-OF-DEPENDENCIES.txt"), &licences)?;
+    fs::copy(source.folder.join("packaging/Containerfile"), out.join("Containerfile"))?;
+    tools.write_bill_of_materials(source, &out.join("halfpower.cdx.json"))?;
+    write_checksums(out)
+}
+
+/// Writes the file SHA256SUMS, in the form of `sha256sum --check`.
+fn write_checksums(out: &Path) -> Result<()> {
+    let mut command = Command::new("sha256sum");
+    command.args(names(out)?).current_dir(out);
+    let output = command.output().context("cannot start sha256sum")?;
+    ensure!(output.status.success(), "sha256sum ended with {}", output.status);
+    fs::write(out.join("SHA256SUMS"), output.stdout)?;
+    Ok(())
+}
+
+/// The sorted names of the files of a folder.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}

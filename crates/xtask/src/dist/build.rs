@@ -1,0 +1,117 @@
+//! A clone of a commit, and the static programs built there.
+
+use super::Architecture;
+use super::tools::{Tools, must};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of the sources, as messages of the program show it.
+pub const SOURCE_SHOWN: &str = "/halfpower";
+
+/// A clone of a commit.
+pub struct Source {
+    /// The root folder of the clone.
+    pub folder: PathBuf,
+    /// The version of the workspace.
+    pub version: String,
+    /// Time of the commit (Unix, s).
+    pub commit_unix_s: u64,
+}
+
+/// Documents that the program itself prints.
+pub struct Pages {
+    /// The manual page.
+    pub manual: Vec<u8>,
+    /// Completions: path below /usr/share, and text.
+    pub completions: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// Shells with their completions: name, and where the shell looks for them below /usr/share.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/halfpower"),
+    ("zsh", "zsh/vendor-completions/_halfpower"),
+    ("fish", "fish/vendor_completions.d/halfpower.fish"),
+];
+
+impl Source {
+    /// Clones the commit that is checked out; a clone that is there already is replaced, except for
+    /// its build folder.
+    ///
+    /// # Errors
+    /// If git fails.
+    pub fn clone_of(root: &Path, folder: &Path) -> Result<Source> {
+        let kept = folder.with_extension("target");
+        let built = folder.join("target");
+        if built.exists() {
+            fs::rename(&built, &kept)?;
+        }
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+        must(Command::new("git").args(["clone", "--quiet"]).arg(root).arg(folder))?;
+        if kept.exists() {
+            fs::rename(&kept, &built)?;
+        }
+        let time =
+            text_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(folder))?;
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml"))?.parse()?;
+        let version = manifest["workspace"]["package"]["version"].as_str();
+        Ok(Source {
+            folder: folder.to_path_buf(),
+            version: version.context("Cargo.toml has no workspace.package.version")?.to_owned(),
+            commit_unix_s: time.trim().parse().context("git log prints no time")?,
+        })
+    }
+
+    /// Builds the program and returns its path.
+    ///
+    /// # Errors
+    /// If it does not build.
+    pub fn build(&self, tools: &Tools, architecture: Architecture) -> Result<PathBuf> {
+        let platform = architecture.platform();
+        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+        let home = home.context("neither CARGO_HOME nor HOME is set")?;
+        // Paths in messages and debug information must not depend on the machine.
+        let maps = [(&self.folder, SOURCE_SHOWN), (&home, "/cargo")];
+        let rust = maps.map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+        let c = maps.map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()));
+        let mut cargo = tools.cargo();
+        cargo.args(["zigbuild", "--locked", "--profile", "dist", "--package", "halfpower"]);
+        cargo.args(["--target", &platform]).current_dir(&self.folder);
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}"));
+        cargo.env("CFLAGS", c.join(" "));
+        cargo.env("SOURCE_DATE_EPOCH", self.commit_unix_s.to_string());
+        cargo.env_remove("RUSTFLAGS").env("CARGO_INCREMENTAL", "0");
+        must(&mut cargo)?;
+        Ok(self.folder.join("target").join(platform).join("dist/halfpower"))
+    }
+}
+
+/// Manual page and completions, printed by a program that runs here.
+///
+/// # Errors
+/// If the program fails.
+pub fn pages(program: &Path) -> Result<Pages> {
+    let generate = |what: &str| {
+        let output = Command::new(program).args(["generate", what]).output();
+        let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+        ensure!(output.status.success(), "halfpower generate {what} ended with {}", output.status);
+        Ok(output.stdout)
+    };
+    let mut completions = Vec::new();
+    for (shell, path) in SHELLS {
+        completions.push((path, generate(shell)?));
+    }
+    Ok(Pages { manual: generate("man")?, completions })
+}
+
+/// What a command prints.
+fn text_of(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -1,0 +1,181 @@
+//! Checks of what is handed out: equal bytes of two builds, the program for ARM under QEMU, and the
+//! Debian package in a fresh root.
+//!
+//! A check whose tools or privileges are missing is skipped by name. The fresh root is made by
+//! debootstrap in a temporary folder and removed.
+
+use super::names;
+use crate::bench::host;
+use anyhow::{Context, Result, ensure};
+use nix::unistd::geteuid;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The release of Debian in the fresh root.
+const DEBIAN: &str = "bookworm";
+/// Words of a short run without storage: a simulated system and its page.
+const SURVEY: [&str; 5] = ["survey", "sim:sata-ssd", "--quick", "--quiet", "--no-store"];
+
+/// Runs all checks and prints their results. False if one fails.
+///
+/// # Errors
+/// A check that cannot be made, such as files that cannot be read.
+pub fn run(out: &Path, other: &Path, work: &Path) -> Result<bool> {
+    let results = [
+        ("two builds give the same bytes", equal(out, other)?),
+        ("the program for ARM runs under QEMU", arm(out, work)?),
+        ("the Debian package installs, runs and leaves nothing", package(out, work)?),
+    ];
+    let mut are_passed = true;
+    for (name, result) in results {
+        match result {
+            Outcome::Passed => println!("passed: {name}"),
+            Outcome::Failed(why) => {
+                are_passed = false;
+                println!("FAILED: {name}: {why}");
+            }
+            Outcome::Skipped(reason) => println!("skipped: {name}: {reason}"),
+        }
+    }
+    Ok(are_passed)
+}
+
+/// How a check ended.
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// Compares two folders.
+fn equal(out: &Path, other: &Path) -> Result<Outcome> {
+    let (names, others) = (names(out)?, names(other)?);
+    if names != others {
+        return Ok(Outcome::Failed(format!("{names:?} and {others:?}")));
+    }
+    for name in names {
+        if fs::read(out.join(&name))? != fs::read(other.join(&name))? {
+            return Ok(Outcome::Failed(format!("{name} differs")));
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Runs the program for ARM on a simulated system and on a file.
+fn arm(out: &Path, work: &Path) -> Result<Outcome> {
+    let qemu = ["qemu-aarch64", "qemu-aarch64-static"].into_iter().find_map(host::on_path);
+    let Some(qemu) = qemu else { return Ok(Outcome::Skipped("install qemu-user".to_owned())) };
+    let Some(archive) = with_end(out, "-aarch64-linux.tar.gz")? else {
+        return Ok(Outcome::Skipped("no program for aarch64 was built".to_owned()));
+    };
+    let folder = tempfile::tempdir_in(work)?;
+    unpack(&archive, folder.path())?;
+    let program = folder.path().join("halfpower");
+    let file = folder.path().join("file").display().to_string();
+    fs::write(&file, vec![0; 8 << 20])?;
+    let run = ["run", &file, "--rw", "randread", "--ioengine", "sync", "--runtime", "1"];
+    let run = [&run[..], &["--trials", "1", "--no-store", "--quiet"]].concat();
+    for words in [&["--version"][..], &SURVEY, &run] {
+        let mut command = Command::new(&qemu);
+        command.arg(&program).args(words).current_dir(folder.path());
+        if let Err(why) = succeeds(&mut command)? {
+            return Ok(Outcome::Failed(why));
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Installs the package in a fresh root, uses it, and removes it again.
+fn package(out: &Path, work: &Path) -> Result<Outcome> {
+    if !geteuid().is_root() {
+        return Ok(Outcome::Skipped("needs root".to_owned()));
+    }
+    let Some(debootstrap) = host::on_path("debootstrap") else {
+        return Ok(Outcome::Skipped("install debootstrap".to_owned()));
+    };
+    let Some(deb) = with_end(out, "_amd64.deb")? else {
+        return Ok(Outcome::Skipped("no package for amd64 was built".to_owned()));
+    };
+    let folder = tempfile::tempdir_in(work)?;
+    let root = folder.path().join("root");
+    let mut command = Command::new(debootstrap);
+    command.args(["--variant=minbase", DEBIAN]).arg(&root);
+    let output = command.output().context("cannot start debootstrap")?;
+    if !output.status.success() {
+        return Ok(Outcome::Skipped(format!("debootstrap {DEBIAN} fails; is a mirror reached?")));
+    }
+    fs::copy(&deb, root.join("halfpower.deb"))?;
+    let before = files_of(&root)?;
+    let steps: [&[&str]; 4] = [
+        &["dpkg", "--install", "/halfpower.deb"],
+        &["halfpower", "--version"],
+        &[&["halfpower"], &SURVEY[..]].concat(),
+        &["halfpower", "run", "/tmp", "--size", "1m", "--trials", "1", "--no-store", "--quiet"],
+    ];
+    for words in steps {
+        if let Err(why) = succeeds(Command::new("chroot").arg(&root).args(words))? {
+            return Ok(Outcome::Failed(why));
+        }
+    }
+    for path in ["usr/share/man/man1/halfpower.1.gz", "usr/share/doc/halfpower/copyright"] {
+        ensure!(root.join(path).exists(), "the package has no {path}");
+    }
+    let remove = ["dpkg", "--purge", "halfpower"];
+    if let Err(why) = succeeds(Command::new("chroot").arg(&root).args(remove))? {
+        return Ok(Outcome::Failed(why));
+    }
+    // The page of the survey is left on purpose, and dpkg keeps its log and lists.
+    let is_kept = |path: &&PathBuf| {
+        let kept = ["var/lib/dpkg", "var/log", "halfpower.html"];
+        !kept.iter().any(|kept| path.starts_with(root.join(kept)))
+    };
+    let after = files_of(&root)?;
+    let left: Vec<&PathBuf> = after.difference(&before).filter(is_kept).collect();
+    if left.is_empty() {
+        return Ok(Outcome::Passed);
+    }
+    Ok(Outcome::Failed(format!("{left:?} are left")))
+}
+
+/// All files and folders below a folder.
+fn files_of(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+            found.insert(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// The file of a folder whose name ends like this.
+fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
+    let name = names(folder)?.into_iter().find(|name| name.ends_with(end));
+    Ok(name.map(|name| folder.join(name)))
+}
+
+/// Unpacks the only folder of an archive into another one.
+fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    let mut command = Command::new("tar");
+    command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=2");
+    super::tools::must(command.current_dir(folder))
+}
+
+/// Runs a command; what it printed if it fails.
+fn succeeds(command: &mut Command) -> Result<Result<(), String>> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let last: Vec<&str> = printed.lines().rev().take(3).collect();
+    if output.status.success() {
+        return Ok(Ok(()));
+    }
+    Ok(Err(format!("{command:?} ended with {}: {}", output.status, last.join(" / "))))
+}

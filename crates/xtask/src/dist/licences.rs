@@ -1,0 +1,107 @@
+//! The licences of all crates that the program is built from, with their texts.
+//!
+//! The texts are the files that each crate carries. A crate without such a file is listed with the
+//! name of its licence only.
+
+use super::Architecture;
+use super::build::Source;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Beginnings of the names of files with licences.
+const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT"];
+
+/// One text with all licences. Crates with the same text are listed together.
+///
+/// # Errors
+/// If cargo cannot list the crates.
+pub fn of_dependencies(source: &Source) -> Result<String> {
+    let mut crates: BTreeMap<String, String> = BTreeMap::new();
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for package in packages(source)? {
+        let field = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
+        let name = format!("{} {}", field("name"), field("version"));
+        let manifest = field("manifest_path");
+        let folder = Path::new(&manifest).parent().context("a manifest without a folder")?;
+        for text in texts_in(folder)? {
+            texts.entry(text).or_default().push(name.clone());
+        }
+        crates.insert(name, field("license"));
+    }
+    let mut all = "Licences of the crates that halfpower is built from.\n\n".to_owned();
+    for (name, licence) in &crates {
+        let licence = if licence.is_empty() { "see its text below" } else { licence };
+        writeln!(all, "{name}: {licence}")?;
+    }
+    for (text, names) in &texts {
+        write!(all, "\n{}\n{}:\n\n{}\n", "-".repeat(80), names.join(", "), text.trim_end())?;
+    }
+    Ok(all)
+}
+
+/// The crates that the static program is built from, without those of this repository.
+fn packages(source: &Source) -> Result<Vec<Value>> {
+    let cargo = |words: &[&str]| {
+        let output = Command::new("cargo").args(words).current_dir(&source.folder).output();
+        let output = output.context("cannot start cargo")?;
+        ensure!(output.status.success(), "cargo {} failed", words[0]);
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let platform = Architecture::X86.platform();
+    let tree = cargo(&[
+        "tree",
+        "--locked",
+        "--edges=normal",
+        "--prefix=none",
+        "--format={p}",
+        "--package",
+        "halfpower",
+        "--target",
+        &platform,
+    ])?;
+    // A line begins with name and version: "libc v0.2.180".
+    let used: Vec<[&str; 2]> = tree
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some([words.next()?, words.next()?.strip_prefix('v')?])
+        })
+        .collect();
+    let metadata: Value = serde_json::from_str(&cargo(&[
+        "metadata",
+        "--locked",
+        "--format-version=1",
+        "--filter-platform",
+        &platform,
+    ])?)?;
+    let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
+    let is_used = |package: &&Value| {
+        let is_it = |[name, version]: &[&str; 2]| {
+            package["name"] == *name && package["version"] == *version
+        };
+        !package["source"].is_null() && used.iter().any(is_it)
+    };
+    Ok(packages.iter().filter(is_used).cloned().collect())
+}
+
+/// The texts of licences in a folder.
+fn texts_in(folder: &Path) -> Result<Vec<String>> {
+    let mut texts = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().to_uppercase();
+        if NAMES.iter().any(|beginning| name.starts_with(beginning)) && entry.file_type()?.is_file()
+        {
+            texts.push(String::from_utf8_lossy(&fs::read(entry.path())?).replace("\r\n", "\n"));
+        }
+    }
+    texts.sort();
+    Ok(texts)
+}
