@@ -22,7 +22,7 @@ pub(crate) struct Slots {
 
 // SAFETY: a piece is memory of the engine's buffers, lent to this engine until it is taken back.
 unsafe impl Send for Slots {}
-// SAFETY: a shared reference to `Slots` writes to no piece.
+// SAFETY: a shared reference only reads a piece, to send it. Receiving takes a unique one.
 unsafe impl Sync for Slots {}
 
 impl Slots {
@@ -44,7 +44,12 @@ impl Slots {
         self.lent.get_mut(slot as usize).and_then(Option::take).is_some()
     }
 
-    /// Part of the memory of an outstanding request; None if it is not inside.
+    /// Part of the memory of an outstanding request, to be received into; None if it is not inside.
+    fn part_mut(&mut self, slot: u32, within: u32, length: u32) -> Option<Piece> {
+        self.part(slot, within, length)
+    }
+
+    /// Part of the memory of an outstanding request, to be sent from; None if it is not inside.
     fn part(&self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         let whole = (*self.lent.get(slot as usize)?)?;
         let (within, length) = (within as usize, length as usize);
@@ -322,10 +327,10 @@ impl Link {
     }
 
     /// Receives once: into the slot that is being filled, and the buffer behind it.
-    fn take_in(&mut self, slots: &Slots, blocking: bool) -> Result<Option<()>, Error> {
+    fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<Option<()>, Error> {
         let (filling, wanted) = match self.step {
             Step::Fill { slot, within, length } => {
-                let part = slots.part(slot, within, length).ok_or_else(|| self.unknown())?;
+                let part = slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
                 // SAFETY: `moved` is at most the length of the part.
                 let memory = unsafe { part.memory.add(self.moved) };
                 (Some(Piece { memory, length: part.length - self.moved }), 1)
@@ -381,7 +386,7 @@ impl Link {
                     next
                 }
                 Step::Fill { slot, within, length } => {
-                    let part = slots.part(slot, within, length).ok_or_else(|| self.unknown())?;
+                    let part = slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
                     let now = (part.length - self.moved).min(available);
                     // SAFETY: the slot is outstanding, and the target range is inside the part.
                     unsafe {
