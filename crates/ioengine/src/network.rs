@@ -25,9 +25,9 @@ mod wire;
 use std::sync::{Mutex, PoisonError};
 
 pub use address::{Address, Scheme};
-pub(crate) use link::{Link, Slots, wait_for};
+pub(crate) use link::{Link, Slots};
 use protocol::Opened;
-pub(crate) use wire::{TICK, Wire};
+pub(crate) use wire::{Poll, TICK, Wire};
 
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
@@ -149,15 +149,15 @@ pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteI
 mod tests {
     use super::reference_server::{Fault, serve};
     use crate::buffer::BufferPages;
-    use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec};
+    use crate::clock::{Clock, Monotonic};
+    use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec, HostEngine};
     use crate::error::{Error, ErrorKind};
     use crate::host::HostTarget;
     use crate::request::{Op, Request};
     use crate::target::Target;
 
-    /// Reads through a server with a fault until an error occurs, and returns the error.
-    #[track_caller]
-    fn fails_with(fault: Fault) -> Error {
+    /// An engine with four slots on a server with a fault.
+    fn engine_on(fault: Fault) -> HostEngine {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
@@ -168,20 +168,38 @@ mod tests {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         };
-        let mut engine = target.engine(&spec).unwrap();
+        target.engine(&spec).unwrap()
+    }
+
+    fn read(slot: u32, offset: u64, length: u32) -> Request {
+        Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
+    }
+
+    /// Reads through a server with a fault until an error occurs, and returns the error.
+    #[track_caller]
+    fn fails_with(fault: Fault) -> Error {
+        let mut engine = engine_on(fault);
         let mut done = Vec::new();
         for round in 0..10 {
-            let read = |slot| {
-                let offset = (round * 4 + u64::from(slot)) * 4096;
-                Request { offset, length: 4096, within: 0, slot, file: 0, op: Op::Read }
-            };
-            let batch: Vec<Request> = (0..4).map(read).collect();
+            let offset = |slot: u32| (round * 4 + u64::from(slot)) * 4096;
+            let batch: Vec<Request> = (0..4).map(|slot| read(slot, offset(slot), 4096)).collect();
             if let Err(error) = engine.submit_and_wait(&batch, 4, None, &mut done) {
                 assert_eq!(error.kind(), ErrorKind::Io);
                 return error;
             }
         }
         panic!("all reads succeeded");
+    }
+
+    #[test]
+    fn a_reply_that_arrives_byte_by_byte_holds_no_deadline() {
+        let (mut engine, mut done) = (engine_on(Fault::Trickles(0)), Vec::new());
+        // The whole reply takes more than 5 times as long.
+        let until_ns = Monotonic::new().now_ns() + 200_000_000;
+        engine.submit_and_wait(&[read(0, 0, 512)], 1, Some(until_ns), &mut done).unwrap();
+        assert_eq!((done.len(), engine.in_flight()), (0, 1));
+        engine.submit_and_wait(&[], 1, None, &mut done).unwrap();
+        assert_eq!(done[0].result, 512);
     }
 
     #[test]

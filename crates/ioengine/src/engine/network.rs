@@ -13,7 +13,7 @@ use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
-use crate::network::{Access, Link, RemoteInfo, Slots, TICK, connect, wait_for};
+use crate::network::{Access, Link, Poll, RemoteInfo, Slots, TICK, connect};
 use crate::request::{Completion, Op, Request};
 
 /// The `network` I/O engine.
@@ -27,6 +27,9 @@ pub struct Network {
     waiting: VecDeque<Request>,
     in_flight: u32,
     clock: Monotonic,
+    /// The clock when a call began, or after the last wait in it (ns).
+    now_ns: u64,
+    poll: Poll,
     /// Dropped last: the slots point into it.
     buffers: SlotBuffers,
 }
@@ -46,9 +49,18 @@ impl Network {
             links.push(connect(access)?.0);
         }
         let slots = Slots::new(buffers.slots());
-        let (waiting, clock) = (VecDeque::new(), Monotonic::new());
-        let writable = access.writable;
-        Ok(Network { links, info, writable, slots, waiting, in_flight: 0, clock, buffers })
+        Ok(Network {
+            links,
+            info,
+            writable: access.writable,
+            slots,
+            waiting: VecDeque::with_capacity(depth as usize),
+            in_flight: 0,
+            clock: Monotonic::new(),
+            now_ns: 0,
+            poll: Poll::default(),
+            buffers,
+        })
     }
 
     /// Accepts a request, or completes it at once where no message is needed: a request that is not
@@ -93,21 +105,31 @@ impl Network {
 
     /// Takes what has arrived, after waiting for it until the deadline at most.
     fn receive(&mut self, until_ns: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
-        let now = self.clock.now_ns();
-        let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(now));
+        let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(self.now_ns));
         let wait = Duration::from_nanos(left_ns).min(TICK);
-        // A blocking wait is one system call less, but it may take a whole tick.
-        if let ([link], true) = (&mut self.links[..], wait == TICK) {
-            return link.wait(&mut self.slots, done);
+        match &mut self.links[..] {
+            // One system call in place of two. The kernel may round the time up, by less than TICK.
+            [link] if wait.is_zero() => link.receive(&mut self.slots, done)?,
+            [link] if Duration::from_nanos(left_ns) >= 2 * TICK && link.can_wait_once() => {
+                link.wait_once(&mut self.slots, done)?;
+            }
+            _ => self.poll_and_receive(wait, done)?,
         }
+        self.now_ns = self.clock.now_ns();
+        self.links.iter_mut().try_for_each(|link| link.note(self.now_ns))
+    }
+
+    /// Waits for all connections, and receives from those where something has arrived.
+    fn poll_and_receive(&mut self, wait: Duration, done: &mut Vec<Completion>) -> Result<(), Error> {
+        self.poll.clear();
         // An idle connection that the server has closed would end the wait.
-        let busy = self.links.iter().filter(|link| link.expects());
-        let ready = wait_for(busy, wait)?;
-        for link in &mut self.links {
-            if ready && link.expects() {
+        let busy = |link: &&mut Link| link.expects();
+        self.links.iter_mut().filter(busy).for_each(|link| link.add_to(&mut self.poll));
+        self.poll.wait(wait)?;
+        for (index, link) in self.links.iter_mut().filter(busy).enumerate() {
+            if self.poll.can_receive(index) {
                 link.receive(&mut self.slots, done)?;
             }
-            link.check_heard()?;
         }
         Ok(())
     }
@@ -144,6 +166,7 @@ impl Engine for Network {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         let first = done.len();
+        self.now_ns = self.clock.now_ns();
         batch.iter().for_each(|request| self.accept(request, done));
         let wanted = at_least.min(self.in_flight + (done.len() - first) as u32) as usize;
         let until_ns = if at_least == 0 { Some(0) } else { until_ns };
@@ -158,7 +181,7 @@ impl Engine for Network {
                 self.buffers.take_back(completion.slot);
                 self.in_flight -= 1;
             }
-            if until_ns.is_some_and(|until| self.clock.now_ns() >= until) {
+            if until_ns.is_some_and(|until| self.now_ns >= until) {
                 return self.dispatch();
             }
         }

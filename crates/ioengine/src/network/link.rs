@@ -1,6 +1,6 @@
 //! Moves the bytes of one connection: messages out, replies in, payload directly to and from slots.
 //!
-//! A link never blocks except in [`Link::wait`]. It checks that every payload belongs to a request
+//! A link never blocks except in [`Link::wait`] and [`Link::wait_once`]. It checks that every payload belongs to a request
 //! that is outstanding and fits it; anything else ends the connection.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
 use crate::network::protocol::{FLUSH_SLOT, Outbox, Part, Protocol, Step};
-use crate::network::wire::{PIECES_MAX, Piece, TICK, Wire, poll, violated};
+use crate::network::wire::{PIECES_MAX, Piece, Poll, TICK, Wire, violated};
 use crate::request::{Completion, Request};
 
 /// Size of the buffer for headers and small payloads (bytes).
@@ -98,6 +98,17 @@ impl Input {
     }
 }
 
+/// What one call received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakenIn {
+    /// Nothing had arrived.
+    Nothing,
+    /// Everything that had arrived.
+    Rest,
+    /// As much as there was room for; more may have arrived.
+    All,
+}
+
 /// One connection, with its requests.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -109,7 +120,10 @@ pub(crate) struct Link {
     /// How much of a [`Step::Fill`] is done (bytes).
     moved: usize,
     outstanding: u32,
-    /// When a byte was last moved, or a request was added to an idle connection.
+    /// Whether a byte was moved, or a request was added to an idle connection, since `heard_ns` was
+    /// set.
+    is_alive: bool,
+    /// When that was last noted.
     heard_ns: u64,
     clock: Monotonic,
 }
@@ -129,6 +143,7 @@ impl Link {
             step,
             moved: 0,
             outstanding: 0,
+            is_alive: false,
             heard_ns: clock.now_ns(),
             clock,
         })
@@ -144,12 +159,13 @@ impl Link {
         self.protocol.outstanding_max()
     }
 
-    /// When a byte was last moved, or a request was added to an idle connection (ns).
+    /// When it was last noted that a byte was moved, or a request was added to an idle connection
+    /// (ns).
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// How long nothing was moved.
+    /// How long nothing was heard.
     fn silence(&self) -> Duration {
         Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
     }
@@ -166,9 +182,7 @@ impl Link {
 
     /// Adds a request, whose slot must be outstanding in `slots`.
     pub(crate) fn add(&mut self, request: &Request, slots: &Slots) {
-        if self.outstanding == 0 {
-            self.heard_ns = self.clock.now_ns();
-        }
+        self.is_alive |= self.outstanding == 0;
         self.outstanding += 1;
         self.protocol.request(request, slots.payload(request.slot), &mut self.outbox);
     }
@@ -182,7 +196,7 @@ impl Link {
             return Ok(());
         }
         self.outstanding += 1;
-        self.heard_ns = self.clock.now_ns();
+        self.is_alive = true;
         let (mut slots, mut done) = (Slots::new(0), Vec::new());
         while done.is_empty() {
             self.send(&slots)?;
@@ -219,7 +233,7 @@ impl Link {
                     continue;
                 }
             };
-            self.heard_ns = self.clock.now_ns();
+            self.is_alive = true;
             self.sent(sent);
         }
         Ok(())
@@ -270,24 +284,50 @@ impl Link {
         self.receive_by(slots, done, false)
     }
 
-    /// Waits up to 100 ms for the server, and takes what has arrived.
+    /// Waits up to [`TICK`] for the server, takes what has arrived, and fails as [`Link::note`].
     pub(crate) fn wait(
         &mut self,
         slots: &mut Slots,
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
-        if self.outbox.is_empty() {
-            self.receive_by(slots, done, true)?;
+        if self.can_wait_once() {
+            self.wait_once(slots, done)?;
         } else {
-            wait_for([&*self].into_iter(), TICK)?;
+            let mut poll = Poll::default();
+            self.add_to(&mut poll);
+            poll.wait(TICK)?;
             self.receive_by(slots, done, false)?;
         }
-        self.check_heard()
+        self.note(self.clock.now_ns())
     }
 
-    /// Fails if the server has been silent for longer than its time limit.
-    pub(crate) fn check_heard(&self) -> Result<(), Error> {
-        if self.expects() && self.silence() > self.wire.timeout {
+    /// Whether [`Link::wait_once`] is possible: nothing is left to be sent.
+    pub(crate) fn can_wait_once(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Waits up to [`TICK`] for the server inside the call that receives.
+    pub(crate) fn wait_once(
+        &mut self,
+        slots: &mut Slots,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        self.receive_by(slots, done, true)
+    }
+
+    /// Adds the connection to those that are waited for.
+    pub(crate) fn add_to(&self, poll: &mut Poll) {
+        poll.add(&self.wire, !self.outbox.is_empty());
+    }
+
+    /// Notes the time after messages were sent and received. Fails if the server has been silent
+    /// for longer than its time limit.
+    pub(crate) fn note(&mut self, now_ns: u64) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_alive) {
+            self.heard_ns = now_ns;
+        }
+        let silence = Duration::from_nanos(now_ns.saturating_sub(self.heard_ns));
+        if self.expects() && silence > self.wire.timeout {
             return Err(self.wire.broken(std::io::ErrorKind::TimedOut.into()));
         }
         Ok(())
@@ -304,30 +344,29 @@ impl Link {
         done: &mut Vec<Completion>,
         mut blocking: bool,
     ) -> Result<(), Error> {
-        loop {
-            let before = done.len();
-            self.digest(slots, done)?;
-            // A reply may have caused a message, which the server waits for.
-            if done.len() > before || !self.outbox.is_empty() {
-                blocking = false;
-            }
-            // A completion in the way waits until its slot is no longer sent from.
-            if !self.expects() || matches!(self.step, Step::Complete(_)) {
-                return Ok(());
-            }
-            match self.take_in(slots, blocking) {
-                Ok(None) => return Ok(()),
-                Ok(Some(())) => self.heard_ns = self.clock.now_ns(),
+        self.digest(slots, done)?;
+        // A completion in the way waits until its slot is no longer sent from.
+        while self.expects() && !matches!(self.step, Step::Complete(_)) {
+            // Only the first call may wait: the caller looks at its deadline in between.
+            let taken = match self.take_in(slots, std::mem::take(&mut blocking)) {
+                Ok(taken) => taken,
                 Err(error) => {
                     self.reconnect(error)?;
                     self.send(slots)?;
+                    continue;
                 }
+            };
+            self.is_alive |= taken != TakenIn::Nothing;
+            self.digest(slots, done)?;
+            if taken != TakenIn::All {
+                return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Receives once: into the slot that is being filled, and the buffer behind it.
-    fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<Option<()>, Error> {
+    fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<TakenIn, Error> {
         let (filling, wanted) = match self.step {
             Step::Fill { slot, within, length } => {
                 let part = slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
@@ -351,11 +390,12 @@ impl Link {
                 self.wire.receive_now(pieces)
             }
         }?;
-        let Some(received) = received else { return Ok(None) };
+        let Some(received) = received else { return Ok(TakenIn::Nothing) };
+        let room: usize = pieces.iter().map(|piece| piece.length).sum();
         let into_slot = filling.map_or(0, |piece| piece.length.min(received));
         self.moved += into_slot;
         self.input.end += received - into_slot;
-        Ok(Some(()))
+        Ok(if received < room { TakenIn::Rest } else { TakenIn::All })
     }
 
     /// Goes through what was received until more is needed.
@@ -435,14 +475,4 @@ impl Link {
     fn unknown(&self) -> Error {
         violated(&self.wire.name, "answered a request that is not outstanding")
     }
-}
-
-/// Waits until one of the links can receive, or send where it has something to send. False if the
-/// time is over.
-pub(crate) fn wait_for<'a>(
-    links: impl Iterator<Item = &'a Link> + Clone,
-    wait: Duration,
-) -> Result<bool, Error> {
-    let entries = links.map(|link| (link.wire.descriptor(), !link.outbox.is_empty()));
-    poll(entries, wait).map_err(|e| Error::io("waiting for the server", e))
 }

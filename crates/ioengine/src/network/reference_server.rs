@@ -6,8 +6,13 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::clock::Monotonic;
 use crate::network::{Access, Address};
+
+/// The pause between two bytes of a server that trickles.
+const TRICKLE: Duration = Duration::from_millis(2);
 
 /// What the server does wrong, after so many requests of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,8 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
+    /// Sends each byte by itself, with a pause behind it.
+    Trickles(u32),
 }
 
 /// Starts a server for a file and returns how to reach it. It ends with this process.
@@ -96,6 +103,13 @@ fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std
         Fault::FallsSilent(after) if number >= after => return Ok(()),
         Fault::MixesUp(after) if number >= after => reply[14] ^= 0xff,
         Fault::Babbles(after) if number >= after => reply.iter_mut().for_each(|b| *b ^= 0x5a),
+        Fault::Trickles(after) if number >= after => {
+            let clock = Monotonic::new();
+            return reply.iter().try_for_each(|byte| {
+                clock.sleep(TRICKLE);
+                stream.write_all(&[*byte])
+            });
+        }
         _ => {}
     }
     stream.write_all(&reply)

@@ -17,8 +17,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Socket buffers in each direction (bytes). Without them, large requests wait for the window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
-/// The longest wait inside [`Wire::wait_and_receive`], so that deadlines are looked at.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// The longest wait for the server at a time, so that deadlines are looked at. Less than half of the
+/// longest wait of a worker, whose requests can therefore be waited for inside
+/// [`Wire::wait_and_receive`].
+pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 /// A TCP connection with the name of its server, for error messages.
 #[derive(Debug)]
@@ -176,8 +178,12 @@ impl Wire {
         self.stream.set_read_timeout(Some(TICK)).map_err(|error| self.broken(error))
     }
 
-    pub(super) fn descriptor(&self) -> i32 {
-        self.stream.as_raw_fd()
+    /// Whether something has arrived that nobody has received, which may be the end of the
+    /// connection.
+    pub(super) fn has_news(&self) -> bool {
+        let mut poll = Poll::default();
+        poll.add(self, false);
+        poll.wait(Duration::ZERO).is_err() || poll.can_receive(0)
     }
 
     /// Sends from several pieces without blocking. None: nothing can be sent now.
@@ -272,30 +278,51 @@ pub(crate) fn violated(name: &str, what: &str) -> Error {
         .with_remedy("this is no valid answer: check that the port belongs to this protocol")
 }
 
-/// Waits until one of the descriptors is readable, or writable where `wants_to_send`. False if the
-/// time is over. Interruptions by signals end the wait early.
-pub(super) fn poll(links: impl Iterator<Item = (i32, bool)>, wait: Duration) -> io::Result<bool> {
-    let event = |(fd, wants_to_send): (i32, bool)| {
-        let events = libc::POLLIN | if wants_to_send { libc::POLLOUT } else { 0 };
-        libc::pollfd { fd, events, revents: 0 }
-    };
-    let mut entries: Vec<libc::pollfd> = links.map(event).collect();
-    let time = libc::timespec {
-        tv_sec: wait.as_secs() as libc::time_t,
-        tv_nsec: wait.subsec_nanos().into(),
-    };
-    // SAFETY: the entries and the time outlive the call; a null mask changes no signal mask.
-    let ready = unsafe {
-        libc::ppoll(
-            entries.as_mut_ptr(),
-            entries.len() as libc::nfds_t,
-            &raw const time,
-            std::ptr::null(),
-        )
-    };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::EINTR) { Ok(true) } else { Err(error) };
+/// Waits for one of several connections; its memory is used again by the next wait.
+#[derive(Debug, Default)]
+pub(crate) struct Poll {
+    entries: Vec<libc::pollfd>,
+}
+
+impl Poll {
+    /// Forgets the connections of the last wait.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
     }
-    Ok(ready > 0)
+
+    /// Adds a connection, which is waited for until it can be received from, or with
+    /// `wants_to_send` until it can be sent to.
+    pub(super) fn add(&mut self, wire: &Wire, wants_to_send: bool) {
+        let events = libc::POLLIN | if wants_to_send { libc::POLLOUT } else { 0 };
+        self.entries.push(libc::pollfd { fd: wire.stream.as_raw_fd(), events, revents: 0 });
+    }
+
+    /// Waits until a connection is ready, or the time is over. Interruptions by signals end the
+    /// wait early.
+    pub(crate) fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        let time = libc::timespec {
+            tv_sec: wait.as_secs() as libc::time_t,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        // SAFETY: the entries and the time outlive the call; a null mask changes no signal mask.
+        let ready = unsafe {
+            libc::ppoll(
+                self.entries.as_mut_ptr(),
+                self.entries.len() as libc::nfds_t,
+                &raw const time,
+                std::ptr::null(),
+            )
+        };
+        let error = io::Error::last_os_error();
+        if ready < 0 && error.raw_os_error() != Some(libc::EINTR) {
+            return Err(Error::io("waiting for the server", error));
+        }
+        Ok(())
+    }
+
+    /// Whether the connection that was added as number `index` has something to receive, which may
+    /// be its end.
+    pub(crate) fn can_receive(&self, index: usize) -> bool {
+        self.entries.get(index).is_some_and(|entry| entry.revents & !libc::POLLOUT != 0)
+    }
 }

@@ -6,7 +6,6 @@
 //! directly into the caller's memory and no byte behind a response is taken.
 
 use std::io;
-use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
@@ -16,7 +15,7 @@ use crate::network::s3::http::{
     self, Framing, HEAD_BYTES_MAX, HEAD_END, Head, LINE_BYTES_MAX, LINE_END, STATUS_BYTES,
 };
 use crate::network::s3::message::Method;
-use crate::network::wire::{Wire, poll};
+use crate::network::wire::Wire;
 
 /// The longest body of an error, of which only the beginning is of interest (bytes).
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -141,12 +140,8 @@ impl Connection {
 
     /// The connection; a new one if the server has closed it or has sent what was not asked for.
     fn take_wire(&mut self) -> Result<Wire, Error> {
-        let ended = |wire: &Wire| {
-            let entry = std::iter::once((wire.descriptor(), false));
-            poll(entry, Duration::ZERO).unwrap_or(true)
-        };
         match self.wire.take() {
-            Some(wire) if !self.answered || !ended(&wire) => Ok(wire),
+            Some(wire) if !self.answered || !wire.has_news() => Ok(wire),
             _ => self.connect(),
         }
     }
