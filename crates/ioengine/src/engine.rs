@@ -67,6 +67,16 @@ pub trait Engine {
         Setup::default()
     }
 
+    /// Makes everything that this engine wrote durable, where it has its own way to storage: a
+    /// connection to a server. False if it has none; [`crate::Target::sync`] does it then. Nothing
+    /// may be in flight.
+    ///
+    /// # Errors
+    /// The flush failed, so nothing is known to be durable.
+    fn flush(&mut self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Submits the whole `batch`, then waits until at least `at_least` completions are ready
     /// (capped at the number in flight; 0 only polls) or the clock reaches `until_ns`. Appends
     /// every completion that is ready to `done`, in order of completion.
@@ -366,6 +376,10 @@ impl Engine for HostEngine {
     #[inline]
     fn in_flight(&self) -> u32 {
         each!(self, engine => engine.in_flight())
+    }
+
+    fn flush(&mut self) -> Result<bool, Error> {
+        each!(self, engine => engine.flush())
     }
 
     #[inline]

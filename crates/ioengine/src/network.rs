@@ -22,15 +22,13 @@ mod s3;
 mod smb;
 mod wire;
 
-use std::sync::{Mutex, PoisonError};
-
 pub use address::{Address, Scheme};
 pub(crate) use link::{Link, Slots};
 use protocol::Opened;
 pub(crate) use wire::{Poll, TICK, Wire};
 
 use crate::clock::{Clock, Monotonic};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How many connections [`round_trip_ns`] sets up.
 const ROUND_TRIPS: usize = 7;
@@ -77,19 +75,18 @@ pub struct RemoteInfo {
     pub features: String,
 }
 
-/// An open network target: how to connect again, and a connection of its own for flushes.
+/// An open network target: how to connect, and what the server said. It keeps no connection.
 #[derive(Debug)]
 pub(crate) struct Remote {
     access: Access,
     info: RemoteInfo,
-    control: Mutex<Link>,
 }
 
 impl Remote {
     /// Connects to the server and opens the target.
     pub(crate) fn open(access: Access) -> Result<Remote, Error> {
-        let (link, info) = connect(&access)?;
-        Ok(Remote { access, info, control: Mutex::new(link) })
+        let (_, info) = connect(&access)?;
+        Ok(Remote { access, info })
     }
 
     pub(crate) fn access(&self) -> &Access {
@@ -100,13 +97,23 @@ impl Remote {
         &self.info
     }
 
-    /// Makes everything written durable on the server.
+    /// Makes everything written durable on the server, over a new connection. Engines flush what
+    /// they wrote themselves.
+    ///
+    /// # Errors
+    /// The flush fails, or would not cover what was written on other connections.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if control.is_stale() {
-            *control = connect(&self.access)?.0;
+        if !self.access.writable {
+            return Ok(());
         }
-        control.flush()
+        let mut link = connect(&self.access)?.0;
+        if !link.flushes_for_all() {
+            let name = &self.access.address;
+            let what = format!("{name}: only the connections that wrote can flush");
+            return Err(Error::new(ErrorKind::Unsupported, what)
+                .with_remedy("flush with the engine that wrote"));
+        }
+        link.flush()
     }
 }
 
@@ -147,6 +154,7 @@ pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteI
 
 #[cfg(test)]
 mod tests {
+    use super::Access;
     use super::reference_server::{Fault, serve};
     use crate::buffer::BufferPages;
     use crate::clock::{Clock, Monotonic};
@@ -156,19 +164,45 @@ mod tests {
     use crate::request::{Op, Request};
     use crate::target::Target;
 
-    /// An engine with four slots on a server with a fault.
-    fn engine_on(fault: Fault) -> HostEngine {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(1 << 20).unwrap();
-        let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
-        let spec = EngineSpec {
+    fn spec() -> EngineSpec {
+        EngineSpec {
             engine_kind: EngineKind::Network,
             depth: 4,
             slot_bytes: 4096,
             pages: BufferPages::Small,
             options: EngineOptions::default(),
-        };
-        target.engine(&spec).unwrap()
+        }
+    }
+
+    /// An engine with four slots on a server with a fault.
+    fn engine_on(fault: Fault) -> HostEngine {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
+        target.engine(&spec()).unwrap()
+    }
+
+    #[test]
+    fn an_engine_flushes_on_the_connection_that_wrote() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let mut features = Vec::new();
+        for fault in [Fault::None, Fault::CachesWrites] {
+            let served = Access { writable: true, ..serve(file.path().to_path_buf(), fault) };
+            let target = HostTarget::connect(served).unwrap();
+            features.push(target.remote_info().unwrap().features.clone());
+            let (mut engine, mut done) = (target.engine(&spec()).unwrap(), Vec::new());
+            engine.buffer(0).fill(features.len() as u8);
+            let write = Request { op: Op::Write, ..read(0, 4096, 4096) };
+            engine.submit_and_wait(&[write], 1, None, &mut done).unwrap();
+            assert!(engine.flush().unwrap(), "it has a connection to flush");
+            let content = std::fs::read(file.path()).unwrap();
+            assert_eq!(content[4096], features.len() as u8, "{fault:?}");
+            // Another connection would not have written what this one kept.
+            assert_eq!(target.sync().is_ok(), fault == Fault::None);
+        }
+        assert_eq!(features[0], "NBD, a flush covers all connections");
+        assert_eq!(features[1], "NBD, a flush covers one connection");
     }
 
     fn read(slot: u32, offset: u64, length: u32) -> Request {

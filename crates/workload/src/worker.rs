@@ -344,6 +344,15 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush = self.flush_every;
     }
 
+    /// Makes what this worker wrote durable, if its engine can; else the caller must flush the
+    /// target.
+    ///
+    /// # Errors
+    /// The flush failed.
+    pub fn flush(&mut self) -> Result<bool, EngineError> {
+        self.engine.flush()
+    }
+
     /// Whether a request exceeds the hang limit and no time limit will end the trial.
     #[cold]
     pub(crate) fn is_hung(&self) -> bool {

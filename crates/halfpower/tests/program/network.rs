@@ -1,6 +1,7 @@
 //! Targets of servers, reached over the network: a file served by nbdkit on the loopback interface.
 //! The clients of the other protocols are tested in the crate `ioengine`.
 
+use std::collections::BTreeSet;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,14 +17,14 @@ struct Server {
 }
 
 impl Server {
-    /// Serves a file, with further arguments of nbdkit.
-    fn start(path: &Path, further: &[&str]) -> Result<Server, String> {
+    /// Serves a file through filters, with their parameters.
+    fn start(path: &Path, filters: &[&str], parameters: &[&str]) -> Result<Server, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let mut command = Command::new("nbdkit");
         command.args(["--foreground", "--ipaddr", "127.0.0.1", "--port", &port.to_string()]);
-        command.args(further).arg("file").arg(path);
+        command.args(filters).arg("file").arg(path).args(parameters);
         let started = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let process = started.map_err(|error| format!("nbdkit: {error}"))?;
         let server = Server { process, address: format!("nbd://127.0.0.1:{port}/?timeout=5") };
@@ -47,7 +48,7 @@ impl Drop for Server {
 /// A place with a file of 16 MiB that a server serves.
 fn served() -> Result<(Place, Server), String> {
     let place = Place::new();
-    let server = Server::start(&place.file("served", 16 * MIB), &[])?;
+    let server = Server::start(&place.file("served", 16 * MIB), &[], &[])?;
     Ok((place, server))
 }
 
@@ -94,6 +95,28 @@ fn what_is_written_over_the_network_is_in_the_file() {
     place.does(&read);
     damage(&place.path("served"), 2 * MIB + 100);
     place.halfpower(&read).with_code(4).says("verification failed", "");
+}
+
+#[test]
+fn each_thread_flushes_on_the_connection_that_it_writes_on() {
+    let place = Place::new();
+    let (file, log) = (place.file("served", 16 * MIB), place.path("log"));
+    // A server that does not promise that a flush covers the writes of other connections.
+    let parameters = ["multi-conn-mode=disable", &format!("logfile={}", log.display())];
+    let filters = ["--filter=log", "--filter=multi-conn"];
+    let server = or_skip!(Server::start(&file, &filters, &parameters));
+    let load = "--rw randwrite --bs 4k --numjobs 2 --iodepth 4 --size 1m --fsync 16 --trials 1";
+    let command = format!("run {} {load} {} --json", server.address, server.overwrite());
+    let document = place.document(&command);
+    let features = text(&document["target"]["network"]["features"]).to_owned();
+    assert!(features.starts_with("NBD, a flush covers one connection"), "{features}");
+    let log = std::fs::read_to_string(log).unwrap();
+    let of = |word: &str| -> BTreeSet<&str> {
+        let lines = log.lines().filter(|line| line.contains(word));
+        lines.filter_map(|line| line.split("connection=").nth(1)?.split(' ').next()).collect()
+    };
+    let wrote = of(" Write ");
+    assert!(wrote.len() == 2 && wrote == of(" Flush "), "{log}");
 }
 
 #[test]

@@ -5,6 +5,9 @@
 //! outstanding requests on one. Sending and receiving happen in the worker's thread, so the CPU
 //! time of a request is that of the system calls and of the protocol, without any hand-over to
 //! another thread.
+//!
+//! A worker flushes over its own connections. So a flush covers its writes also on servers where it
+//! covers one connection only, and workers do not wait for each other, as with fsync of a file.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -156,6 +159,24 @@ impl Engine for Network {
 
     fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Flushes the connections that have writes to make durable, all at the same time.
+    fn flush(&mut self) -> Result<bool, Error> {
+        self.now_ns = self.clock.now_ns();
+        // The first one has written if any has: a request goes to the one that was idle longest.
+        let count = if self.links[0].flushes_for_all() { 1 } else { self.links.len() };
+        let mut left = 0;
+        for link in &mut self.links[..count] {
+            left += usize::from(link.add_flush());
+        }
+        let mut done = Vec::with_capacity(left);
+        while done.len() < left {
+            self.links.iter_mut().try_for_each(|link| link.send(&self.slots))?;
+            self.receive(None, &mut done)?;
+        }
+        done.iter().try_for_each(|completion| self.links[0].flushed(completion))?;
+        Ok(true)
     }
 
     fn submit_and_wait(

@@ -1,5 +1,5 @@
-//! Network targets as targets of this host: opened by connecting to a server, always direct, with a
-//! connection of their own for flushes. Each engine connects again.
+//! Network targets as targets of this host: opened by connecting to a server, always direct. Each
+//! engine has connections of its own, on which it also flushes what it wrote.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

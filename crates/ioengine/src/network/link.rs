@@ -165,16 +165,6 @@ impl Link {
         self.heard_ns
     }
 
-    /// How long nothing was heard.
-    fn silence(&self) -> Duration {
-        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
-    }
-
-    /// Whether the connection was idle for so long that the server may have given it up.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.outstanding == 0 && self.protocol.idle_max().is_some_and(|most| self.silence() > most)
-    }
-
     /// Whether another request can be added now.
     pub(crate) fn has_room(&self) -> bool {
         self.outstanding < self.protocol.outstanding_max() && self.protocol.has_room()
@@ -187,22 +177,37 @@ impl Link {
         self.protocol.request(request, slots.payload(request.slot), &mut self.outbox);
     }
 
-    /// Makes everything written durable, and waits for that.
+    /// Whether a flush on this connection makes durable what was written on any connection.
+    pub(crate) fn flushes_for_all(&self) -> bool {
+        self.protocol.flushes_for_all()
+    }
+
+    /// Adds the message that makes everything written durable, to be completed with
+    /// [`FLUSH_SLOT`]. False if the server has no such message.
+    pub(crate) fn add_flush(&mut self) -> bool {
+        let is_added = self.protocol.flush(&mut self.outbox);
+        self.is_alive |= is_added && self.outstanding == 0;
+        self.outstanding += u32::from(is_added);
+        is_added
+    }
+
+    /// Makes everything written on this connection durable, and waits for that.
     ///
     /// # Errors
     /// The flush failed, or the connection.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        if !self.protocol.flush(&mut self.outbox) {
-            return Ok(());
-        }
-        self.outstanding += 1;
-        self.is_alive = true;
+        let is_added = self.add_flush();
         let (mut slots, mut done) = (Slots::new(0), Vec::new());
-        while done.is_empty() {
+        while is_added && done.is_empty() {
             self.send(&slots)?;
             self.wait(&mut slots, &mut done)?;
         }
-        let outcome = done.first().map_or(Ok(0), Completion::outcome);
+        done.iter().try_for_each(|completion| self.flushed(completion))
+    }
+
+    /// Checks the completion of a flush.
+    pub(crate) fn flushed(&self, completion: &Completion) -> Result<(), Error> {
+        let outcome = completion.outcome();
         outcome.map_err(|e| Error::io(format!("flushing {}", self.wire.name), e))?;
         Ok(())
     }

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use crate::error::Error;
 use crate::network::RemoteInfo;
@@ -48,9 +47,10 @@ pub(crate) trait Protocol: Debug + Send + Sync {
         true
     }
 
-    /// How long a connection may be idle before it should be replaced by a new one. None: for ever.
-    fn idle_max(&self) -> Option<Duration> {
-        None
+    /// Whether a flush on this connection makes durable what was written on any connection. If
+    /// not, each connection must flush what was written on it.
+    fn flushes_for_all(&self) -> bool {
+        true
     }
 
     /// Adds the message of a request to `out`. `payload` is the memory of the request. A protocol

@@ -1,7 +1,7 @@
 //! An NBD server for tests, in this process: it serves a file, and misbehaves on request.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
+    /// Keeps the writes of a connection back until a flush on the same connection.
+    CachesWrites,
     /// Sends each byte by itself, with a pause behind it.
     Trickles(u32),
 }
@@ -66,16 +68,27 @@ fn converse(mut stream: TcpStream, file: &File, fault: Fault) -> std::io::Result
     };
     let mut export = 0_u16.to_be_bytes().to_vec();
     export.extend(file.metadata()?.len().to_be_bytes());
-    export.extend(0b1101_u16.to_be_bytes());
+    let flags: u16 = if fault == Fault::CachesWrites { 0b1101 } else { 0b1_0000_1101 };
+    export.extend(flags.to_be_bytes());
     reply(3, &export)?;
     reply(1, &[])?;
+    let mut cache = Vec::new();
     for number in 0.. {
-        answer(&mut stream, file, fault, number)?;
+        answer(&mut stream, (file, &mut cache), fault, number)?;
     }
     Ok(())
 }
 
-fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std::io::Result<()> {
+/// Offset and bytes of a write.
+type Write = (u64, Vec<u8>);
+
+/// Answers a request. `cache` has the writes that are kept back.
+fn answer(
+    stream: &mut TcpStream,
+    (file, cache): (&File, &mut Vec<Write>),
+    fault: Fault,
+    number: u32,
+) -> std::io::Result<()> {
     let mut request = [0; 28];
     stream.read_exact(&mut request)?;
     let command = u16::from_be_bytes([request[6], request[7]]);
@@ -91,9 +104,16 @@ fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std
         }
         1 => {
             stream.read_exact(&mut data)?;
-            file.write_all_at(&data, offset)?;
+            if fault == Fault::CachesWrites {
+                cache.push((offset, data));
+            } else {
+                file.write_all_at(&data, offset)?;
+            }
         }
-        _ => file.sync_all()?,
+        _ => {
+            let kept = cache.drain(..);
+            kept.into_iter().try_for_each(|(offset, data)| file.write_all_at(&data, offset))?;
+        }
     }
     match fault {
         Fault::HangsUp(after) if number >= after => {
