@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
 
 /// A server of one file, which ends with its test.
-struct Server {
+pub struct Server {
     process: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Server {
@@ -32,7 +32,7 @@ impl Server {
         Ok(server)
     }
 
-    fn overwrite(&self) -> String {
+    pub fn overwrite(&self) -> String {
         format!("--overwrite={}", self.address)
     }
 }
@@ -46,7 +46,7 @@ impl Drop for Server {
 }
 
 /// A place with a file of 16 MiB that a server serves.
-fn served() -> Result<(Place, Server), String> {
+pub fn served() -> Result<(Place, Server), String> {
     let place = Place::new();
     let server = Server::start(&place.file("served", 16 * MIB), &[], &[])?;
     Ok((place, server))
