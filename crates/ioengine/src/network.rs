@@ -25,6 +25,7 @@ mod wire;
 pub use address::{Address, Scheme};
 pub(crate) use link::{Link, Slots};
 use protocol::Opened;
+pub use wire::end_set_up_with;
 pub(crate) use wire::{Poll, TICK, Wire};
 
 use crate::clock::{Clock, Monotonic};
@@ -123,12 +124,17 @@ impl Remote {
 /// # Errors
 /// The server cannot be reached.
 pub fn round_trip_ns(address: &Address) -> Result<f64, Error> {
+    // Finds the address that answers, so that neither the search for the name nor addresses that
+    // do not answer are timed.
+    let wire = Wire::connect(address)?;
+    let peer = wire.peer().ok_or_else(|| wire.violated("closed the connection at once"))?;
     let clock = Monotonic::new();
     let mut times = Vec::new();
     for _ in 0..ROUND_TRIPS {
         let begun_ns = clock.now_ns();
-        Wire::connect(address)?;
+        let stream = wire::reach(&peer).map_err(|error| wire.broken(error))?;
         times.push(clock.now_ns() - begun_ns);
+        drop(stream);
     }
     times.sort_unstable();
     Ok(times[ROUND_TRIPS / 2] as f64)
@@ -149,12 +155,21 @@ pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteI
         Scheme::S3 => s3::open(wire, access)?,
     };
     let Opened { wire, protocol, info } = opened;
+    // Offsets are signed numbers in the kernel and in most protocols.
+    if i64::try_from(info.size_bytes).is_err() {
+        return Err(wire.violated(&format!("says that the target has {} bytes", info.size_bytes)));
+    }
     Ok((Link::new(wire, protocol)?, info))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Access;
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::{Access, Address, Wire, connect_over};
     use super::reference_server::{Fault, serve};
     use crate::buffer::BufferPages;
     use crate::clock::{Clock, Monotonic};
@@ -180,6 +195,35 @@ mod tests {
         file.as_file().set_len(1 << 20).unwrap();
         let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
         target.engine(&spec()).unwrap()
+    }
+
+    /// What a client says about a server of NBD that sends these replies to its option.
+    fn refused(replies: &[(u32, &[u8])]) -> String {
+        let (client, mut server) = UnixStream::pair().unwrap();
+        let mut bytes = b"NBDMAGICIHAVEOPT\0\x01".to_vec();
+        for (kind, data) in replies {
+            bytes.extend(0x0003_e889_0455_65a9_u64.to_be_bytes());
+            bytes.extend([7, *kind, data.len() as u32].map(u32::to_be_bytes).concat());
+            bytes.extend(*data);
+        }
+        server.write_all(&bytes).unwrap();
+        let address: Address = "nbd://h/x".parse().unwrap();
+        let wire = Wire::over(TcpStream::from(OwnedFd::from(client)), &address).unwrap();
+        let access = Access { address, credentials: None, writable: false, durable: false };
+        connect_over(wire, &access).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_size_that_no_offset_reaches_is_refused() {
+        let export = [&[0; 2][..], &u64::MAX.to_be_bytes(), &[0; 2]].concat();
+        let error = refused(&[(3, &export), (1, &[])]);
+        assert!(error.contains("says that the target has 18446744073709551615 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_server_cannot_forge_lines_of_the_program() {
+        let error = refused(&[(1 << 31 | 2, b"no\nhalfpower: all is well")]);
+        assert!(error.contains("(no\\nhalfpower: all is well)"), "{error}");
     }
 
     #[test]

@@ -145,6 +145,17 @@ fn a_silent_server_does_not_hang_the_program() {
 }
 
 #[test]
+fn an_interrupt_ends_the_wait_for_a_silent_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let place = Place::new();
+    let running = place.start(&format!("run nbd://127.0.0.1:{port}/x?timeout=600 --rw read"));
+    let (_connection, _) = listener.accept().unwrap();
+    running.signal("INT");
+    running.ended().says("interrupted while waiting for nbd://", "");
+}
+
+#[test]
 fn a_survey_of_a_network_target_has_no_buffered_points() {
     let (place, server) = or_skip!(served());
     let survey = format!("survey {} --budget 6s --json", server.address);

@@ -1,8 +1,10 @@
 //! Moves the bytes of one connection: messages out, replies in, payload directly to and from slots.
 //!
-//! A link never blocks except in [`Link::wait`] and [`Link::wait_once`]. It checks that every payload belongs to a request
-//! that is outstanding and fits it; anything else ends the connection.
+//! A link never blocks except in [`Link::wait`], [`Link::wait_once`] and [`Link::flush`]. It checks
+//! that every payload belongs to a request that is outstanding and fits it; anything else ends the
+//! connection.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
@@ -113,6 +115,8 @@ enum TakenIn {
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Wire,
+    /// The address that a new connection goes to.
+    peer: Option<SocketAddr>,
     protocol: Box<dyn Protocol>,
     outbox: Outbox,
     input: Input,
@@ -132,11 +136,13 @@ impl Link {
     /// Takes over a connection after its set-up.
     pub(crate) fn new(wire: Wire, protocol: Box<dyn Protocol>) -> Result<Link, Error> {
         wire.set_tick()?;
+        let (peer, wire) = (wire.peer(), wire.after_set_up());
         let clock = Monotonic::new();
         let step = Step::Take(protocol.header_bytes());
         let input = Input { bytes: vec![0; INPUT_BYTES].into(), start: 0, end: 0 };
         Ok(Link {
             wire,
+            peer,
             protocol,
             outbox: Outbox::default(),
             input,
@@ -163,6 +169,11 @@ impl Link {
     /// (ns).
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
+    }
+
+    /// Checks that a server does not ask to wait for longer than its time limit.
+    pub(crate) fn check_patience(&self, waited: Duration) -> Result<(), Error> {
+        if waited > self.wire.timeout { Err(self.wire.busy()) } else { Ok(()) }
     }
 
     /// Whether another request can be added now.
@@ -245,16 +256,18 @@ impl Link {
     }
 
     /// Goes on with a new connection after an error of the old one, if that error came between two
-    /// messages and the protocol has no state on the connection.
+    /// messages and the protocol has no state on the connection. Does not wait until the new one
+    /// stands: the messages are sent when it does.
     fn reconnect(&mut self, error: Error) -> Result<(), Error> {
         let between = self.step == Step::Take(self.protocol.header_bytes());
         if !between || !self.input.available().is_empty() {
             return Err(error);
         }
         self.outbox.parts.clear();
-        let Some(wire) = self.protocol.reconnect(&mut self.outbox)? else { return Err(error) };
-        wire.set_tick()?;
-        self.wire = wire;
+        let Some(peer) = self.peer.filter(|_| self.protocol.reconnect(&mut self.outbox)) else {
+            return Err(error);
+        };
+        self.wire = self.wire.again(peer)?;
         Ok(())
     }
 
@@ -306,9 +319,9 @@ impl Link {
         self.note(self.clock.now_ns())
     }
 
-    /// Whether [`Link::wait_once`] is possible: nothing is left to be sent.
+    /// Whether [`Link::wait_once`] is possible: nothing is left to be sent, and something will come.
     pub(crate) fn can_wait_once(&self) -> bool {
-        self.outbox.is_empty()
+        self.outbox.is_empty() && self.expects()
     }
 
     /// Waits up to [`TICK`] for the server inside the call that receives.

@@ -9,7 +9,7 @@
 
 use crate::error::Error;
 use crate::network::protocol::{FLUSH_SLOT, Opened, Outbox, Protocol, Step};
-use crate::network::wire::{Wire, violated};
+use crate::network::wire::{Wire, printable, violated};
 use crate::network::{Access, RemoteInfo};
 use crate::request::{Completion, Op, Request};
 
@@ -166,7 +166,7 @@ fn negotiate(wire: &mut Wire, name: &str) -> Result<Export, Error> {
                 return Err(wire.refused(what, "use an export without TLS, or a tunnel"));
             }
             kind if kind & REPLY_ERROR != 0 => {
-                let said = String::from_utf8_lossy(&data[..data.len().min(200)]).into_owned();
+                let said = printable(&data);
                 let what = format!("the server refused the export '{name}' ({said})");
                 return Err(wire.refused(what, "check the name and the server's settings"));
             }
@@ -226,7 +226,7 @@ impl Nbd {
 /// The error number of Linux for one of NBD, whose values are those of Linux for the known ones.
 fn errno(error: u32) -> i32 {
     match error {
-        1 | 5 | 12 | 22 | 28 | 75 | 95 => error as i32,
+        1 | 5 | 11 | 12 | 22 | 28 | 75 | 95 => error as i32,
         108 => libc::ESHUTDOWN,
         _ => libc::EIO,
     }

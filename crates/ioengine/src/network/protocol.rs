@@ -64,14 +64,11 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Size of the beginning of a message, which tells how to continue (bytes).
     fn header_bytes(&self) -> usize;
 
-    /// Connects again after the connection ended between two messages, and adds the messages of
-    /// the outstanding requests to `out`. None, as by default: the end of the connection is an
-    /// error.
-    ///
-    /// # Errors
-    /// The server cannot be reached any more.
-    fn reconnect(&mut self, _out: &mut Outbox) -> Result<Option<Wire>, Error> {
-        Ok(None)
+    /// Prepares for a new connection after the old one ended between two messages, and adds the
+    /// messages of the outstanding requests to `out`. False, as by default: the end of the
+    /// connection is an error.
+    fn reconnect(&mut self, _out: &mut Outbox) -> bool {
+        false
     }
 
     /// Continues with the bytes asked for by [`Step::Take`] or [`Step::Until`].

@@ -13,9 +13,8 @@ use crate::error::Error;
 use crate::network::iscsi::pdu::{
     HEADER_BYTES, Header, IMMEDIATE, LOGIN_REQUEST, LOGIN_RESPONSE, Numbers, TASK_TAG, padding,
 };
-use crate::network::iscsi::scsi::printable;
 use crate::network::iscsi::session::{Limits, RECEIVE_SEGMENT_BYTES};
-use crate::network::wire::Wire;
+use crate::network::wire::{Wire, printable};
 use crate::network::{Access, Credentials};
 
 /// Stages in the flags of Login Request and Response (section 11.12.3).

@@ -69,6 +69,8 @@ pub(in crate::network) struct Connection {
     /// Whether the server has answered on this connection.
     answered: bool,
     reconnects: u64,
+    /// Whether the time limit of a set-up holds no more.
+    is_set_up: bool,
     clock: Monotonic,
 }
 
@@ -84,7 +86,8 @@ impl Connection {
     /// Uses a new connection.
     pub(in crate::network) fn over(wire: Wire, address: &Address) -> Connection {
         let (address, clock) = (address.clone(), Monotonic::new());
-        Connection { address, wire: Some(wire), answered: false, reconnects: 0, clock }
+        let is_set_up = wire.is_set_up();
+        Connection { address, wire: Some(wire), answered: false, reconnects: 0, is_set_up, clock }
     }
 
     /// The time (ns on the connection's clock).
@@ -150,7 +153,7 @@ impl Connection {
         let wire = Wire::connect(&self.address)?;
         self.answered = false;
         self.reconnects += 1;
-        Ok(wire)
+        Ok(if self.is_set_up { wire.after_set_up() } else { wire })
     }
 
     fn attempt(
