@@ -197,6 +197,37 @@ mod tests {
         target.engine(&spec()).unwrap()
     }
 
+    #[test]
+    fn a_busy_server_is_asked_again_after_growing_pauses() {
+        let (mut engine, mut done, clock) =
+            (engine_on(Fault::IsBusy(4)), Vec::new(), Monotonic::new());
+        let mut pauses_ns = Vec::new();
+        let last = loop {
+            let begun_ns = clock.now_ns();
+            engine.submit_and_wait(&[read(0, 0, 512)], 1, None, &mut done).unwrap();
+            let completion = done.pop().unwrap();
+            if completion.result != -libc::EAGAIN {
+                break completion;
+            }
+            pauses_ns.push(clock.now_ns() - begun_ns);
+        };
+        assert_eq!((last.result, pauses_ns.len()), (512, 4));
+        let least_ns = |number: u32| 1_000_000_u64 << number;
+        assert!((0..).zip(&pauses_ns).all(|(at, ns)| *ns >= least_ns(at)), "{pauses_ns:?}");
+    }
+
+    #[test]
+    fn a_server_that_is_always_busy_is_given_up_after_the_time_limit() {
+        let (mut engine, mut done) = (engine_on(Fault::IsBusy(u32::MAX)), Vec::new());
+        let error = loop {
+            match engine.submit_and_wait(&[read(0, 0, 512)], 1, None, &mut done) {
+                Ok(()) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("the server asked to wait for 1 s; use a smaller"), "{error}");
+    }
+
     /// What a client says about a server of NBD that sends these replies to its option.
     fn refused(replies: &[(u32, &[u8])]) -> String {
         let (client, mut server) = UnixStream::pair().unwrap();

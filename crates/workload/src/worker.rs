@@ -31,7 +31,8 @@ use crate::written::{Expectations, Expected, Marker};
 
 /// Maximum wait in one step, so that a stop request is noticed (ns).
 const TICK_NS: u64 = 50_000_000;
-/// A request that takes longer counts as hung, unless a time limit will end the trial (ns).
+/// A request that takes longer counts as hung, unless a time limit will end the trial or the engine
+/// has a time limit of its own (ns).
 const HANG_NS: u64 = 60_000_000_000;
 /// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
@@ -169,6 +170,8 @@ pub struct Worker<E, C> {
     cut_short: bool,
     now_ns: u64,
     last_reap_ns: u64,
+    /// How long a request may take (ns).
+    hang_ns: u64,
     outstanding: Vec<Outstanding>,
     free: Vec<u32>,
     again: Vec<Request>,
@@ -228,6 +231,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             cut_short: false,
             now_ns: 0,
             last_reap_ns: 0,
+            hang_ns: if engine.gives_up() { u64::MAX } else { HANG_NS },
             outstanding: vec![idle; slots as usize],
             free: (0..slots).rev().collect(),
             again: Vec::with_capacity(slots as usize),
@@ -315,7 +319,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         } else {
             self.reap_any()?;
         }
-        if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.is_hung() {
+        if self.now_ns.saturating_sub(self.last_reap_ns) > self.hang_ns && self.is_hung() {
             return Err(hangs(self.engine.in_flight()));
         }
         Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
@@ -358,7 +362,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     pub(crate) fn is_hung(&self) -> bool {
         let time_will_end_it = self.phase != Phase::Drain && self.limit_ns != u64::MAX;
         let overdue = |request: &Outstanding| {
-            request.in_flight && self.now_ns.saturating_sub(request.stamp_ns) > HANG_NS
+            request.in_flight && self.now_ns.saturating_sub(request.stamp_ns) > self.hang_ns
         };
         !time_will_end_it && self.outstanding.iter().any(overdue)
     }
@@ -619,6 +623,12 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if completion.result > 0 {
             outstanding.moved += completion.result as u32;
             self.sample.short_transfers += 1;
+        } else if transient && self.cut_short {
+            // The trial was stopped, and the device is busy: the request is given up, and does not
+            // count.
+            outstanding.in_flight = false;
+            self.release_slot(completion.slot, true);
+            return;
         } else if transient && outstanding.retries < RETRIES_MAX {
             outstanding.retries += 1;
             self.sample.retries += 1;

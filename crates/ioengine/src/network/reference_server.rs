@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
+    /// Answers so many requests of a connection with EAGAIN, and the others as it should.
+    IsBusy(u32),
     /// Keeps the writes of a connection back until a flush on the same connection.
     CachesWrites,
     /// Sends each byte by itself, with a pause behind it.
@@ -121,6 +123,10 @@ fn answer(
             return Err(std::io::ErrorKind::ConnectionAborted.into());
         }
         Fault::FallsSilent(after) if number >= after => return Ok(()),
+        Fault::IsBusy(times) if number < times => {
+            reply[4..8].copy_from_slice(&(libc::EAGAIN as u32).to_be_bytes());
+            reply.truncate(16);
+        }
         Fault::MixesUp(after) if number >= after => reply[14] ^= 0xff,
         Fault::Babbles(after) if number >= after => reply.iter_mut().for_each(|b| *b ^= 0x5a),
         Fault::Trickles(after) if number >= after => {
