@@ -2,7 +2,8 @@
 //! `nbd://host/export`.
 //!
 //! They exist on the server and are never created here. Writing to one needs `--overwrite` with the
-//! same address, because its content is lost.
+//! same address, because its content is lost. Only `study objects` makes objects, in a new folder
+//! below the prefix that the user named, and it removes them.
 
 use std::env;
 use std::path::{Path, PathBuf};
