@@ -169,8 +169,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    use super::{Access, Address, Wire, connect_over};
     use super::reference_server::{Fault, serve};
+    use super::{Access, Address, Wire, connect_over};
     use crate::buffer::BufferPages;
     use crate::clock::{Clock, Monotonic};
     use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec, HostEngine};

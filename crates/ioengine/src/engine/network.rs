@@ -177,7 +177,11 @@ impl Network {
     }
 
     /// Waits for all connections, and receives from those where something has arrived.
-    fn poll_and_receive(&mut self, wait: Duration, done: &mut Vec<Completion>) -> Result<(), Error> {
+    fn poll_and_receive(
+        &mut self,
+        wait: Duration,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
         self.poll.clear();
         // An idle connection that the server has closed would end the wait.
         let busy = |link: &&mut Link| link.expects();

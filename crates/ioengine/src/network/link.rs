@@ -444,7 +444,8 @@ impl Link {
                     next
                 }
                 Step::Fill { slot, within, length } => {
-                    let part = slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
+                    let part =
+                        slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
                     let now = (part.length - self.moved).min(available);
                     // SAFETY: the slot is outstanding, and the target range is inside the part.
                     unsafe {

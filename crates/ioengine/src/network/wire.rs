@@ -215,7 +215,7 @@ impl Wire {
                 0 => return Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
                 count => filled += count,
             }
-            self.check_set_up().map_err(|_| self.slow())?;
+            self.check_set_up().map_err(|error| self.broken(error))?;
         }
         Ok(())
     }
@@ -249,6 +249,7 @@ impl Wire {
     pub(super) fn broken(&self, error: io::Error) -> Error {
         let name = &self.name;
         match error.kind() {
+            io::ErrorKind::TimedOut if self.check_set_up().is_err() => self.slow(),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 let seconds = self.timeout.as_secs();
                 Error::new(ErrorKind::Io, format!("{name} did not answer for {seconds} s"))
