@@ -1098,6 +1098,48 @@ mod tests {
         assert_eq!(sample.requests(), 10);
     }
 
+    /// An engine with a time limit of its own.
+    struct Limited<E>(E);
+
+    impl<E: Engine> Engine for Limited<E> {
+        fn slots(&self) -> u32 {
+            self.0.slots()
+        }
+        fn buffer(&mut self, slot: u32) -> &mut [u8] {
+            self.0.buffer(slot)
+        }
+        fn in_flight(&self) -> u32 {
+            self.0.in_flight()
+        }
+        fn gives_up(&self) -> bool {
+            true
+        }
+        fn submit_and_wait(
+            &mut self,
+            batch: &[Request],
+            at_least: u32,
+            until_ns: Option<u64>,
+            done: &mut Vec<Completion>,
+        ) -> Result<(), EngineError> {
+            self.0.submit_and_wait(batch, at_least, until_ns, done)
+        }
+    }
+
+    #[test]
+    fn an_engine_with_its_own_time_limit_may_wait_for_longer() {
+        let workload = Workload { limit_ns: None, limit_bytes: Some(8192), ..workload(1, 0) };
+        let clock = VirtualClock::default();
+        let server = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 100_000_000_000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 1],
+        };
+        // `drive` fails on an error of the worker.
+        assert_eq!(drive(Limited(server), clock, &workload).requests(), 2);
+    }
+
     #[test]
     fn the_first_failed_request_is_named_and_ends_the_run() {
         let clock = VirtualClock::default();
