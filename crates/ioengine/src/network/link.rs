@@ -319,7 +319,7 @@ impl Link {
         self.note(self.clock.now_ns())
     }
 
-    /// Whether [`Link::wait_once`] is possible: nothing is left to be sent, and something will come.
+    /// Whether [`Link::wait_once`] is possible: nothing is to be sent, and something will come.
     pub(crate) fn can_wait_once(&self) -> bool {
         self.outbox.is_empty() && self.expects()
     }

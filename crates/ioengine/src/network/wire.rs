@@ -26,8 +26,8 @@ const MESSAGE_BYTES_MAX: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 200;
 /// Socket buffers in each direction (bytes). Without them, large requests wait for the window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
-/// The longest wait for the server at a time, so that deadlines are looked at. Less than half of the
-/// longest wait of a worker, whose requests can therefore be waited for inside
+/// The longest wait for the server at a time, so that deadlines are looked at. Less than half of
+/// the longest wait of a worker, whose requests can therefore be waited for inside
 /// [`Wire::wait_and_receive`].
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 

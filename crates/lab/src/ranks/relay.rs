@@ -27,8 +27,8 @@ const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// A relay that is silent for longer counts as lost (ns).
 const SILENCE_NS: u64 = 15_000_000_000;
-/// A relay that does not take a message for longer counts as lost (ns). Less than `SILENCE_NS`: this
-/// relay gives no sign of life meanwhile.
+/// A relay that does not take a message for longer counts as lost (ns). Less than `SILENCE_NS`:
+/// this relay gives no sign of life meanwhile.
 const STUCK_NS: u64 = 10_000_000_000;
 /// Time for which a worker may go on after rank 0 has ended (ns).
 const GRACE_NS: u64 = 5_000_000_000;
