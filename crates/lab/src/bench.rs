@@ -538,6 +538,9 @@ fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
+/// Whether a target is on a server, and what identifies it.
+type UsedTarget = (bool, (u64, u64));
+
 /// Another rank that uses one of these targets: a file or device of the same host, or a target of
 /// a server that is open for writing. Ranks may read the same target of a server. All ranks must
 /// call this.
@@ -547,12 +550,12 @@ fn other_user<'a>(
 ) -> Outcome<Option<u32>> {
     let is_remote = |target: &HostTarget| target.kind() == TargetKind::Network;
     let own = targets.filter(|target| !is_remote(target) || target.writes_to_server());
-    let mine: Vec<_> = own.map(|target| (is_remote(target), target.identity())).collect();
+    let mine: Vec<UsedTarget> = own.map(|target| (is_remote(target), target.identity())).collect();
     let all = ranks.gather(&mine)?;
     let own_host = &ranks.hosts[ranks.rank as usize];
-    let is_same = |(other, theirs): &(u32, &Vec<(bool, (u64, u64))>)| {
+    let is_same = |(other, theirs): &(u32, &Vec<UsedTarget>)| {
         let is_here = ranks.hosts[*other as usize] == *own_host;
-        let is_mine = |one: &&(bool, (u64, u64))| mine.contains(*one);
+        let is_mine = |one: &&UsedTarget| mine.contains(*one);
         let mut common = theirs.iter().filter(is_mine);
         *other != ranks.rank && common.any(|(is_remote, _)| *is_remote || is_here)
     };
