@@ -2,6 +2,7 @@
 //! The clients of the other protocols are tested in the crate `ioengine`.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -144,12 +145,31 @@ fn a_silent_server_does_not_hang_the_program() {
         .says("did not answer for 1 s", "?timeout=SECONDS");
 }
 
+/// Answers a client of NBD until the export is open.
+fn open_export(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.write_all(b"NBDMAGICIHAVEOPT\0\x01")?;
+    let mut option = [0; 4 + 16];
+    stream.read_exact(&mut option)?;
+    let length = u32::from_be_bytes(option[16..].try_into().unwrap());
+    stream.read_exact(&mut vec![0; length as usize])?;
+    let export = [&[0; 2][..], &MIB.to_be_bytes(), &1_u16.to_be_bytes()].concat();
+    for (kind, data) in [(3_u32, &export[..]), (1, &[])] {
+        stream.write_all(&0x0003_e889_0455_65a9_u64.to_be_bytes())?;
+        stream.write_all(&[7, kind, data.len() as u32].map(u32::to_be_bytes).concat())?;
+        stream.write_all(data)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_server() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let place = Place::new();
-    let running = place.start(&format!("run nbd://127.0.0.1:{port}/x?timeout=600 --rw read"));
+    let address = format!("nbd://127.0.0.1:{port}/x?timeout=600");
+    let running = place.start(&format!("run {address} --rw read --trials 1"));
+    // The program looks at the target before it begins; then the server falls silent.
+    open_export(listener.accept().unwrap().0).unwrap();
     let (_connection, _) = listener.accept().unwrap();
     running.signal("INT");
     running.ended().says("interrupted while waiting for nbd://", "");
