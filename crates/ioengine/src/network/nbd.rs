@@ -224,6 +224,7 @@ impl Nbd {
 }
 
 /// The error number of Linux for one of NBD, whose values are those of Linux for the known ones.
+/// EAGAIN is not among them, but a server that sends it means it.
 fn errno(error: u32) -> i32 {
     match error {
         1 | 5 | 11 | 12 | 22 | 28 | 75 | 95 => error as i32,
