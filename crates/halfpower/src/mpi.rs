@@ -198,7 +198,7 @@ mod transport {
             self.world.size() as u32
         }
 
-        fn send(&mut self, to: u32, message: &[u8]) {
+        fn send(&mut self, to: u32, message: &[u8], give_up: &mut dyn FnMut() -> Option<u8>) {
             let Mpi { world, arrived } = self;
             let clock = Monotonic::uncalibrated();
             mpi::request::scope(|scope| {
@@ -207,6 +207,10 @@ mod transport {
                 // therefore both receive while they send.
                 while let Err(pending) = sent.test() {
                     sent = pending;
+                    if let Some(code) = give_up() {
+                        // The message cannot be taken back, and nobody takes it.
+                        world.abort(i32::from(code));
+                    }
                     match Mpi::probe(world) {
                         Some(message) => arrived.push_back(message),
                         None => clock.sleep(SLEEP),

@@ -67,6 +67,22 @@ pub trait Engine {
         Setup::default()
     }
 
+    /// Whether the engine itself fails after a time without an answer, so that nobody else has to
+    /// look for requests that hang.
+    fn gives_up(&self) -> bool {
+        false
+    }
+
+    /// Makes everything that this engine wrote durable, where it has its own way to storage: a
+    /// connection to a server. False if it has none; [`crate::Target::sync`] does it then. Nothing
+    /// may be in flight.
+    ///
+    /// # Errors
+    /// The flush failed, so nothing is known to be durable.
+    fn flush(&mut self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Submits the whole `batch`, then waits until at least `at_least` completions are ready
     /// (capped at the number in flight; 0 only polls) or the clock reaches `until_ns`. Appends
     /// every completion that is ready to `done`, in order of completion.
@@ -366,6 +382,14 @@ impl Engine for HostEngine {
     #[inline]
     fn in_flight(&self) -> u32 {
         each!(self, engine => engine.in_flight())
+    }
+
+    fn gives_up(&self) -> bool {
+        each!(self, engine => engine.gives_up())
+    }
+
+    fn flush(&mut self) -> Result<bool, Error> {
+        each!(self, engine => engine.flush())
     }
 
     #[inline]

@@ -207,7 +207,8 @@ impl HostTarget {
         self.file.as_deref()
     }
 
-    /// Device number and inode of the open file, which identify it even after a rename.
+    /// Device number and inode of the open file, which identify it even after a rename. For a
+    /// network target a number of its server and path, the same on all hosts.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }

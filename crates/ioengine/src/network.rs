@@ -22,15 +22,14 @@ mod s3;
 mod smb;
 mod wire;
 
-use std::sync::{Mutex, PoisonError};
-
 pub use address::{Address, Scheme};
-pub(crate) use link::{Link, Slots, wait_for};
+pub(crate) use link::{Link, Slots};
 use protocol::Opened;
-pub(crate) use wire::{TICK, Wire};
+pub use wire::end_set_up_with;
+pub(crate) use wire::{Poll, TICK, Wire};
 
 use crate::clock::{Clock, Monotonic};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
 /// How many connections [`round_trip_ns`] sets up.
 const ROUND_TRIPS: usize = 7;
@@ -77,19 +76,18 @@ pub struct RemoteInfo {
     pub features: String,
 }
 
-/// An open network target: how to connect again, and a connection of its own for flushes.
+/// An open network target: how to connect, and what the server said. It keeps no connection.
 #[derive(Debug)]
 pub(crate) struct Remote {
     access: Access,
     info: RemoteInfo,
-    control: Mutex<Link>,
 }
 
 impl Remote {
     /// Connects to the server and opens the target.
     pub(crate) fn open(access: Access) -> Result<Remote, Error> {
-        let (link, info) = connect(&access)?;
-        Ok(Remote { access, info, control: Mutex::new(link) })
+        let (_, info) = connect(&access)?;
+        Ok(Remote { access, info })
     }
 
     pub(crate) fn access(&self) -> &Access {
@@ -100,13 +98,23 @@ impl Remote {
         &self.info
     }
 
-    /// Makes everything written durable on the server.
+    /// Makes everything written durable on the server, over a new connection. Engines flush what
+    /// they wrote themselves.
+    ///
+    /// # Errors
+    /// The flush fails, or would not cover what was written on other connections.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let mut control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if control.is_stale() {
-            *control = connect(&self.access)?.0;
+        if !self.access.writable {
+            return Ok(());
         }
-        control.flush()
+        let mut link = connect(&self.access)?.0;
+        if !link.flushes_for_all() {
+            let name = &self.access.address;
+            let what = format!("{name}: only the connections that wrote can flush");
+            return Err(Error::new(ErrorKind::Unsupported, what)
+                .with_remedy("flush with the engine that wrote"));
+        }
+        link.flush()
     }
 }
 
@@ -116,12 +124,17 @@ impl Remote {
 /// # Errors
 /// The server cannot be reached.
 pub fn round_trip_ns(address: &Address) -> Result<f64, Error> {
+    // Finds the address that answers, so that neither the search for the name nor addresses that
+    // do not answer are timed.
+    let wire = Wire::connect(address)?;
+    let peer = wire.peer().ok_or_else(|| wire.violated("closed the connection at once"))?;
     let clock = Monotonic::new();
     let mut times = Vec::new();
     for _ in 0..ROUND_TRIPS {
         let begun_ns = clock.now_ns();
-        Wire::connect(address)?;
+        let stream = wire::reach(&peer).map_err(|error| wire.broken(error))?;
         times.push(clock.now_ns() - begun_ns);
+        drop(stream);
     }
     times.sort_unstable();
     Ok(times[ROUND_TRIPS / 2] as f64)
@@ -142,46 +155,160 @@ pub(crate) fn connect_over(wire: Wire, access: &Access) -> Result<(Link, RemoteI
         Scheme::S3 => s3::open(wire, access)?,
     };
     let Opened { wire, protocol, info } = opened;
+    // Offsets are signed numbers in the kernel and in most protocols.
+    if i64::try_from(info.size_bytes).is_err() {
+        return Err(wire.violated(&format!("says that the target has {} bytes", info.size_bytes)));
+    }
     Ok((Link::new(wire, protocol)?, info))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
     use super::reference_server::{Fault, serve};
+    use super::{Access, Address, Wire, connect_over};
     use crate::buffer::BufferPages;
-    use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec};
+    use crate::clock::{Clock, Monotonic};
+    use crate::engine::{Engine, EngineKind, EngineOptions, EngineSpec, HostEngine};
     use crate::error::{Error, ErrorKind};
     use crate::host::HostTarget;
     use crate::request::{Op, Request};
     use crate::target::Target;
 
-    /// Reads through a server with a fault until an error occurs, and returns the error.
-    #[track_caller]
-    fn fails_with(fault: Fault) -> Error {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(1 << 20).unwrap();
-        let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
-        let spec = EngineSpec {
+    fn spec() -> EngineSpec {
+        EngineSpec {
             engine_kind: EngineKind::Network,
             depth: 4,
             slot_bytes: 4096,
             pages: BufferPages::Small,
             options: EngineOptions::default(),
+        }
+    }
+
+    /// An engine with four slots on a server with a fault.
+    fn engine_on(fault: Fault) -> HostEngine {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let target = HostTarget::connect(serve(file.path().to_path_buf(), fault)).unwrap();
+        target.engine(&spec()).unwrap()
+    }
+
+    #[test]
+    fn a_busy_server_is_asked_again_after_growing_pauses() {
+        let (mut engine, mut done, clock) =
+            (engine_on(Fault::IsBusy(4)), Vec::new(), Monotonic::new());
+        let mut pauses_ns = Vec::new();
+        let last = loop {
+            let begun_ns = clock.now_ns();
+            engine.submit_and_wait(&[read(0, 0, 512)], 1, None, &mut done).unwrap();
+            let completion = done.pop().unwrap();
+            if completion.result != -libc::EAGAIN {
+                break completion;
+            }
+            pauses_ns.push(clock.now_ns() - begun_ns);
         };
-        let mut engine = target.engine(&spec).unwrap();
+        assert_eq!((last.result, pauses_ns.len()), (512, 4));
+        let least_ns = |number: u32| 1_000_000_u64 << number;
+        assert!((0..).zip(&pauses_ns).all(|(at, ns)| *ns >= least_ns(at)), "{pauses_ns:?}");
+    }
+
+    #[test]
+    fn a_server_that_is_always_busy_is_given_up_after_the_time_limit() {
+        let (mut engine, mut done) = (engine_on(Fault::IsBusy(u32::MAX)), Vec::new());
+        let error = loop {
+            match engine.submit_and_wait(&[read(0, 0, 512)], 1, None, &mut done) {
+                Ok(()) => {}
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("the server asked to wait for 1 s; use a smaller"), "{error}");
+    }
+
+    /// What a client says about a server of NBD that sends these replies to its option.
+    fn refused(replies: &[(u32, &[u8])]) -> String {
+        let (client, mut server) = UnixStream::pair().unwrap();
+        let mut bytes = b"NBDMAGICIHAVEOPT\0\x01".to_vec();
+        for (kind, data) in replies {
+            bytes.extend(0x0003_e889_0455_65a9_u64.to_be_bytes());
+            bytes.extend([7, *kind, data.len() as u32].map(u32::to_be_bytes).concat());
+            bytes.extend(*data);
+        }
+        server.write_all(&bytes).unwrap();
+        let address: Address = "nbd://h/x".parse().unwrap();
+        let wire = Wire::over(TcpStream::from(OwnedFd::from(client)), &address).unwrap();
+        let access = Access { address, credentials: None, writable: false, durable: false };
+        connect_over(wire, &access).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_size_that_no_offset_reaches_is_refused() {
+        let export = [&[0; 2][..], &u64::MAX.to_be_bytes(), &[0; 2]].concat();
+        let error = refused(&[(3, &export), (1, &[])]);
+        assert!(error.contains("says that the target has 18446744073709551615 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_server_cannot_forge_lines_of_the_program() {
+        let error = refused(&[(1 << 31 | 2, b"no\nhalfpower: all is well")]);
+        assert!(error.contains("(no\\nhalfpower: all is well)"), "{error}");
+    }
+
+    #[test]
+    fn an_engine_flushes_on_the_connection_that_wrote() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let mut features = Vec::new();
+        for fault in [Fault::None, Fault::CachesWrites] {
+            let served = Access { writable: true, ..serve(file.path().to_path_buf(), fault) };
+            let target = HostTarget::connect(served).unwrap();
+            features.push(target.remote_info().unwrap().features.clone());
+            let (mut engine, mut done) = (target.engine(&spec()).unwrap(), Vec::new());
+            engine.buffer(0).fill(features.len() as u8);
+            let write = Request { op: Op::Write, ..read(0, 4096, 4096) };
+            engine.submit_and_wait(&[write], 1, None, &mut done).unwrap();
+            assert!(engine.flush().unwrap(), "it has a connection to flush");
+            let content = std::fs::read(file.path()).unwrap();
+            assert_eq!(content[4096], features.len() as u8, "{fault:?}");
+            // Another connection would not have written what this one kept.
+            assert_eq!(target.sync().is_ok(), fault == Fault::None);
+        }
+        assert_eq!(features[0], "NBD, a flush covers all connections");
+        assert_eq!(features[1], "NBD, a flush covers one connection");
+    }
+
+    fn read(slot: u32, offset: u64, length: u32) -> Request {
+        Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
+    }
+
+    /// Reads through a server with a fault until an error occurs, and returns the error.
+    #[track_caller]
+    fn fails_with(fault: Fault) -> Error {
+        let mut engine = engine_on(fault);
         let mut done = Vec::new();
         for round in 0..10 {
-            let read = |slot| {
-                let offset = (round * 4 + u64::from(slot)) * 4096;
-                Request { offset, length: 4096, within: 0, slot, file: 0, op: Op::Read }
-            };
-            let batch: Vec<Request> = (0..4).map(read).collect();
+            let offset = |slot: u32| (round * 4 + u64::from(slot)) * 4096;
+            let batch: Vec<Request> = (0..4).map(|slot| read(slot, offset(slot), 4096)).collect();
             if let Err(error) = engine.submit_and_wait(&batch, 4, None, &mut done) {
                 assert_eq!(error.kind(), ErrorKind::Io);
                 return error;
             }
         }
         panic!("all reads succeeded");
+    }
+
+    #[test]
+    fn a_reply_that_arrives_byte_by_byte_holds_no_deadline() {
+        let (mut engine, mut done) = (engine_on(Fault::Trickles(0)), Vec::new());
+        // The whole reply takes more than 5 times as long.
+        let until_ns = Monotonic::new().now_ns() + 200_000_000;
+        engine.submit_and_wait(&[read(0, 0, 512)], 1, Some(until_ns), &mut done).unwrap();
+        assert_eq!((done.len(), engine.in_flight()), (0, 1));
+        engine.submit_and_wait(&[], 1, None, &mut done).unwrap();
+        assert_eq!(done[0].result, 512);
     }
 
     #[test]

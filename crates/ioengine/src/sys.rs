@@ -91,7 +91,7 @@ pub fn tsc_and_monotonic() -> (u64, u64) {
 /// Sleeps for `ns` nanoseconds, or until a signal arrives.
 pub fn sleep_ns(ns: u64) {
     let time = libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: `time` is valid for the duration of the call; the call does not write the remainder.
@@ -543,7 +543,7 @@ pub mod aio {
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             let timeout = match timeout_ns {
                 Some(ns) => {
-                    time.tv_sec = (ns / 1_000_000_000) as libc::time_t;
+                    time.tv_sec = (ns / 1_000_000_000) as _;
                     time.tv_nsec = (ns % 1_000_000_000) as libc::c_long;
                     &raw mut time
                 }
@@ -653,7 +653,7 @@ pub mod ring {
                 return self.call(to_submit, wanted, flags, ptr::null(), 0);
             };
             let timeout = libc::timespec {
-                tv_sec: (ns / 1_000_000_000) as libc::time_t,
+                tv_sec: (ns / 1_000_000_000) as _,
                 tv_nsec: (ns % 1_000_000_000) as libc::c_long,
             };
             let arg = GeteventsArg {

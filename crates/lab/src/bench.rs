@@ -438,6 +438,9 @@ impl Bench {
             }
             JobTargets::Network(addresses) => {
                 let opened = open_network(addresses, job)?;
+                if let Some(ranks) = &lab.ranks {
+                    check_sharing(ranks, job, &opened)?;
+                }
                 return Ok(bench(striped(opened, job)?, None));
             }
             JobTargets::Host(paths) => paths,
@@ -535,22 +538,31 @@ fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
-/// Another rank of this host that uses one of these targets. All ranks must call this.
+/// Whether a target is on a server, and what identifies it.
+type UsedTarget = (bool, (u64, u64));
+
+/// Another rank that uses one of these targets: a file or device of the same host, or a target of
+/// a server that is open for writing. Ranks may read the same target of a server. All ranks must
+/// call this.
 fn other_user<'a>(
     ranks: &Ranks,
     targets: impl Iterator<Item = &'a HostTarget>,
 ) -> Outcome<Option<u32>> {
-    let mine: Vec<(u64, u64)> = targets.map(HostTarget::identity).collect();
+    let is_remote = |target: &HostTarget| target.kind() == TargetKind::Network;
+    let own = targets.filter(|target| !is_remote(target) || target.writes_to_server());
+    let mine: Vec<UsedTarget> = own.map(|target| (is_remote(target), target.identity())).collect();
     let all = ranks.gather(&mine)?;
     let own_host = &ranks.hosts[ranks.rank as usize];
-    let is_same = |(other, theirs): &(u32, &Vec<(u64, u64)>)| {
+    let is_same = |(other, theirs): &(u32, &Vec<UsedTarget>)| {
         let is_here = ranks.hosts[*other as usize] == *own_host;
-        *other != ranks.rank && is_here && theirs.iter().any(|one| mine.contains(one))
+        let is_mine = |one: &&UsedTarget| mine.contains(*one);
+        let mut common = theirs.iter().filter(is_mine);
+        *other != ranks.rank && common.any(|(is_remote, _)| *is_remote || is_here)
     };
     Ok((0..).zip(&all).find(is_same).map(|(other, _)| other))
 }
 
-/// Refuses a target that several ranks of a host would use. All ranks must call this.
+/// Refuses a target that several ranks would use and may not share. All ranks must call this.
 ///
 /// # Errors
 /// Usage, with the remedy in `remedy`.
@@ -561,24 +573,36 @@ pub fn check_own<'a>(
     remedy: &str,
 ) -> Outcome<()> {
     let Some(other) = other_user(ranks, targets)? else { return Ok(()) };
-    let host = &ranks.hosts[ranks.rank as usize];
+    let (host, theirs) = (&ranks.hosts[ranks.rank as usize], &ranks.hosts[other as usize]);
+    let of = if host == theirs { format!(" of {host}") } else { String::new() };
     Err(Failure::usage(format!(
-        "ranks {} and {other} of {host} would both use {name}; use {{rank}} in the target's name, \
+        "ranks {} and {other}{of} would both use {name}; use {{rank}} in the target's name, \
          {remedy}",
         ranks.rank
     )))
 }
 
-/// Refuses targets that several ranks of a host would use without sharing them, and a device that
-/// several ranks of a host would write.
+/// Refuses targets that several ranks would use without sharing them, and a device or a target of a
+/// server that several ranks would write.
 fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
     let name = targets[0].name();
+    let is_remote = targets.iter().any(|target| target.kind() == TargetKind::Network);
     if job.rank_files == RankFiles::Own {
-        let remedy = "name a directory, or share it with --rank-files segmented";
+        let remedy = if is_remote {
+            "or measure with one rank and --numjobs"
+        } else {
+            "name a directory, or share it with --rank-files segmented"
+        };
         return check_own(ranks, name, targets.iter(), remedy);
     }
     let is_shared = other_user(ranks, targets.iter())?.is_some();
     let is_device = targets.iter().any(|target| target.kind() == TargetKind::BlockDevice);
+    if is_shared && is_remote {
+        return Err(Failure::usage(format!(
+            "several ranks cannot write to {name}; use {{rank}} in the target's name, or measure \
+             with one rank and --numjobs"
+        )));
+    }
     if is_shared && is_device && job.writes() {
         return Err(Failure::usage(format!(
             "several ranks of {} cannot write to the device {name}; start one rank on each host \

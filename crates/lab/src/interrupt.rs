@@ -48,6 +48,7 @@ impl Interrupt {
         for signal in ORDERS {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
+        ioengine::network::end_set_up_with(Arc::clone(&interrupt.0));
         // With a handler, a write beyond the file-size limit returns EFBIG, an error with a remedy,
         // instead of killing the program.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));

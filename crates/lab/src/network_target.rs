@@ -2,7 +2,8 @@
 //! `nbd://host/export`.
 //!
 //! They exist on the server and are never created here. Writing to one needs `--overwrite` with the
-//! same address, because its content is lost.
+//! same address, because its content is lost. Only `study objects` makes objects, in a new folder
+//! below the prefix that the user named, and it removes them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -77,12 +78,27 @@ pub fn check_consent(address: &Address, consent: &Consent) -> Outcome<()> {
 
 /// User and password from the address and the environment; None for an anonymous user.
 fn credentials(address: &Address) -> Option<Credentials> {
-    let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let (user, password) = (set(VARIABLES.0), set(VARIABLES.1));
-    let (user, password) = match address.scheme {
-        Scheme::S3 => (user.or(set(S3_VARIABLES.0)), password.or(set(S3_VARIABLES.1))),
-        _ => (user, password),
+    credentials_of(address, |name| env::var(name).ok())
+}
+
+/// User and password of one pair of variables, never the user of one and the password of another.
+/// S3 prefers the variables of its own tools.
+fn credentials_of(
+    address: &Address,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<Credentials> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let pairs = match address.scheme {
+        Scheme::S3 => &[S3_VARIABLES, VARIABLES][..],
+        _ => &[VARIABLES],
     };
+    let pair = pairs.iter().map(|(user, password)| (set(user), set(password)));
+    let mut found = pair.into_iter().filter(|(user, password)| match &address.user {
+        // The address names the user, so the pair must be of that user, or of nobody.
+        Some(named) => password.is_some() && user.as_ref().is_none_or(|user| user == named),
+        None => user.is_some(),
+    });
+    let (user, password) = found.next().unwrap_or_default();
     let user = address.user.clone().or(user)?;
     Some(Credentials { user, password: password.unwrap_or_default() })
 }
@@ -177,6 +193,29 @@ mod tests {
         );
         let grows = Experiment { allocation: Allocation::Extend, ..one };
         assert!(refused(&grows, None).contains("--allocation"));
+    }
+
+    #[test]
+    fn user_and_password_come_from_one_pair_of_variables() {
+        let with = |address: &str, set: &[(&str, &str)]| {
+            let value = |name: &str| {
+                let found = set.iter().find(|(one, _)| *one == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            credentials_of(&address.parse().unwrap(), value)
+                .map(|both| format!("{}:{}", both.user, both.password))
+        };
+        let ours = [("HALFPOWER_USER", "anna"), ("HALFPOWER_PASSWORD", "a")];
+        let aws = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "k")];
+        let (s3, smb) = ("s3://h/b/k", "smb://h/s/f");
+        assert_eq!(with(s3, &[ours, aws].concat()).as_deref(), Some("key:k"));
+        assert_eq!(with(smb, &[ours, aws].concat()).as_deref(), Some("anna:a"));
+        assert_eq!(with(s3, &ours).as_deref(), Some("anna:a"));
+        assert_eq!(with(s3, &[ours[0], aws[1]]).as_deref(), Some("anna:"));
+        assert_eq!(with(s3, &[aws[1]]), None);
+        // The password of another user is not sent for the one that the address names.
+        assert_eq!(with("smb://bob@h/s/f", &ours).as_deref(), Some("bob:"));
+        assert_eq!(with("smb://bob@h/s/f", &ours[1..]).as_deref(), Some("bob:a"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl RankFiles {
     /// What the ranks share, in a sentence.
     pub fn describe(self) -> &'static str {
         match self {
-            RankFiles::Own => "a target each",
+            RankFiles::Own => "each with the target that it names",
             RankFiles::Segmented => "one shared file, segmented",
             RankFiles::Strided => "one shared file, strided",
         }

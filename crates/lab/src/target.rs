@@ -136,7 +136,7 @@ mod tests {
         assert!(matches!(of("sim:nt4-ultrawide").unwrap(), TargetSpec::Simulated(_)));
         assert!(matches!(of("truth:fixed=1ms").unwrap(), TargetSpec::Reference(_)));
         assert!(matches!(of("nbd://host/x").unwrap(), TargetSpec::Network(_)));
-        assert!(of("nbd://host:x/").unwrap_err().message.contains("no port"));
+        assert!(of("nbd://host:x/").unwrap_err().message.contains("followed by a port"));
         assert!(matches!(of("/").unwrap(), TargetSpec::Directory(_)));
         assert!(matches!(of("/no/such/file").unwrap(), TargetSpec::Existing(_)));
         assert!(matches!(of("./truth:x").unwrap(), TargetSpec::Existing(_)));

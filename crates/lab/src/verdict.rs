@@ -162,6 +162,8 @@ const REQUESTS_MIN: f64 = 3.0;
 const DUE_IN_STALL: f64 = 20.0;
 /// Maximum share of requests that may complete inside the submit call.
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
+/// Maximum share of requests that a server may answer by asking to try again later.
+const BUSY_SHARE_MAX: f64 = 1e-3;
 /// Minimum length of a stall (ns). A stall must also be long compared with the trial and the
 /// device's latency.
 const STALL_NS: u64 = 500_000_000;
@@ -214,6 +216,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         check_at_once(key, trial, around, &mut verdict);
     }
     check_rate(key, trial, &mut verdict);
+    check_busy(key, trial, &mut verdict);
     check_host_load(trial, &mut verdict);
     check_run_delay(key, trial, around, &mut verdict);
     check_throttling(trial, around, &mut verdict);
@@ -348,6 +351,20 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
             units::size(read),
             units::size(written),
             units::size(asked)
+        );
+        verdict.add(State::Suspect, text);
+    }
+}
+
+/// A server that asked to wait: requests were made again after pauses, which their latencies
+/// include.
+fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    let retries = trial.live.as_ref().map_or(0, |live| live.retries);
+    let allowed = trial.requests() as f64 * BUSY_SHARE_MAX;
+    if key.is_issued_by(EngineKind::Network) && retries as f64 > allowed {
+        let text = format!(
+            "the server was too busy and asked to wait {retries} times: the requests were made \
+             again after pauses; use a smaller --iodepth or --numjobs, or raise the server's limit"
         );
         verdict.add(State::Suspect, text);
     }
@@ -703,6 +720,20 @@ mod tests {
         assert!(with(0).reasons.concat().contains("in flight on average"), "{:?}", with(0));
         let flushed = with(750_000_000);
         assert!(!flushed.reasons.concat().contains("in flight"), "{flushed:?}");
+    }
+
+    #[test]
+    fn a_server_that_asks_to_wait_makes_a_trial_suspect() {
+        let with = |engine_kind, retries| {
+            judged_as(
+                |key| key.workload.engine_kind = engine_kind,
+                |trial, _| trial.live_mut().retries = retries,
+            )
+        };
+        let says = |verdict: Verdict| verdict.reasons.concat().contains("asked to wait 50 times");
+        assert!(says(with(EngineKind::Network, 50)));
+        assert!(!says(with(EngineKind::IoUring, 50)));
+        assert!(!with(EngineKind::Network, 1).reasons.concat().contains("asked to wait"));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Each thread has its own connection and makes one request after the other. CPU time is that of
 //! these threads. All keys begin with one unique folder below the prefix that the user named, and
 //! [`ObjectStore::remove`] removes every object and every unfinished upload of it, also after a
-//! failure. Objects with other keys are never read, written or removed.
+//! failure: it tries again after a pause, goes on with the others, and names what it has to leave.
+//! Objects with other keys are never read, written or removed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,15 +14,22 @@ use std::thread;
 use analysis::histogram::Histogram;
 use ioengine::clock::{thread_cpu_ns, unix_ns};
 use ioengine::network::Address;
-use ioengine::network::object::{ObjectClient, PayloadSignature, Timed};
+use ioengine::network::object::{Listing, ObjectClient, PayloadSignature, Timed};
 use ioengine::{Clock, Error, Monotonic};
 use lab::failure::{Failure, Outcome};
 use lab::network_target;
 use lab::trials::Lab;
 use workload::content;
 
-/// How often the removal of an object is tried; a connection may have failed just before.
-const REMOVALS: usize = 2;
+/// Pauses before the removal of an object or upload is tried again (ns). The first one is short: a
+/// connection may have failed just before.
+const PAUSES_NS: [u64; 3] = [10_000_000, 200_000_000, 1_000_000_000];
+/// After so many objects that could not be removed the others are left: the server is gone.
+const FAILURES_MAX: usize = 20;
+/// How many of the objects that are left are named.
+const NAMED_MAX: usize = 5;
+/// The most pages of a list. Servers may send pages with few keys, and empty ones.
+pub const PAGES_MAX: usize = 10_000;
 /// The most keys that a list of the folder may show: far more than a study makes.
 const KEYS_MAX: usize = 1_000_000;
 /// Seed of the random bytes in the buffers.
@@ -172,6 +180,7 @@ impl<'a> ObjectStore<'a> {
             keys: ObjectKeys { folder, made: Mutex::default() },
         };
         if let Some(key) = store.list()?.first() {
+            let key = key.escape_debug();
             return Err(Failure::refused(format!("{address}: {key} exists already; try again")));
         }
         let probe = store.keys.add("probe");
@@ -215,76 +224,159 @@ impl<'a> ObjectStore<'a> {
         load(&mut clients[..threads], buffer_bytes, limit, stop, &request)
     }
 
-    /// Removes the objects with these keys, `threads` at a time, also after an interrupt.
+    /// Removes the objects with these keys, `threads` at a time, also after an interrupt. What
+    /// cannot be removed does not keep the others from being removed.
     ///
     /// # Errors
-    /// An object that cannot be removed.
+    /// Objects that cannot be removed.
     pub fn delete(&mut self, keys: &[String], threads: usize) -> Outcome<Load> {
-        let delete = |turn: Turn<'_>| {
-            let Some(key) = keys.get(turn.number as usize) else { return Ok(None) };
-            let mut tried = turn.client.delete(key);
-            for _ in 1..REMOVALS {
-                if tried.is_err() {
-                    tried = turn.client.delete(key);
-                }
-            }
-            tried.map(|timed| Some(times(&timed)))
-        };
-        let limit = Limit { time_ns: u64::MAX, requests: u64::MAX };
-        let never = AtomicBool::new(false);
-        let load = load(&mut self.unsigned[..threads], 0, limit, &never, &delete)?;
+        let delete =
+            |client: &mut ObjectClient, key: &str| client.delete(key).map(|timed| times(&timed));
+        let (load, left) = delete_each(&mut self.unsigned[..threads], keys, &delete)?;
         let mut made = self.keys.made();
-        keys.iter().for_each(|key| _ = made.keys.remove(key));
-        Ok(load)
+        let is_removed = |key: &&String| !left.iter().any(|(of, _)| of == *key);
+        keys.iter().filter(is_removed).for_each(|key| _ = made.keys.remove(key));
+        match left.first() {
+            None => Ok(load),
+            Some((key, why)) => {
+                let (count, key) = (left.len(), key.escape_debug());
+                Err(Failure::failed(format!("{count} objects cannot be removed, {key}: {why}")))
+            }
+        }
     }
 
     /// Removes everything that was made, and checks by a list that nothing is left.
     ///
     /// # Errors
-    /// An object cannot be removed, or is still there. The message names the folder.
+    /// Something cannot be removed, or is still there. The message names the folder, and the
+    /// objects and uploads that are left.
     pub fn remove(&mut self) -> Outcome<()> {
-        self.remove_all().map_err(|failure| {
-            let folder = self.folder();
-            let cause = &failure.message;
-            let message = format!("objects may be left below {folder}; remove them: {cause}");
-            Failure { message, ..failure }
-        })
+        let mut left = self.abort_uploads();
+        let made: Vec<String> = self.keys.made().keys.iter().cloned().collect();
+        let threads = self.unsigned.len();
+        let failed = self.delete(&made, threads).err();
+        // A request that failed may have been done on the server later. The list decides.
+        let late = self.list().and_then(|late| {
+            let failed = self.delete(&late, threads).err();
+            Ok((self.list()?, failed))
+        });
+        let cause = match late {
+            Ok((keys, _)) if keys.is_empty() => {
+                self.keys.made().keys.clear();
+                None
+            }
+            Ok((keys, why)) => {
+                left.extend(keys.iter().map(|key| key.escape_debug().to_string()));
+                why.or(failed)
+            }
+            Err(why) => {
+                left.extend(self.keys.made().keys.iter().map(|key| key.escape_debug().to_string()));
+                Some(failed.unwrap_or(why))
+            }
+        };
+        if left.is_empty() && cause.is_none() {
+            return Ok(());
+        }
+        let folder = self.folder();
+        let more = left.len().saturating_sub(NAMED_MAX);
+        left.truncate(NAMED_MAX);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let why = cause.map_or(String::new(), |cause| format!(": {}", cause.message));
+        let what = format!("objects may be left below {folder}; remove them: {}", left.join(", "));
+        Err(Failure::failed(format!("{what}{more}{why}")))
     }
 
-    fn remove_all(&mut self) -> Outcome<()> {
-        let made = std::mem::take(&mut *self.keys.made());
-        for (key, upload) in &made.uploads {
-            // It may have ended meanwhile, and a list does not show it.
-            let _ = self.unsigned[0].abort_upload(key, upload);
+    /// Aborts the unfinished uploads, which a list does not show. Returns those that are left.
+    fn abort_uploads(&mut self) -> Vec<String> {
+        let (mut left, clock) = (Vec::new(), Monotonic::uncalibrated());
+        let uploads = self.keys.made().uploads.clone();
+        for (key, upload) in uploads {
+            let client = &mut self.unsigned[0];
+            let aborted = again(&clock, || client.abort_upload(&key, &upload));
+            match aborted {
+                Ok(_) => self.keys.completed_upload(&key, &upload),
+                Err(why) => {
+                    let (key, id) = (key.escape_debug(), upload.escape_debug());
+                    left.push(format!("upload {id} of {key} ({why})"));
+                }
+            }
+            if left.len() >= FAILURES_MAX {
+                break;
+            }
         }
-        let threads = self.unsigned.len();
-        self.delete(&made.keys.into_iter().collect::<Vec<_>>(), threads)?;
-        // A request that failed may have been done on the server later.
-        let late = self.list()?;
-        self.delete(&late, threads)?;
-        match self.list()?.first() {
-            Some(key) => Err(Failure::failed(format!("{key} still exists"))),
-            None => Ok(()),
-        }
+        left
     }
 
     /// The keys of all objects in the folder.
     fn list(&mut self) -> Outcome<Vec<String>> {
-        let (mut keys, mut next) = (Vec::new(), None);
-        loop {
-            let page = self.unsigned[0].list(&self.keys.folder, next.as_deref())?.value;
-            // Never trust a server with what is removed.
-            keys.extend(page.keys.into_iter().filter(|key| key.starts_with(&self.keys.folder)));
-            next = page.next;
-            if keys.len() > KEYS_MAX || (next.is_some() && keys.is_empty()) {
-                let folder = &self.keys.folder;
-                return Err(Failure::failed(format!("the list of {folder} does not end")));
-            }
-            if next.is_none() {
-                return Ok(keys);
-            }
+        let folder = &self.keys.folder;
+        let page = |next: Option<&str>| Ok(self.unsigned[0].list(folder, next)?.value);
+        list_all(folder, page)
+    }
+}
+
+/// The keys in a folder, page by page.
+fn list_all(
+    folder: &str,
+    mut page: impl FnMut(Option<&str>) -> Outcome<Listing>,
+) -> Outcome<Vec<String>> {
+    let (mut keys, mut next) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let Listing { keys: found, next: behind } = page(next.as_deref())?;
+        // Never trust a server with what is removed.
+        keys.extend(found.into_iter().filter(|key| key.starts_with(folder)));
+        next = behind;
+        if next.is_none() {
+            return Ok(keys);
+        }
+        if keys.len() > KEYS_MAX {
+            break;
         }
     }
+    Err(Failure::failed(format!("the list of {folder} does not end")))
+}
+
+/// Tries something until it succeeds, with pauses in between.
+fn again<T>(clock: &Monotonic, mut act: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    for pause_ns in PAUSES_NS {
+        let done = act();
+        if done.is_ok() {
+            return done;
+        }
+        clock.sleep_until(clock.now_ns() + pause_ns);
+    }
+    act()
+}
+
+/// An object that cannot be removed, and why.
+type Left = (String, String);
+
+/// Removes each object, and returns those that are left.
+fn delete_each<C: Send>(
+    clients: &mut [C],
+    keys: &[String],
+    delete: &(impl Fn(&mut C, &str) -> Result<Times, Error> + Sync),
+) -> Outcome<(Load, Vec<Left>)> {
+    let (left, clock) = (Mutex::new(Vec::<Left>::new()), Monotonic::uncalibrated());
+    let lock = || left.lock().unwrap_or_else(PoisonError::into_inner);
+    let one = |turn: Turn<'_, C>| {
+        let Some(key) = keys.get(turn.number as usize) else { return Ok(None) };
+        if lock().len() >= FAILURES_MAX {
+            lock().push((key.clone(), "not tried any more".to_owned()));
+            return Ok(Some((0, 0)));
+        }
+        let client = turn.client;
+        match again(&clock, || delete(client, key)) {
+            Ok(times) => Ok(Some(times)),
+            Err(why) => {
+                lock().push((key.clone(), why.to_string()));
+                Ok(Some((0, 0)))
+            }
+        }
+    };
+    let limit = Limit { time_ns: u64::MAX, requests: u64::MAX };
+    let load = load(clients, 0, limit, &AtomicBool::new(false), &one)?;
+    Ok((load, left.into_inner().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// Runs one thread for each connection, all starting together.
@@ -385,6 +477,35 @@ mod tests {
             _ => Ok(Some((1, 2))),
         });
         assert!(failed.unwrap_err().message.contains("the server is gone"));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_removed_is_named_and_the_others_are_removed() {
+        let keys: Vec<String> = (0..50).map(|number| format!("f/{number}")).collect();
+        let tries = Mutex::new(std::collections::BTreeMap::<String, u32>::new());
+        let delete = |(): &mut (), key: &str| {
+            let mut tries = tries.lock().unwrap();
+            let count = tries.entry(key.to_owned()).or_default();
+            *count += 1;
+            let fails = key == "f/7" || (key == "f/8" && *count == 1);
+            if fails { Err(Error::new(ErrorKind::Io, "denied")) } else { Ok((1, 2)) }
+        };
+        let (_, left) = delete_each(&mut [(), ()], &keys, &delete).unwrap();
+        assert_eq!(left, [("f/7".to_owned(), "denied".to_owned())]);
+        assert_eq!(tries.into_inner().unwrap().len(), 50);
+    }
+
+    #[test]
+    fn a_list_may_have_empty_pages_but_ends() {
+        let mut pages = vec![vec!["f/b"], vec![], vec!["f/a", "other"], vec![]];
+        let mut page = |_: Option<&str>| {
+            let keys = pages.pop().unwrap().into_iter().map(str::to_owned).collect();
+            Ok(Listing { keys, next: (!pages.is_empty()).then(|| "more".to_owned()) })
+        };
+        assert_eq!(list_all("f/", &mut page).unwrap(), ["f/a", "f/b"]);
+        let endless =
+            |_: Option<&str>| Ok(Listing { keys: Vec::new(), next: Some("more".to_owned()) });
+        assert!(list_all("f/", endless).unwrap_err().message.contains("does not end"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use lab::evidence::Evidence;
 use lab::failure::{Failure, Outcome};
 use workload::content;
 
-use crate::object_store::{CONTENT_SEED, Limit, Load, ObjectStore, times};
+use crate::object_store::{CONTENT_SEED, Limit, Load, ObjectStore, PAGES_MAX, times};
 
 /// Size of the objects of LIST and DELETE (bytes).
 const SMALL: u64 = 4 << 10;
@@ -302,7 +302,7 @@ impl ObjectTrials<'_> {
             if is_over() {
                 return Ok(());
             }
-            self.list(evidence)?;
+            self.list(&is_over, evidence)?;
         }
         let keys = self.store.parts().0.below("list/");
         let share = keys.len().div_ceil(self.extent.parallel.len()).max(1);
@@ -317,13 +317,19 @@ impl ObjectTrials<'_> {
         Ok(())
     }
 
-    /// Lists the small objects once, page by page.
-    fn list(&mut self, evidence: &mut Evidence) -> Outcome<()> {
+    /// Lists the small objects once, page by page, until an interrupt.
+    fn list(&mut self, is_over: impl Fn() -> bool, evidence: &mut Evidence) -> Outcome<()> {
         let (keys, client) = self.store.parts();
         let (prefix, expected) = (keys.key("list/"), keys.below("list/").len());
         let (mut found, mut pages, mut all_ns, mut first_ns) = (0, 0_u32, 0, 0);
         let mut next: Option<String> = None;
         loop {
+            if is_over() {
+                return Ok(());
+            }
+            if pages as usize == PAGES_MAX {
+                return Err(Failure::failed(format!("the list of {prefix} does not end")));
+            }
             let page = client.list(&prefix, next.as_deref())?;
             if pages == 0 {
                 first_ns = page.total_ns;

@@ -19,6 +19,7 @@ pub mod pattern;
 pub mod sample;
 pub mod log;
 mod full_queue;
+mod batch_size;
 pub mod worker;
 pub mod runner;
 pub mod stepper;

@@ -467,12 +467,16 @@ fn work<T: Target, C: Clock + Copy>(
     if worker.sample().errors > 0 {
         shared.end.store(true, Ordering::Relaxed);
     }
-    let (mut sample, engine) = worker.finish();
+    let (mut sample, mut engine) = worker.finish();
     // After a stop request, do not wait for gigabytes to be flushed.
     let flush = job.workload.flush_at_end && job.workload.writes() && !shared.stopping();
     if flush {
         sample.accepted_ns = Some(sample.end_ns);
-        if let Err(error) = job.target.sync() {
+        let flushed = match engine.flush() {
+            Ok(false) => job.target.sync(),
+            flushed => flushed.map(|_| ()),
+        };
+        if let Err(error) = flushed {
             shared.fail(error.into());
         }
         sample.end_ns = job.clock.now_ns();
@@ -487,9 +491,10 @@ fn flush<T: Target, C: Clock + Copy>(
 ) -> Result<(), EngineError> {
     let data_only = job.workload.flush_every.is_some_and(|every| every.data_only);
     let begun_ns = job.clock.now_ns();
-    if data_only {
+    let is_flushed = worker.flush()?;
+    if !is_flushed && data_only {
         job.target.sync_data()?;
-    } else {
+    } else if !is_flushed {
         job.target.sync()?;
     }
     worker.flushed(begun_ns);

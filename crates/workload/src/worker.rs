@@ -17,6 +17,7 @@
 use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, Request};
 
 use crate::arrival::Arrivals;
+use crate::batch_size::BatchSize;
 use crate::content;
 use crate::full_queue::FullQueueMeter;
 use crate::log::Log;
@@ -25,13 +26,14 @@ use crate::plan::WorkerPlan;
 use crate::random::{Stream, mix};
 use crate::sample::{Failure, Sample};
 use crate::skew::Sizes;
-use crate::spec::{Content, Pattern, Workload};
+use crate::spec::{Content, Workload};
 use crate::think::Thinking;
 use crate::written::{Expectations, Expected, Marker};
 
 /// Maximum wait in one step, so that a stop request is noticed (ns).
 const TICK_NS: u64 = 50_000_000;
-/// A request that takes longer counts as hung, unless a time limit will end the trial (ns).
+/// A request that takes longer counts as hung, unless a time limit will end the trial or the engine
+/// has a time limit of its own (ns).
 const HANG_NS: u64 = 60_000_000_000;
 /// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
@@ -86,50 +88,6 @@ struct CompletionRun {
     bytes: u64,
 }
 
-/// How many requests are submitted per call.
-#[derive(Clone, Copy, Debug)]
-struct BatchSize {
-    /// Batch size while completions arrive in later calls: 1 for sequential requests, so that none
-    /// are merged; a few for random ones, which saves system calls.
-    base: usize,
-    /// Largest batch: the depth.
-    most: usize,
-    now: usize,
-    /// Calls since the size was last reconsidered.
-    calls: u32,
-}
-
-/// Batch size for random requests whose completions arrive later. Of the sizes 1, 2, 4, 8 and 32
-/// this one had the best rate, CPU time and p99 on a disk with 100,000 requests per second.
-const RANDOM_BATCH: usize = 4;
-/// A large batch is reconsidered after this many calls.
-const RECONSIDER_CALLS: u32 = 256;
-
-impl BatchSize {
-    fn new(pattern: Pattern, depth: usize) -> BatchSize {
-        let base = if pattern == Pattern::Random { RANDOM_BATCH } else { 1 }.min(depth);
-        BatchSize { base, most: depth, now: base, calls: 0 }
-    }
-
-    /// Adapts after a call that did not wait. `at_once`: all its requests completed within it.
-    #[inline]
-    fn learn(&mut self, at_once: bool) {
-        self.now = if at_once { (self.now * 2).min(self.most) } else { self.base };
-        self.calls = 0;
-    }
-
-    /// Called after a call that waited, which does not show whether requests complete at once.
-    /// After many such calls the size is set to half the depth, to test again.
-    #[inline]
-    fn reconsider(&mut self) {
-        self.calls += 1;
-        if self.calls >= RECONSIDER_CALLS && self.now > self.base {
-            self.now = (self.most / 2).max(self.base);
-            self.calls = 0;
-        }
-    }
-}
-
 /// The state machine of one thread: prepare requests, submit and wait, reap, until the trial ends.
 #[derive(Debug)]
 pub struct Worker<E, C> {
@@ -169,6 +127,8 @@ pub struct Worker<E, C> {
     cut_short: bool,
     now_ns: u64,
     last_reap_ns: u64,
+    /// How long a request may take (ns).
+    hang_ns: u64,
     outstanding: Vec<Outstanding>,
     free: Vec<u32>,
     again: Vec<Request>,
@@ -228,6 +188,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             cut_short: false,
             now_ns: 0,
             last_reap_ns: 0,
+            hang_ns: if engine.gives_up() { u64::MAX } else { HANG_NS },
             outstanding: vec![idle; slots as usize],
             free: (0..slots).rev().collect(),
             again: Vec::with_capacity(slots as usize),
@@ -315,7 +276,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         } else {
             self.reap_any()?;
         }
-        if self.now_ns.saturating_sub(self.last_reap_ns) > HANG_NS && self.is_hung() {
+        if self.now_ns.saturating_sub(self.last_reap_ns) > self.hang_ns && self.is_hung() {
             return Err(hangs(self.engine.in_flight()));
         }
         Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
@@ -344,12 +305,21 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush = self.flush_every;
     }
 
+    /// Makes what this worker wrote durable, if its engine can; else the caller must flush the
+    /// target.
+    ///
+    /// # Errors
+    /// The flush failed.
+    pub fn flush(&mut self) -> Result<bool, EngineError> {
+        self.engine.flush()
+    }
+
     /// Whether a request exceeds the hang limit and no time limit will end the trial.
     #[cold]
     pub(crate) fn is_hung(&self) -> bool {
         let time_will_end_it = self.phase != Phase::Drain && self.limit_ns != u64::MAX;
         let overdue = |request: &Outstanding| {
-            request.in_flight && self.now_ns.saturating_sub(request.stamp_ns) > HANG_NS
+            request.in_flight && self.now_ns.saturating_sub(request.stamp_ns) > self.hang_ns
         };
         !time_will_end_it && self.outstanding.iter().any(overdue)
     }
@@ -610,6 +580,12 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if completion.result > 0 {
             outstanding.moved += completion.result as u32;
             self.sample.short_transfers += 1;
+        } else if transient && self.cut_short {
+            // The trial was stopped, and the device is busy: the request is given up, and does not
+            // count.
+            outstanding.in_flight = false;
+            self.release_slot(completion.slot, true);
+            return;
         } else if transient && outstanding.retries < RETRIES_MAX {
             outstanding.retries += 1;
             self.sample.retries += 1;
@@ -1077,6 +1053,48 @@ mod tests {
         workload.arrival = Arrival::Constant { requests_per_s: 0.01 };
         let sample = end_of(worker_on(&workload, |_| 100_000)).unwrap();
         assert_eq!(sample.requests(), 10);
+    }
+
+    /// An engine with a time limit of its own.
+    struct Limited<E>(E);
+
+    impl<E: Engine> Engine for Limited<E> {
+        fn slots(&self) -> u32 {
+            self.0.slots()
+        }
+        fn buffer(&mut self, slot: u32) -> &mut [u8] {
+            self.0.buffer(slot)
+        }
+        fn in_flight(&self) -> u32 {
+            self.0.in_flight()
+        }
+        fn gives_up(&self) -> bool {
+            true
+        }
+        fn submit_and_wait(
+            &mut self,
+            batch: &[Request],
+            at_least: u32,
+            until_ns: Option<u64>,
+            done: &mut Vec<Completion>,
+        ) -> Result<(), EngineError> {
+            self.0.submit_and_wait(batch, at_least, until_ns, done)
+        }
+    }
+
+    #[test]
+    fn an_engine_with_its_own_time_limit_may_wait_for_longer() {
+        let workload = Workload { limit_ns: None, limit_bytes: Some(8192), ..workload(1, 0) };
+        let clock = VirtualClock::default();
+        let server = OneServer {
+            clock: clock.clone(),
+            service_ns: |_| 100_000_000_000,
+            free_at_ns: 0,
+            due: RefCell::default(),
+            buffers: vec![vec![0; 4096]; 1],
+        };
+        // `drive` fails on an error of the worker.
+        assert_eq!(drive(Limited(server), clock, &workload).requests(), 2);
     }
 
     #[test]

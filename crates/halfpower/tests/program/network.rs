@@ -1,6 +1,8 @@
 //! Targets of servers, reached over the network: a file served by nbdkit on the loopback interface.
 //! The clients of the other protocols are tested in the crate `ioengine`.
 
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,14 +18,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves a file, with further arguments of nbdkit.
-    pub fn start(path: &Path, further: &[&str]) -> Result<Server, String> {
+    /// Serves a file through filters, with their parameters.
+    pub fn start(path: &Path, filters: &[&str], parameters: &[&str]) -> Result<Server, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let mut command = Command::new("nbdkit");
         command.args(["--foreground", "--ipaddr", "127.0.0.1", "--port", &port.to_string()]);
-        command.args(further).arg("file").arg(path);
+        command.args(filters).arg("file").arg(path).args(parameters);
         let started = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
         let process = started.map_err(|error| format!("nbdkit: {error}"))?;
         let server = Server { process, address: format!("nbd://127.0.0.1:{port}/?timeout=5") };
@@ -31,7 +33,7 @@ impl Server {
         Ok(server)
     }
 
-    fn overwrite(&self) -> String {
+    pub fn overwrite(&self) -> String {
         format!("--overwrite={}", self.address)
     }
 }
@@ -45,9 +47,9 @@ impl Drop for Server {
 }
 
 /// A place with a file of 16 MiB that a server serves.
-fn served() -> Result<(Place, Server), String> {
+pub fn served() -> Result<(Place, Server), String> {
     let place = Place::new();
-    let server = Server::start(&place.file("served", 16 * MIB), &[])?;
+    let server = Server::start(&place.file("served", 16 * MIB), &[], &[])?;
     Ok((place, server))
 }
 
@@ -97,6 +99,28 @@ fn what_is_written_over_the_network_is_in_the_file() {
 }
 
 #[test]
+fn each_thread_flushes_on_the_connection_that_it_writes_on() {
+    let place = Place::new();
+    let (file, log) = (place.file("served", 16 * MIB), place.path("log"));
+    // A server that does not promise that a flush covers the writes of other connections.
+    let parameters = ["multi-conn-mode=disable", &format!("logfile={}", log.display())];
+    let filters = ["--filter=log", "--filter=multi-conn"];
+    let server = or_skip!(Server::start(&file, &filters, &parameters));
+    let load = "--rw randwrite --bs 4k --numjobs 2 --iodepth 4 --size 1m --fsync 16 --trials 1";
+    let command = format!("run {} {load} {} --json", server.address, server.overwrite());
+    let document = place.document(&command);
+    let features = text(&document["target"]["network"]["features"]).to_owned();
+    assert!(features.starts_with("NBD, a flush covers one connection"), "{features}");
+    let log = std::fs::read_to_string(log).unwrap();
+    let of = |word: &str| -> BTreeSet<&str> {
+        let lines = log.lines().filter(|line| line.contains(word));
+        lines.filter_map(|line| line.split("connection=").nth(1)?.split(' ').next()).collect()
+    };
+    let wrote = of(" Write ");
+    assert!(wrote.len() == 2 && wrote == of(" Flush "), "{log}");
+}
+
+#[test]
 fn a_server_that_ends_during_a_run_is_named_and_the_run_ends() {
     let (place, mut server) = or_skip!(served());
     let load = "--rw randread --bs 4k --time-based --runtime 600 --trials 1";
@@ -119,6 +143,36 @@ fn a_silent_server_does_not_hang_the_program() {
         .halfpower(&format!("run nbd://127.0.0.1:{port}/x?timeout=1 --rw read"))
         .with_code(1)
         .says("did not answer for 1 s", "?timeout=SECONDS");
+}
+
+/// Answers a client of NBD until the export is open.
+fn open_export(mut stream: TcpStream) -> std::io::Result<()> {
+    stream.write_all(b"NBDMAGICIHAVEOPT\0\x01")?;
+    let mut option = [0; 4 + 16];
+    stream.read_exact(&mut option)?;
+    let length = u32::from_be_bytes(option[16..].try_into().unwrap());
+    stream.read_exact(&mut vec![0; length as usize])?;
+    let export = [&[0; 2][..], &MIB.to_be_bytes(), &1_u16.to_be_bytes()].concat();
+    for (kind, data) in [(3_u32, &export[..]), (1, &[])] {
+        stream.write_all(&0x0003_e889_0455_65a9_u64.to_be_bytes())?;
+        stream.write_all(&[7, kind, data.len() as u32].map(u32::to_be_bytes).concat())?;
+        stream.write_all(data)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_silent_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let place = Place::new();
+    let address = format!("nbd://127.0.0.1:{port}/x?timeout=600");
+    let running = place.start(&format!("run {address} --rw read --trials 1"));
+    // The program looks at the target before it begins; then the server falls silent.
+    open_export(listener.accept().unwrap().0).unwrap();
+    let (_connection, _) = listener.accept().unwrap();
+    running.signal("INT");
+    running.ended().says("interrupted while waiting for nbd://", "");
 }
 
 #[test]

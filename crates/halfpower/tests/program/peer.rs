@@ -36,7 +36,7 @@ impl Peer {
 /// A place with a file of 16 MiB, its server, and a peer.
 fn served() -> Result<(Place, Server, Peer), String> {
     let place = Place::new();
-    let server = Server::start(&place.file("served", 16 * MIB), &[])?;
+    let server = Server::start(&place.file("served", 16 * MIB), &[], &[])?;
     let peer = Peer::start(&place);
     Ok((place, server, peer))
 }

@@ -12,7 +12,8 @@ use lab::ranks::relay::{Ended, Transport, carry};
 use results::RunState;
 use serde_json::Value;
 
-use crate::fixture::{Place, list, wait_until, whole};
+use crate::fixture::{Place, list, or_skip, wait_until, whole};
+use crate::network::served;
 use crate::rank_checks::{is_sum_of_its_ranks, signal_rank, stored_trials_are_sums};
 
 /// A relay's end of the channels to all relays.
@@ -31,7 +32,7 @@ impl Transport for Channels {
         self.senders.len() as u32
     }
 
-    fn send(&mut self, to: u32, message: &[u8]) {
+    fn send(&mut self, to: u32, message: &[u8], _: &mut dyn FnMut() -> Option<u8>) {
         // A relay that has ended hears nothing, as with MPI.
         let _ = self.senders[to as usize].send((self.rank, message.to_vec()));
     }
@@ -196,6 +197,20 @@ fn two_ranks_of_a_host_do_not_use_one_file_unless_they_share_it() {
     let (ended, text) = on_ranks(2, &place, &words, |_, _| {}, || {});
     assert!([0, 5].contains(&ended.code), "{text}");
     assert_eq!(list(&document(&text)["trials"][0]["ranks"]).len(), 2);
+}
+
+#[test]
+fn ranks_may_read_one_target_of_a_server_but_not_write_it() {
+    let (place, server) = or_skip!(served());
+    let words = format!("run {} --mpi --bs 4k --size 1m --trials 1 --no-store", server.address);
+    let (ended, text) = on_ranks(2, &place, &words, |_, _| {}, || {});
+    assert!([0, 5].contains(&ended.code), "{text}");
+    for further in ["", " --rank-files segmented"] {
+        let write = format!("{words} --rw write {}{further}", server.overwrite());
+        let (ended, text) = on_ranks(2, &place, &write, |_, _| {}, || {});
+        assert_eq!(ended.code, 2, "{text}");
+        assert!(text.contains("use {rank} in the target's name"), "{text}");
+    }
 }
 
 #[test]

@@ -181,6 +181,10 @@ impl<E: Engine> Engine for Faulty<E> {
         self.inner.setup()
     }
 
+    fn flush(&mut self) -> Result<bool, Error> {
+        self.inner.flush()
+    }
+
     fn submit_and_wait(
         &mut self,
         batch: &[Request],

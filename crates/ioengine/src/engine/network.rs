@@ -5,6 +5,12 @@
 //! outstanding requests on one. Sending and receiving happen in the worker's thread, so the CPU
 //! time of a request is that of the system calls and of the protocol, without any hand-over to
 //! another thread.
+//!
+//! A server that is too busy asks to try again later. Each time the request is answered with EAGAIN
+//! only after a pause, which grows, so that the worker can try again at once.
+//!
+//! A worker flushes over its own connections. So a flush covers its writes also on servers where it
+//! covers one connection only, and workers do not wait for each other, as with fsync of a file.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,8 +19,19 @@ use crate::buffer::SlotBuffers;
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, EngineSpec, Setup};
 use crate::error::Error;
-use crate::network::{Access, Link, RemoteInfo, Slots, TICK, connect, wait_for};
+use crate::network::{Access, Link, Poll, RemoteInfo, Slots, TICK, connect};
 use crate::request::{Completion, Op, Request};
+
+/// The pauses before a request that the server was too busy for is tried again: the first one, and
+/// the longest one, each twice as long as the one before it.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
+
+/// How often in a row the server was too busy for the request of a slot, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy {
+    times: u32,
+    since_ns: u64,
+}
 
 /// The `network` I/O engine.
 #[derive(Debug)]
@@ -26,7 +43,14 @@ pub struct Network {
     /// Requests that no connection has room for.
     waiting: VecDeque<Request>,
     in_flight: u32,
+    /// For each slot.
+    busy: Vec<Busy>,
+    /// Requests that the server was too busy for, and until when their pauses last (ns).
+    pausing: Vec<(u64, Completion)>,
     clock: Monotonic,
+    /// The clock when a call began, or after the last wait in it (ns).
+    now_ns: u64,
+    poll: Poll,
     /// Dropped last: the slots point into it.
     buffers: SlotBuffers,
 }
@@ -46,9 +70,20 @@ impl Network {
             links.push(connect(access)?.0);
         }
         let slots = Slots::new(buffers.slots());
-        let (waiting, clock) = (VecDeque::new(), Monotonic::new());
-        let writable = access.writable;
-        Ok(Network { links, info, writable, slots, waiting, in_flight: 0, clock, buffers })
+        Ok(Network {
+            links,
+            info,
+            writable: access.writable,
+            slots,
+            waiting: VecDeque::with_capacity(depth as usize),
+            in_flight: 0,
+            busy: vec![Busy::default(); depth as usize],
+            pausing: Vec::with_capacity(depth as usize),
+            clock: Monotonic::new(),
+            now_ns: 0,
+            poll: Poll::default(),
+            buffers,
+        })
     }
 
     /// Accepts a request, or completes it at once where no message is needed: a request that is not
@@ -93,21 +128,69 @@ impl Network {
 
     /// Takes what has arrived, after waiting for it until the deadline at most.
     fn receive(&mut self, until_ns: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
-        let now = self.clock.now_ns();
-        let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(now));
+        let pause_ns = self.pausing.iter().map(|(until_ns, _)| *until_ns).min();
+        let until_ns = until_ns.into_iter().chain(pause_ns).min();
+        let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(self.now_ns));
         let wait = Duration::from_nanos(left_ns).min(TICK);
-        // A blocking wait is one system call less, but it may take a whole tick.
-        if let ([link], true) = (&mut self.links[..], wait == TICK) {
-            return link.wait(&mut self.slots, done);
+        match &mut self.links[..] {
+            // One system call in place of two. The kernel may round the time up, by less than TICK.
+            [link] if wait.is_zero() => link.receive(&mut self.slots, done)?,
+            [link] if Duration::from_nanos(left_ns) >= 2 * TICK && link.can_wait_once() => {
+                link.wait_once(&mut self.slots, done)?;
+            }
+            _ => self.poll_and_receive(wait, done)?,
         }
+        self.now_ns = self.clock.now_ns();
+        self.links.iter_mut().try_for_each(|link| link.note(self.now_ns))
+    }
+
+    /// Takes back the slots of what completed from `first` on. Holds back what the server was too
+    /// busy for, and adds what was held back for long enough.
+    fn settle(&mut self, first: usize, done: &mut Vec<Completion>) -> Result<(), Error> {
+        let mut kept = first;
+        for at in first..done.len() {
+            let completion = done[at];
+            let busy = &mut self.busy[completion.slot as usize];
+            if completion.result == -libc::EAGAIN {
+                let since_ns = if busy.times == 0 { self.now_ns } else { busy.since_ns };
+                let waited = Duration::from_nanos(self.now_ns.saturating_sub(since_ns));
+                self.links[0].check_patience(waited)?;
+                let pause = PAUSES[1].min(PAUSES[0] * (1 << busy.times.min(7)));
+                *busy = Busy { times: busy.times + 1, since_ns };
+                self.pausing.push((self.now_ns + pause.as_nanos() as u64, completion));
+                continue;
+            }
+            if busy.times > 0 {
+                *busy = Busy::default();
+            }
+            done[kept] = completion;
+            kept += 1;
+        }
+        done.truncate(kept);
+        let now_ns = self.now_ns;
+        done.extend(self.pausing.extract_if(.., |(until_ns, _)| *until_ns <= now_ns).map(|p| p.1));
+        for completion in &done[first..] {
+            self.buffers.take_back(completion.slot);
+            self.in_flight -= 1;
+        }
+        Ok(())
+    }
+
+    /// Waits for all connections, and receives from those where something has arrived.
+    fn poll_and_receive(
+        &mut self,
+        wait: Duration,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        self.poll.clear();
         // An idle connection that the server has closed would end the wait.
-        let busy = self.links.iter().filter(|link| link.expects());
-        let ready = wait_for(busy, wait)?;
-        for link in &mut self.links {
-            if ready && link.expects() {
+        let busy = |link: &&mut Link| link.expects();
+        self.links.iter_mut().filter(busy).for_each(|link| link.add_to(&mut self.poll));
+        self.poll.wait(wait)?;
+        for (index, link) in self.links.iter_mut().filter(busy).enumerate() {
+            if self.poll.can_receive(index) {
                 link.receive(&mut self.slots, done)?;
             }
-            link.check_heard()?;
         }
         Ok(())
     }
@@ -116,6 +199,10 @@ impl Network {
 impl Engine for Network {
     fn slots(&self) -> u32 {
         self.buffers.slots()
+    }
+
+    fn gives_up(&self) -> bool {
+        true
     }
 
     fn buffer(&mut self, slot: u32) -> &mut [u8] {
@@ -136,6 +223,33 @@ impl Engine for Network {
         self.in_flight
     }
 
+    /// Flushes the connections that have writes to make durable, all at the same time.
+    fn flush(&mut self) -> Result<bool, Error> {
+        self.now_ns = self.clock.now_ns();
+        // The first one has written if any has: a request goes to the one that was idle longest.
+        let count = if self.links[0].flushes_for_all() { 1 } else { self.links.len() };
+        let (begun_ns, mut pause) = (self.now_ns, PAUSES[0]);
+        loop {
+            let mut left = 0;
+            for link in &mut self.links[..count] {
+                left += usize::from(link.add_flush());
+            }
+            let mut done = Vec::with_capacity(left);
+            while done.len() < left {
+                self.links.iter_mut().try_for_each(|link| link.send(&self.slots))?;
+                self.receive(None, &mut done)?;
+            }
+            if done.iter().all(|completion| completion.result != -libc::EAGAIN) {
+                done.iter().try_for_each(|completion| self.links[0].flushed(completion))?;
+                return Ok(true);
+            }
+            let waited = Duration::from_nanos(self.now_ns.saturating_sub(begun_ns));
+            self.links[0].check_patience(waited)?;
+            self.clock.sleep(pause);
+            pause = PAUSES[1].min(pause * 2);
+        }
+    }
+
     fn submit_and_wait(
         &mut self,
         batch: &[Request],
@@ -144,6 +258,7 @@ impl Engine for Network {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         let first = done.len();
+        self.now_ns = self.clock.now_ns();
         batch.iter().for_each(|request| self.accept(request, done));
         let wanted = at_least.min(self.in_flight + (done.len() - first) as u32) as usize;
         let until_ns = if at_least == 0 { Some(0) } else { until_ns };
@@ -154,11 +269,8 @@ impl Engine for Network {
             }
             let before = done.len();
             self.receive(until_ns, done)?;
-            for completion in &done[before..] {
-                self.buffers.take_back(completion.slot);
-                self.in_flight -= 1;
-            }
-            if until_ns.is_some_and(|until| self.clock.now_ns() >= until) {
+            self.settle(before, done)?;
+            if until_ns.is_some_and(|until| self.now_ns >= until) {
                 return self.dispatch();
             }
         }

@@ -161,6 +161,10 @@ impl<E: Engine> Engine for Striped<E> {
         self.inner.setup()
     }
 
+    fn flush(&mut self) -> Result<bool, Error> {
+        self.inner.flush()
+    }
+
     fn submit_and_wait(
         &mut self,
         batch: &[Request],

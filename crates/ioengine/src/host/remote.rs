@@ -1,5 +1,5 @@
-//! Network targets as targets of this host: opened by connecting to a server, always direct, with a
-//! connection of their own for flushes. Each engine connects again.
+//! Network targets as targets of this host: opened by connecting to a server, always direct. Each
+//! engine has connections of its own, on which it also flushes what it wrote.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -19,7 +19,7 @@ impl HostTarget {
     pub fn connect(access: Access) -> Result<HostTarget, Error> {
         let caching = Caching::of(true, access.durable);
         let mut hasher = DefaultHasher::new();
-        access.address.to_string().hash(&mut hasher);
+        access.address.place().hash(&mut hasher);
         let (name, identity) = (access.address.to_string(), (u64::MAX, hasher.finish()));
         let remote = Remote::open(access)?;
         let offset_bytes = remote.info().block_bytes;
@@ -29,6 +29,11 @@ impl HostTarget {
         (target.caching, target.identity) = (caching, identity);
         target.remote = Some(remote);
         Ok(target)
+    }
+
+    /// Whether this is a network target that was opened for writing.
+    pub fn writes_to_server(&self) -> bool {
+        self.remote.as_ref().is_some_and(|remote| remote.access().writable)
     }
 
     /// What the server said about a network target; None for other targets.

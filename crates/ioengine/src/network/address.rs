@@ -101,6 +101,11 @@ impl Address {
         }
     }
 
+    /// What identifies the target: its server and path, without user and options.
+    pub(crate) fn place(&self) -> (&'static str, String, u16, &str) {
+        (self.scheme.name(), self.host.to_ascii_lowercase(), self.port, &self.path)
+    }
+
     /// The part of the path before the first slash, and the rest.
     pub fn first_and_rest(&self) -> (&str, &str) {
         self.path.split_once('/').unwrap_or((&self.path, ""))
@@ -121,14 +126,29 @@ impl FromStr for Address {
         let found = Scheme::ALL.into_iter().find(|known| known.name() == scheme);
         let Some(scheme) = found else {
             let names: Vec<&str> = Scheme::ALL.into_iter().map(Scheme::form).collect();
-            return Err(Error::new(
-                ErrorKind::Usage,
-                format!("'{text}' is no address of a network target"),
-            )
-            .with_remedy(format!("one of {}", names.join(", "))));
+            // Never the whole text, which may contain a password.
+            let what = match scheme {
+                "" => "this is no address of a network target".to_owned(),
+                scheme => format!("'{scheme}://' begins no address of a network target"),
+            };
+            return Err(Error::new(ErrorKind::Usage, what)
+                .with_remedy(format!("one of {}", names.join(", "))));
         };
+        if may_have_password(rest) {
+            let what = format!(
+                "an address of {}:// must not contain a password, and ':' behind the server must \
+                 be followed by a port",
+                scheme.name()
+            );
+            return Err(Error::new(ErrorKind::Usage, what).with_remedy(format!(
+                "write {}, with %40 for '@' in a path, and put a password into the environment \
+                 variable HALFPOWER_PASSWORD",
+                scheme.form()
+            )));
+        }
+        let shown = text.split('?').next().unwrap_or_default();
         let wrong = |what: String| {
-            Error::new(ErrorKind::Usage, format!("{text}: {what}"))
+            Error::new(ErrorKind::Usage, format!("{shown}: {what}"))
                 .with_remedy(format!("write {}", scheme.form()))
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -137,13 +157,6 @@ impl FromStr for Address {
             Some((user, server)) => (Some(user), server),
             None => (None, authority),
         };
-        if user.is_some_and(|user| user.contains(':')) {
-            return Err(Error::new(
-                ErrorKind::Usage,
-                format!("an address of {}:// must not contain a password", scheme.name()),
-            )
-            .with_remedy("put the password into the environment variable HALFPOWER_PASSWORD"));
-        }
         let (host, port) = host_and_port(server, scheme.port()).map_err(wrong)?;
         let options = Options::parse(query, scheme).map_err(wrong)?;
         let decoded = |part: &str| decode(part).map_err(wrong);
@@ -158,6 +171,24 @@ impl FromStr for Address {
             text: text.to_owned(),
         })
     }
+}
+
+/// Whether what follows "://" may contain a password, which may itself contain '/', '?' and '@':
+/// there is a ':' that no port follows, or an '@' behind it.
+fn may_have_password(rest: &str) -> bool {
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let server = authority.rsplit('@').next().unwrap_or_default();
+    // The colons of an IPv6 address are in brackets.
+    let behind = server.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let colon_and_port = match behind {
+        Some((_, behind)) => behind,
+        None => server.find(':').map_or("", |at| &server[at..]),
+    };
+    let user = &authority[..authority.len() - server.len()];
+    let Some(port) = colon_and_port.strip_prefix(':') else { return user.contains(':') };
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    let path = &rest[authority.len()..];
+    user.contains(':') || !is_port || path.contains('@')
 }
 
 fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
@@ -195,7 +226,11 @@ impl Options {
                 Some(("region", name)) if scheme == Scheme::S3 => {
                     options.region = Some(region(name)?);
                 }
-                _ => return Err(format!("unknown option '{option}'; {}", known(scheme))),
+                // Never the value, which may be a password.
+                Some((name, _)) => {
+                    return Err(format!("unknown option '{name}'; {}", known(scheme)));
+                }
+                None => return Err(format!("an option without a value; {}", known(scheme))),
             }
         }
         Ok(options)
@@ -273,12 +308,27 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_one_target_have_the_same_place() {
+        let place = |text: &str| {
+            let address = parsed(text);
+            let (scheme, host, port, path) = address.place();
+            (scheme, host, port, path.to_owned())
+        };
+        for same in ["nbd://H:10809/x", "nbd://h/x?timeout=7", "nbd://anna@h/%78"] {
+            assert_eq!(place(same), place("nbd://h/x"), "{same}");
+        }
+        for other in ["nbd://h/y", "nbd://g/x", "nbd://h:1/x", "nfs://h:10809/x"] {
+            assert_ne!(place(other), place("nbd://h/x"), "{other}");
+        }
+    }
+
+    #[test]
     fn wrong_addresses_are_refused_with_the_form() {
         assert!(refused("nbd:///x").contains("no name; write nbd://HOST"));
-        assert!(refused("nbd://h:0/x").contains("'0' is no port"));
+        assert!(refused("nbd://h:0/x").contains("must be followed by a port"));
         assert!(refused("nbd://h/%zz").contains("percent"));
-        assert!(refused("nbd://h/x?retries=1").contains("unknown option 'retries=1'"));
-        assert!(refused("nbd://h/x?region=a").contains("unknown option 'region=a'; timeout="));
+        assert!(refused("nbd://h/x?retries=1").contains("unknown option 'retries'"));
+        assert!(refused("nbd://h/x?region=a").contains("unknown option 'region'; timeout="));
         assert!(refused("s3://h/b/k?timeout=0").contains("'0' is no time limit"));
         assert!(refused("s3://h/b/k?region=a%0d%0a").contains("is no region"));
         assert!(refused("gopher://h/x").contains("nbd://HOST"));
@@ -294,8 +344,28 @@ mod tests {
 
     #[test]
     fn a_password_in_an_address_is_refused_and_not_repeated() {
-        let message = refused("nbd://anna:secret@h/x");
-        assert!(message.contains("HALFPOWER_PASSWORD") && !message.contains("secret"), "{message}");
+        let with_colon = [
+            "nbd://anna:secret@h/x",
+            "smb://anna:se/secret@h/s/f",
+            "smb://anna:se?secret@h/s/f",
+            "smb://anna:123/secret@h/s/f",
+            "smb://anna:12@secret:445/s/f",
+            "nbd://anna:@secret/x",
+            "smb://anna:secret/h",
+            "nbd://[::1]:secret/x",
+        ];
+        for text in with_colon {
+            let message = refused(text);
+            assert!(message.contains("HALFPOWER_PASSWORD"), "{message}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+        let others =
+            ["nbd://h/x?password=secret", "nbd://h/%zz?password=secret", "http://a:secret@h/x"];
+        for text in others.into_iter().chain(["nbd://h/x?secret", "a:secret@h"]) {
+            assert!(!refused(text).contains("secret"), "{}", refused(text));
+        }
+        assert_eq!(parsed("s3://h/b/user@example").path, "b/user@example");
+        assert_eq!(parsed("s3://h:9000/b/user%40example").path, "b/user@example");
     }
 
     proptest! {

@@ -1,14 +1,16 @@
 //! Moves the bytes of one connection: messages out, replies in, payload directly to and from slots.
 //!
-//! A link never blocks except in [`Link::wait`]. It checks that every payload belongs to a request
-//! that is outstanding and fits it; anything else ends the connection.
+//! A link never blocks except in [`Link::wait`], [`Link::wait_once`] and [`Link::flush`]. It checks
+//! that every payload belongs to a request that is outstanding and fits it; anything else ends the
+//! connection.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
 use crate::network::protocol::{FLUSH_SLOT, Outbox, Part, Protocol, Step};
-use crate::network::wire::{PIECES_MAX, Piece, TICK, Wire, poll, violated};
+use crate::network::wire::{PIECES_MAX, Piece, Poll, TICK, Wire, violated};
 use crate::request::{Completion, Request};
 
 /// Size of the buffer for headers and small payloads (bytes).
@@ -22,7 +24,7 @@ pub(crate) struct Slots {
 
 // SAFETY: a piece is memory of the engine's buffers, lent to this engine until it is taken back.
 unsafe impl Send for Slots {}
-// SAFETY: a shared reference to `Slots` writes to no piece.
+// SAFETY: a shared reference only reads a piece, to send it. Receiving takes a unique one.
 unsafe impl Sync for Slots {}
 
 impl Slots {
@@ -44,7 +46,12 @@ impl Slots {
         self.lent.get_mut(slot as usize).and_then(Option::take).is_some()
     }
 
-    /// Part of the memory of an outstanding request; None if it is not inside.
+    /// Part of the memory of an outstanding request, to be received into; None if it is not inside.
+    fn part_mut(&mut self, slot: u32, within: u32, length: u32) -> Option<Piece> {
+        self.part(slot, within, length)
+    }
+
+    /// Part of the memory of an outstanding request, to be sent from; None if it is not inside.
     fn part(&self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         let whole = (*self.lent.get(slot as usize)?)?;
         let (within, length) = (within as usize, length as usize);
@@ -93,10 +100,23 @@ impl Input {
     }
 }
 
+/// What one call received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakenIn {
+    /// Nothing had arrived.
+    Nothing,
+    /// Everything that had arrived.
+    Rest,
+    /// As much as there was room for; more may have arrived.
+    All,
+}
+
 /// One connection, with its requests.
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Wire,
+    /// The address that a new connection goes to.
+    peer: Option<SocketAddr>,
     protocol: Box<dyn Protocol>,
     outbox: Outbox,
     input: Input,
@@ -104,7 +124,10 @@ pub(crate) struct Link {
     /// How much of a [`Step::Fill`] is done (bytes).
     moved: usize,
     outstanding: u32,
-    /// When a byte was last moved, or a request was added to an idle connection.
+    /// Whether a byte was moved, or a request was added to an idle connection, since `heard_ns` was
+    /// set.
+    is_alive: bool,
+    /// When that was last noted.
     heard_ns: u64,
     clock: Monotonic,
 }
@@ -113,17 +136,20 @@ impl Link {
     /// Takes over a connection after its set-up.
     pub(crate) fn new(wire: Wire, protocol: Box<dyn Protocol>) -> Result<Link, Error> {
         wire.set_tick()?;
+        let (peer, wire) = (wire.peer(), wire.after_set_up());
         let clock = Monotonic::new();
         let step = Step::Take(protocol.header_bytes());
         let input = Input { bytes: vec![0; INPUT_BYTES].into(), start: 0, end: 0 };
         Ok(Link {
             wire,
+            peer,
             protocol,
             outbox: Outbox::default(),
             input,
             step,
             moved: 0,
             outstanding: 0,
+            is_alive: false,
             heard_ns: clock.now_ns(),
             clock,
         })
@@ -139,19 +165,15 @@ impl Link {
         self.protocol.outstanding_max()
     }
 
-    /// When a byte was last moved, or a request was added to an idle connection (ns).
+    /// When it was last noted that a byte was moved, or a request was added to an idle connection
+    /// (ns).
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// How long nothing was moved.
-    fn silence(&self) -> Duration {
-        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
-    }
-
-    /// Whether the connection was idle for so long that the server may have given it up.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.outstanding == 0 && self.protocol.idle_max().is_some_and(|most| self.silence() > most)
+    /// Checks that a server does not ask to wait for longer than its time limit.
+    pub(crate) fn check_patience(&self, waited: Duration) -> Result<(), Error> {
+        if waited > self.wire.timeout { Err(self.wire.busy()) } else { Ok(()) }
     }
 
     /// Whether another request can be added now.
@@ -161,29 +183,42 @@ impl Link {
 
     /// Adds a request, whose slot must be outstanding in `slots`.
     pub(crate) fn add(&mut self, request: &Request, slots: &Slots) {
-        if self.outstanding == 0 {
-            self.heard_ns = self.clock.now_ns();
-        }
+        self.is_alive |= self.outstanding == 0;
         self.outstanding += 1;
         self.protocol.request(request, slots.payload(request.slot), &mut self.outbox);
     }
 
-    /// Makes everything written durable, and waits for that.
+    /// Whether a flush on this connection makes durable what was written on any connection.
+    pub(crate) fn flushes_for_all(&self) -> bool {
+        self.protocol.flushes_for_all()
+    }
+
+    /// Adds the message that makes everything written durable, to be completed with
+    /// [`FLUSH_SLOT`]. False if the server has no such message.
+    pub(crate) fn add_flush(&mut self) -> bool {
+        let is_added = self.protocol.flush(&mut self.outbox);
+        self.is_alive |= is_added && self.outstanding == 0;
+        self.outstanding += u32::from(is_added);
+        is_added
+    }
+
+    /// Makes everything written on this connection durable, and waits for that.
     ///
     /// # Errors
     /// The flush failed, or the connection.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
-        if !self.protocol.flush(&mut self.outbox) {
-            return Ok(());
-        }
-        self.outstanding += 1;
-        self.heard_ns = self.clock.now_ns();
+        let is_added = self.add_flush();
         let (mut slots, mut done) = (Slots::new(0), Vec::new());
-        while done.is_empty() {
+        while is_added && done.is_empty() {
             self.send(&slots)?;
             self.wait(&mut slots, &mut done)?;
         }
-        let outcome = done.first().map_or(Ok(0), Completion::outcome);
+        done.iter().try_for_each(|completion| self.flushed(completion))
+    }
+
+    /// Checks the completion of a flush.
+    pub(crate) fn flushed(&self, completion: &Completion) -> Result<(), Error> {
+        let outcome = completion.outcome();
         outcome.map_err(|e| Error::io(format!("flushing {}", self.wire.name), e))?;
         Ok(())
     }
@@ -214,23 +249,25 @@ impl Link {
                     continue;
                 }
             };
-            self.heard_ns = self.clock.now_ns();
+            self.is_alive = true;
             self.sent(sent);
         }
         Ok(())
     }
 
     /// Goes on with a new connection after an error of the old one, if that error came between two
-    /// messages and the protocol has no state on the connection.
+    /// messages and the protocol has no state on the connection. Does not wait until the new one
+    /// stands: the messages are sent when it does.
     fn reconnect(&mut self, error: Error) -> Result<(), Error> {
         let between = self.step == Step::Take(self.protocol.header_bytes());
         if !between || !self.input.available().is_empty() {
             return Err(error);
         }
         self.outbox.parts.clear();
-        let Some(wire) = self.protocol.reconnect(&mut self.outbox)? else { return Err(error) };
-        wire.set_tick()?;
-        self.wire = wire;
+        let Some(peer) = self.peer.filter(|_| self.protocol.reconnect(&mut self.outbox)) else {
+            return Err(error);
+        };
+        self.wire = self.wire.again(peer)?;
         Ok(())
     }
 
@@ -265,24 +302,50 @@ impl Link {
         self.receive_by(slots, done, false)
     }
 
-    /// Waits up to 100 ms for the server, and takes what has arrived.
+    /// Waits up to [`TICK`] for the server, takes what has arrived, and fails as [`Link::note`].
     pub(crate) fn wait(
         &mut self,
         slots: &mut Slots,
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
-        if self.outbox.is_empty() {
-            self.receive_by(slots, done, true)?;
+        if self.can_wait_once() {
+            self.wait_once(slots, done)?;
         } else {
-            wait_for([&*self].into_iter(), TICK)?;
+            let mut poll = Poll::default();
+            self.add_to(&mut poll);
+            poll.wait(TICK)?;
             self.receive_by(slots, done, false)?;
         }
-        self.check_heard()
+        self.note(self.clock.now_ns())
     }
 
-    /// Fails if the server has been silent for longer than its time limit.
-    pub(crate) fn check_heard(&self) -> Result<(), Error> {
-        if self.expects() && self.silence() > self.wire.timeout {
+    /// Whether [`Link::wait_once`] is possible: nothing is to be sent, and something will come.
+    pub(crate) fn can_wait_once(&self) -> bool {
+        self.outbox.is_empty() && self.expects()
+    }
+
+    /// Waits up to [`TICK`] for the server inside the call that receives.
+    pub(crate) fn wait_once(
+        &mut self,
+        slots: &mut Slots,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        self.receive_by(slots, done, true)
+    }
+
+    /// Adds the connection to those that are waited for.
+    pub(crate) fn add_to(&self, poll: &mut Poll) {
+        poll.add(&self.wire, !self.outbox.is_empty());
+    }
+
+    /// Notes the time after messages were sent and received. Fails if the server has been silent
+    /// for longer than its time limit.
+    pub(crate) fn note(&mut self, now_ns: u64) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_alive) {
+            self.heard_ns = now_ns;
+        }
+        let silence = Duration::from_nanos(now_ns.saturating_sub(self.heard_ns));
+        if self.expects() && silence > self.wire.timeout {
             return Err(self.wire.broken(std::io::ErrorKind::TimedOut.into()));
         }
         Ok(())
@@ -299,33 +362,32 @@ impl Link {
         done: &mut Vec<Completion>,
         mut blocking: bool,
     ) -> Result<(), Error> {
-        loop {
-            let before = done.len();
-            self.digest(slots, done)?;
-            // A reply may have caused a message, which the server waits for.
-            if done.len() > before || !self.outbox.is_empty() {
-                blocking = false;
-            }
-            // A completion in the way waits until its slot is no longer sent from.
-            if !self.expects() || matches!(self.step, Step::Complete(_)) {
-                return Ok(());
-            }
-            match self.take_in(slots, blocking) {
-                Ok(None) => return Ok(()),
-                Ok(Some(())) => self.heard_ns = self.clock.now_ns(),
+        self.digest(slots, done)?;
+        // A completion in the way waits until its slot is no longer sent from.
+        while self.expects() && !matches!(self.step, Step::Complete(_)) {
+            // Only the first call may wait: the caller looks at its deadline in between.
+            let taken = match self.take_in(slots, std::mem::take(&mut blocking)) {
+                Ok(taken) => taken,
                 Err(error) => {
                     self.reconnect(error)?;
                     self.send(slots)?;
+                    continue;
                 }
+            };
+            self.is_alive |= taken != TakenIn::Nothing;
+            self.digest(slots, done)?;
+            if taken != TakenIn::All {
+                return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Receives once: into the slot that is being filled, and the buffer behind it.
-    fn take_in(&mut self, slots: &Slots, blocking: bool) -> Result<Option<()>, Error> {
+    fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<TakenIn, Error> {
         let (filling, wanted) = match self.step {
             Step::Fill { slot, within, length } => {
-                let part = slots.part(slot, within, length).ok_or_else(|| self.unknown())?;
+                let part = slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
                 // SAFETY: `moved` is at most the length of the part.
                 let memory = unsafe { part.memory.add(self.moved) };
                 (Some(Piece { memory, length: part.length - self.moved }), 1)
@@ -346,11 +408,12 @@ impl Link {
                 self.wire.receive_now(pieces)
             }
         }?;
-        let Some(received) = received else { return Ok(None) };
+        let Some(received) = received else { return Ok(TakenIn::Nothing) };
+        let room: usize = pieces.iter().map(|piece| piece.length).sum();
         let into_slot = filling.map_or(0, |piece| piece.length.min(received));
         self.moved += into_slot;
         self.input.end += received - into_slot;
-        Ok(Some(()))
+        Ok(if received < room { TakenIn::Rest } else { TakenIn::All })
     }
 
     /// Goes through what was received until more is needed.
@@ -381,7 +444,8 @@ impl Link {
                     next
                 }
                 Step::Fill { slot, within, length } => {
-                    let part = slots.part(slot, within, length).ok_or_else(|| self.unknown())?;
+                    let part =
+                        slots.part_mut(slot, within, length).ok_or_else(|| self.unknown())?;
                     let now = (part.length - self.moved).min(available);
                     // SAFETY: the slot is outstanding, and the target range is inside the part.
                     unsafe {
@@ -430,14 +494,4 @@ impl Link {
     fn unknown(&self) -> Error {
         violated(&self.wire.name, "answered a request that is not outstanding")
     }
-}
-
-/// Waits until one of the links can receive, or send where it has something to send. False if the
-/// time is over.
-pub(crate) fn wait_for<'a>(
-    links: impl Iterator<Item = &'a Link> + Clone,
-    wait: Duration,
-) -> Result<bool, Error> {
-    let entries = links.map(|link| (link.wire.descriptor(), !link.outbox.is_empty()));
-    poll(entries, wait).map_err(|e| Error::io("waiting for the server", e))
 }

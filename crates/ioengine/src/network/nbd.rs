@@ -3,10 +3,13 @@
 //! Source: "The NBD protocol", doc/proto.md of the NetworkBlockDevice project: fixed newstyle
 //! negotiation with `NBD_OPT_GO`, then simple replies. A server may have any number of requests
 //! outstanding; the handle of a request is its slot.
+//!
+//! A flush covers the writes of other connections only if the server says so
+//! (`NBD_FLAG_CAN_MULTI_CONN`). Without it, each connection flushes what was written on it.
 
 use crate::error::Error;
 use crate::network::protocol::{FLUSH_SLOT, Opened, Outbox, Protocol, Step};
-use crate::network::wire::{Wire, violated};
+use crate::network::wire::{Wire, printable, violated};
 use crate::network::{Access, RemoteInfo};
 use crate::request::{Completion, Op, Request};
 
@@ -46,6 +49,8 @@ const REPLY_TLS_REQUIRED: u32 = REPLY_ERROR | 5;
 const EXPORT_READ_ONLY: u16 = 1 << 1;
 const EXPORT_HAS_FLUSH: u16 = 1 << 2;
 const EXPORT_HAS_FUA: u16 = 1 << 3;
+/// NBD_FLAG_CAN_MULTI_CONN: a flush covers what was written on any connection.
+const EXPORT_CAN_MULTI_CONN: u16 = 1 << 8;
 
 const COMMAND_READ: u16 = 0;
 const COMMAND_WRITE: u16 = 1;
@@ -71,6 +76,7 @@ struct Nbd {
     /// The slot that is being filled.
     filling: u32,
     can_flush: bool,
+    flushes_for_all: bool,
     write_flags: u16,
     request_bytes_max: u32,
 }
@@ -98,15 +104,21 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
         return Err(wire.refused(what, "drop `fua` and `write_through`, or use `fsync`"));
     }
     let can_flush = export.flags & EXPORT_HAS_FLUSH != 0;
+    let flushes_for_all = export.flags & EXPORT_CAN_MULTI_CONN != 0;
     let protocol = Nbd {
         name: access.address.to_string(),
         pending: Vec::new(),
         filling: 0,
         can_flush,
+        flushes_for_all,
         write_flags: if access.durable { COMMAND_FLAG_FUA } else { 0 },
         request_bytes_max: export.request_bytes_max,
     };
-    let features = if can_flush { "NBD, flush" } else { "NBD, no flush" };
+    let features = match (can_flush, flushes_for_all) {
+        (false, _) => "NBD, no flush",
+        (true, true) => "NBD, a flush covers all connections",
+        (true, false) => "NBD, a flush covers one connection",
+    };
     let info = RemoteInfo {
         size_bytes,
         block_bytes: export.block_bytes,
@@ -154,7 +166,7 @@ fn negotiate(wire: &mut Wire, name: &str) -> Result<Export, Error> {
                 return Err(wire.refused(what, "use an export without TLS, or a tunnel"));
             }
             kind if kind & REPLY_ERROR != 0 => {
-                let said = String::from_utf8_lossy(&data[..data.len().min(200)]).into_owned();
+                let said = printable(&data);
                 let what = format!("the server refused the export '{name}' ({said})");
                 return Err(wire.refused(what, "check the name and the server's settings"));
             }
@@ -212,9 +224,10 @@ impl Nbd {
 }
 
 /// The error number of Linux for one of NBD, whose values are those of Linux for the known ones.
+/// EAGAIN is not among them, but a server that sends it means it.
 fn errno(error: u32) -> i32 {
     match error {
-        1 | 5 | 12 | 22 | 28 | 75 | 95 => error as i32,
+        1 | 5 | 11 | 12 | 22 | 28 | 75 | 95 => error as i32,
         108 => libc::ESHUTDOWN,
         _ => libc::EIO,
     }
@@ -237,6 +250,10 @@ impl Protocol for Nbd {
         if request.op == Op::Write {
             out.slot(request.slot, 0, length);
         }
+    }
+
+    fn flushes_for_all(&self) -> bool {
+        self.flushes_for_all
     }
 
     fn flush(&mut self, out: &mut Outbox) -> bool {

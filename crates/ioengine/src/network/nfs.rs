@@ -16,8 +16,6 @@ mod setup;
 mod status;
 mod xdr;
 
-use std::time::Duration;
-
 use compound::{
     COMMIT, Caller, LAST_FRAGMENT, MARK_BYTES, Outcome, PUTFH, READ, READ_HEAD_BYTES, Reply,
     Sequenced, Turn, WRITE, finish, reply, result, sequenced,
@@ -400,8 +398,10 @@ impl Protocol for Nfs {
         free_slot < self.session.slots && free_slot <= self.target_slot
     }
 
-    fn idle_max(&self) -> Option<Duration> {
-        Some(self.file.lease / 2)
+    /// COMMIT covers the whole file, but only the connection that wrote has the verifier that tells
+    /// whether the server lost something meanwhile.
+    fn flushes_for_all(&self) -> bool {
+        false
     }
 
     fn request(&mut self, request: &Request, _payload: &[u8], out: &mut Outbox) {
@@ -475,6 +475,7 @@ mod tests {
     use std::net::{Shutdown, TcpStream};
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     use proptest::prelude::*;
 

@@ -82,7 +82,7 @@ impl ObjectClient {
             return Err(Error::new(ErrorKind::Usage, what).with_remedy(Scheme::S3.form()));
         }
         let endpoint = Endpoint::new(access, payload == PayloadSignature::Signed)?;
-        let connection = Connection::over(Wire::connect(address)?, address);
+        let connection = Connection::over(Wire::connect(address)?.after_set_up(), address);
         Ok(ObjectClient { access: access.clone(), endpoint, connection })
     }
 
@@ -235,7 +235,8 @@ impl ObjectClient {
         Ok(reply.map(|_| ()))
     }
 
-    /// Ends a multipart upload without an object, and removes its parts.
+    /// Ends a multipart upload without an object, and removes its parts. An upload that the server
+    /// does not know has ended already.
     ///
     /// # Errors
     /// As for [`ObjectClient::put`].
@@ -244,18 +245,29 @@ impl ObjectClient {
         let path = self.endpoint.path(key);
         let query = format!("uploadId={}", encoded(upload, false));
         let call = Call { query: &query, ..Call::new(Method::Delete, &path) };
-        Ok(self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?.map(|_| ()))
+        let reply = self.exchange(&call, &mut Sink::Text(DOCUMENT_BYTES_MAX))?;
+        let text = &reply.value.text;
+        if reply.value.is_success() || code(text).as_deref() == Some("NoSuchUpload") {
+            return Ok(reply.map(|_| ()));
+        }
+        Err(self.refused(&call, key, &reply.value))
     }
 
     /// Makes a request and times it.
     fn call(&mut self, call: &Call, key: &str, sink: &mut Sink) -> Result<Timed<Reply>, Error> {
+        let reply = self.exchange(call, sink)?;
+        if !reply.value.is_success() {
+            return Err(self.refused(call, key, &reply.value));
+        }
+        Ok(reply)
+    }
+
+    /// Makes a request and times it, whatever the status of the response.
+    fn exchange(&mut self, call: &Call, sink: &mut Sink) -> Result<Timed<Reply>, Error> {
         let start_ns = self.connection.now_ns();
         let message = self.endpoint.message(call);
         let body = call.body.unwrap_or_default();
         let reply = self.connection.exchange(call.method, &message, body, sink)?;
-        if !reply.is_success() {
-            return Err(self.refused(call, key, &reply));
-        }
         let first_byte_ns = reply.first_byte_ns.saturating_sub(start_ns);
         let total_ns = reply.end_ns.saturating_sub(start_ns);
         Ok(Timed { value: reply, first_byte_ns, total_ns })

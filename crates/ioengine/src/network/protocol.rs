@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::time::Duration;
 
 use crate::error::Error;
 use crate::network::RemoteInfo;
@@ -48,9 +47,10 @@ pub(crate) trait Protocol: Debug + Send + Sync {
         true
     }
 
-    /// How long a connection may be idle before it should be replaced by a new one. None: for ever.
-    fn idle_max(&self) -> Option<Duration> {
-        None
+    /// Whether a flush on this connection makes durable what was written on any connection. If
+    /// not, each connection must flush what was written on it.
+    fn flushes_for_all(&self) -> bool {
+        true
     }
 
     /// Adds the message of a request to `out`. `payload` is the memory of the request. A protocol
@@ -64,14 +64,11 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// Size of the beginning of a message, which tells how to continue (bytes).
     fn header_bytes(&self) -> usize;
 
-    /// Connects again after the connection ended between two messages, and adds the messages of
-    /// the outstanding requests to `out`. None, as by default: the end of the connection is an
-    /// error.
-    ///
-    /// # Errors
-    /// The server cannot be reached any more.
-    fn reconnect(&mut self, _out: &mut Outbox) -> Result<Option<Wire>, Error> {
-        Ok(None)
+    /// Prepares for a new connection after the old one ended between two messages, and adds the
+    /// messages of the outstanding requests to `out`. False, as by default: the end of the
+    /// connection is an error.
+    fn reconnect(&mut self, _out: &mut Outbox) -> bool {
+        false
     }
 
     /// Continues with the bytes asked for by [`Step::Take`] or [`Step::Until`].

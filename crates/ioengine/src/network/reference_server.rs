@@ -1,13 +1,18 @@
 //! An NBD server for tests, in this process: it serves a file, and misbehaves on request.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::clock::Monotonic;
 use crate::network::{Access, Address};
+
+/// The pause between two bytes of a server that trickles.
+const TRICKLE: Duration = Duration::from_millis(2);
 
 /// What the server does wrong, after so many requests of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +27,12 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
+    /// Answers so many requests of a connection with EAGAIN, and the others as it should.
+    IsBusy(u32),
+    /// Keeps the writes of a connection back until a flush on the same connection.
+    CachesWrites,
+    /// Sends each byte by itself, with a pause behind it.
+    Trickles(u32),
 }
 
 /// Starts a server for a file and returns how to reach it. It ends with this process.
@@ -59,16 +70,27 @@ fn converse(mut stream: TcpStream, file: &File, fault: Fault) -> std::io::Result
     };
     let mut export = 0_u16.to_be_bytes().to_vec();
     export.extend(file.metadata()?.len().to_be_bytes());
-    export.extend(0b1101_u16.to_be_bytes());
+    let flags: u16 = if fault == Fault::CachesWrites { 0b1101 } else { 0b1_0000_1101 };
+    export.extend(flags.to_be_bytes());
     reply(3, &export)?;
     reply(1, &[])?;
+    let mut cache = Vec::new();
     for number in 0.. {
-        answer(&mut stream, file, fault, number)?;
+        answer(&mut stream, (file, &mut cache), fault, number)?;
     }
     Ok(())
 }
 
-fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std::io::Result<()> {
+/// Offset and bytes of a write.
+type Write = (u64, Vec<u8>);
+
+/// Answers a request. `cache` has the writes that are kept back.
+fn answer(
+    stream: &mut TcpStream,
+    (file, cache): (&File, &mut Vec<Write>),
+    fault: Fault,
+    number: u32,
+) -> std::io::Result<()> {
     let mut request = [0; 28];
     stream.read_exact(&mut request)?;
     let command = u16::from_be_bytes([request[6], request[7]]);
@@ -84,9 +106,16 @@ fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std
         }
         1 => {
             stream.read_exact(&mut data)?;
-            file.write_all_at(&data, offset)?;
+            if fault == Fault::CachesWrites {
+                cache.push((offset, data));
+            } else {
+                file.write_all_at(&data, offset)?;
+            }
         }
-        _ => file.sync_all()?,
+        _ => {
+            let kept = cache.drain(..);
+            kept.into_iter().try_for_each(|(offset, data)| file.write_all_at(&data, offset))?;
+        }
     }
     match fault {
         Fault::HangsUp(after) if number >= after => {
@@ -94,8 +123,19 @@ fn answer(stream: &mut TcpStream, file: &File, fault: Fault, number: u32) -> std
             return Err(std::io::ErrorKind::ConnectionAborted.into());
         }
         Fault::FallsSilent(after) if number >= after => return Ok(()),
+        Fault::IsBusy(times) if number < times => {
+            reply[4..8].copy_from_slice(&(libc::EAGAIN as u32).to_be_bytes());
+            reply.truncate(16);
+        }
         Fault::MixesUp(after) if number >= after => reply[14] ^= 0xff,
         Fault::Babbles(after) if number >= after => reply.iter_mut().for_each(|b| *b ^= 0x5a),
+        Fault::Trickles(after) if number >= after => {
+            let clock = Monotonic::new();
+            return reply.iter().try_for_each(|byte| {
+                clock.sleep(TRICKLE);
+                stream.write_all(&[*byte])
+            });
+        }
         _ => {}
     }
     stream.write_all(&reply)

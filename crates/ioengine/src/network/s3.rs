@@ -300,13 +300,12 @@ impl Protocol for S3 {
         STATUS_BYTES
     }
 
-    fn reconnect(&mut self, out: &mut Outbox) -> Result<Option<Wire>, Error> {
+    fn reconnect(&mut self, out: &mut Outbox) -> bool {
         // A server that closes a connection without an answer would do so again.
-        let Some(request) = self.pending.filter(|_| self.answered) else { return Ok(None) };
-        let wire = Wire::connect(&self.address)?;
+        let Some(request) = self.pending.filter(|_| self.answered) else { return false };
         self.answered = false;
         self.send(request, out);
-        Ok(Some(wire))
+        true
     }
 
     fn took(&mut self, bytes: &[u8], _out: &mut Outbox) -> Result<Step, Error> {

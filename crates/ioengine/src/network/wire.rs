@@ -4,26 +4,52 @@
 //! to a `Link`, which uses the functions that do not block.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::clock::{Clock, Monotonic};
 use crate::error::{Error, ErrorKind};
 use crate::network::Address;
 
 /// How long to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The shortest time limit of a whole set-up. It is twice that of an answer if that is longer.
+const SETUP_MIN: Duration = Duration::from_secs(10);
+/// The longest wait during the set-up after which an interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 /// The longest message during the set-up of a connection (bytes).
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How much of a text of a server is shown (bytes).
+const TEXT_BYTES_MAX: usize = 200;
 /// Socket buffers in each direction (bytes). Without them, large requests wait for the window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
-/// The longest wait inside [`Wire::wait_and_receive`], so that deadlines are looked at.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// The longest wait for the server at a time, so that deadlines are looked at. Less than half of
+/// the longest wait of a worker, whose requests can therefore be waited for inside
+/// [`Wire::wait_and_receive`].
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+
+/// Set by the program when the user interrupts it.
+static INTERRUPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Lets a flag that is set end the set-up of every connection. Only the first call has an effect.
+pub fn end_set_up_with(interrupt: Arc<AtomicBool>) {
+    let _ = INTERRUPT.set(interrupt);
+}
+
+fn is_interrupted() -> bool {
+    INTERRUPT.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
 
 /// A TCP connection with the name of its server, for error messages.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
+    clock: Monotonic,
+    /// When the set-up must have ended (ns); None afterwards.
+    set_up_until_ns: Option<u64>,
     /// The server's address.
     pub(super) name: String,
     /// How long to wait for an answer.
@@ -50,8 +76,8 @@ impl Wire {
                 .with_remedy("check the name of the server")
         })?;
         let mut last = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
-        for socket_address in addresses {
-            match TcpStream::connect_timeout(&socket_address, CONNECT_TIMEOUT) {
+        for peer in addresses {
+            match reach(&peer) {
                 Ok(stream) => return Wire::over(stream, address),
                 Err(error) => last = error,
             }
@@ -69,28 +95,79 @@ impl Wire {
         };
         // Fails on a socket that is not TCP, which has no delay either.
         let _ = stream.set_nodelay(true);
-        set(stream.set_read_timeout(Some(address.timeout)))?;
-        set(stream.set_write_timeout(Some(address.timeout)))?;
-        let bytes = SOCKET_BYTES;
-        for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
-            // SAFETY: the descriptor is open, and the value is a c_int that outlives the call.
-            // A kernel that grants less is no error.
-            let _ = unsafe {
-                libc::setsockopt(
-                    stream.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    option,
-                    (&raw const bytes).cast(),
-                    size_of_val(&bytes) as libc::socklen_t,
-                )
+        set(stream.set_read_timeout(Some(LOOK)))?;
+        set(stream.set_write_timeout(Some(LOOK)))?;
+        enlarge_buffers(&stream);
+        let (clock, timeout) = (Monotonic::new(), address.timeout);
+        let set_up = SETUP_MIN.max(2 * timeout).as_nanos() as u64;
+        let set_up_until_ns = Some(clock.now_ns().saturating_add(set_up));
+        Ok(Wire { stream, clock, set_up_until_ns, name, timeout })
+    }
+
+    /// Ends the set-up without changing how the connection is used.
+    pub(super) fn after_set_up(mut self) -> Wire {
+        self.set_up_until_ns = None;
+        self
+    }
+
+    /// Whether the set-up goes on.
+    pub(super) fn is_set_up(&self) -> bool {
+        self.set_up_until_ns.is_none()
+    }
+
+    /// The server's end of the connection; None if it is not TCP.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
+    }
+
+    /// Begins another connection to the same server, without waiting until it stands. What is sent
+    /// over it waits for that.
+    ///
+    /// # Errors
+    /// The network is out of reach, or this connection is not TCP or has no other end any more.
+    pub(super) fn again(&self, peer: SocketAddr) -> Result<Wire, Error> {
+        let stream = begin_connection(&peer).map_err(|error| self.broken(error))?;
+        // Fails on what is not TCP.
+        let _ = stream.set_nodelay(true);
+        enlarge_buffers(&stream);
+        let (clock, timeout) = (self.clock, self.timeout);
+        let wire = Wire { stream, clock, set_up_until_ns: None, name: self.name.clone(), timeout };
+        wire.set_tick()?;
+        Ok(wire)
+    }
+
+    /// Repeats a call that waits on the socket until it does something, for as long as the server
+    /// may be silent and the set-up may last.
+    fn patiently<T>(&self, mut call: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
+        let begun_ns = self.clock.now_ns();
+        let silent_until_ns = begun_ns.saturating_add(self.timeout.as_nanos() as u64);
+        let until_ns = silent_until_ns.min(self.set_up_until_ns.unwrap_or(u64::MAX));
+        loop {
+            let error = match call(&self.stream) {
+                Err(error) => error,
+                done => return done,
             };
+            match error.kind() {
+                _ if self.set_up_until_ns.is_some() && is_interrupted() => {
+                    return Err(io::Error::other("interrupted"));
+                }
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock if self.clock.now_ns() < until_ns => {}
+                io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                _ => return Err(error),
+            }
         }
-        Ok(Wire { stream, name, timeout: address.timeout })
+    }
+
+    /// Fails if the set-up has taken too long, although the server was never silent.
+    fn check_set_up(&self) -> io::Result<()> {
+        let is_over = self.set_up_until_ns.is_some_and(|until| self.clock.now_ns() >= until);
+        if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     /// Sends a whole message during the set-up.
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<(), Error> {
-        self.stream.write_all(message).map_err(|error| self.broken(error))
+        self.send_both(message, &[]).map_err(|error| self.broken(error))
     }
 
     /// Receives `length` bytes during the set-up.
@@ -102,7 +179,7 @@ impl Wire {
             return Err(self.violated(&format!("announced a message of {length} bytes")));
         }
         let mut bytes = vec![0; length];
-        self.stream.read_exact(&mut bytes).map_err(|error| self.broken(error))?;
+        self.receive_into(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -111,12 +188,11 @@ impl Wire {
         let mut parts = [IoSlice::new(first), IoSlice::new(second)];
         let mut left = &mut parts[..];
         while left.iter().any(|part| !part.is_empty()) {
-            match self.stream.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Ok(count) => IoSlice::advance_slices(&mut left, count),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match self.patiently(|mut stream| stream.write_vectored(left))? {
+                0 => return Err(io::ErrorKind::BrokenPipe.into()),
+                count => IoSlice::advance_slices(&mut left, count),
             }
+            self.check_set_up()?;
         }
         Ok(())
     }
@@ -124,12 +200,7 @@ impl Wire {
     /// Waits for the server, and copies what has arrived without taking it. 0: the server has
     /// closed the connection.
     pub(super) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.peek(buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
+        self.patiently(|stream| stream.peek(buffer))
     }
 
     /// Receives as many bytes as fit into `buffer`.
@@ -137,7 +208,16 @@ impl Wire {
     /// # Errors
     /// The connection broke, or the server did not answer in time.
     pub(super) fn receive_into(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
-        self.stream.read_exact(buffer).map_err(|error| self.broken(error))
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let read = self.patiently(|mut stream| stream.read(&mut buffer[filled..]));
+            match read.map_err(|error| self.broken(error))? {
+                0 => return Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
+                count => filled += count,
+            }
+            self.check_set_up().map_err(|error| self.broken(error))?;
+        }
+        Ok(())
     }
 
     /// The server did something that the protocol does not allow.
@@ -150,10 +230,26 @@ impl Wire {
         Error::new(ErrorKind::Usage, format!("{}: {}", self.name, what.into())).with_remedy(remedy)
     }
 
+    /// The server has asked to wait, again and again, for longer than its time limit.
+    pub(super) fn busy(&self) -> Error {
+        let (name, seconds) = (&self.name, self.timeout.as_secs());
+        Error::new(ErrorKind::Io, format!("{name}: the server asked to wait for {seconds} s"))
+            .with_remedy("use a smaller `depth` and fewer `threads`, or raise ?timeout=SECONDS")
+    }
+
+    /// The set-up takes too long.
+    fn slow(&self) -> Error {
+        let seconds = SETUP_MIN.max(2 * self.timeout).as_secs();
+        let what = format!("{} did not set up the connection in {seconds} s", self.name);
+        Error::new(ErrorKind::Io, what)
+            .with_remedy("check the server and the network, or raise ?timeout=SECONDS")
+    }
+
     /// A failure of the connection, or silence.
     pub(super) fn broken(&self, error: io::Error) -> Error {
         let name = &self.name;
         match error.kind() {
+            io::ErrorKind::TimedOut if self.check_set_up().is_err() => self.slow(),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 let seconds = self.timeout.as_secs();
                 Error::new(ErrorKind::Io, format!("{name} did not answer for {seconds} s"))
@@ -164,6 +260,9 @@ impl Wire {
             | io::ErrorKind::BrokenPipe => {
                 Error::new(ErrorKind::Io, format!("{name} closed the connection"))
                     .with_remedy("look into the log of the server")
+            }
+            io::ErrorKind::Other if is_interrupted() => {
+                Error::new(ErrorKind::Io, format!("interrupted while waiting for {name}"))
             }
             _ => Error::io(format!("the connection to {name} broke"), error)
                 .of_kind(ErrorKind::Io)
@@ -176,8 +275,12 @@ impl Wire {
         self.stream.set_read_timeout(Some(TICK)).map_err(|error| self.broken(error))
     }
 
-    pub(super) fn descriptor(&self) -> i32 {
-        self.stream.as_raw_fd()
+    /// Whether something has arrived that nobody has received, which may be the end of the
+    /// connection.
+    pub(super) fn has_news(&self) -> bool {
+        let mut poll = Poll::default();
+        poll.add(self, false);
+        poll.wait(Duration::ZERO).is_err() || poll.can_receive(0)
     }
 
     /// Sends from several pieces without blocking. None: nothing can be sent now.
@@ -266,36 +369,204 @@ unsafe extern "C" fn send_message(
     unsafe { libc::sendmsg(descriptor, header, flags) }
 }
 
+/// Opens a TCP connection, and waits for that.
+pub(super) fn reach(peer: &SocketAddr) -> io::Result<TcpStream> {
+    let (clock, stream) = (Monotonic::new(), begin_connection(peer)?);
+    let until_ns = clock.now_ns() + CONNECT_TIMEOUT.as_nanos() as u64;
+    let mut entry = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    while entry.revents == 0 {
+        if is_interrupted() {
+            return Err(io::Error::other("interrupted"));
+        }
+        if clock.now_ns() >= until_ns {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // SAFETY: the entry outlives the call. An interruption by a signal is no failure.
+        unsafe { libc::poll(&raw mut entry, 1, LOOK.as_millis() as libc::c_int) };
+    }
+    match stream.take_error()? {
+        Some(error) => Err(error),
+        None => Ok(stream),
+    }
+}
+
+/// Begins a TCP connection, which stands when the socket can be sent to.
+fn begin_connection(peer: &SocketAddr) -> io::Result<TcpStream> {
+    let family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory is passed.
+    let descriptor = unsafe { libc::socket(family, kind, 0) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let connect = |name: *const libc::sockaddr, bytes: usize| {
+        // SAFETY: the name has so many bytes and outlives the call.
+        unsafe { libc::connect(descriptor, name, bytes as libc::socklen_t) }
+    };
+    let connected = match peer {
+        SocketAddr::V4(peer) => {
+            let name = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: peer.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(peer.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            connect((&raw const name).cast(), size_of_val(&name))
+        }
+        SocketAddr::V6(peer) => {
+            let name = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: peer.port().to_be(),
+                sin6_flowinfo: peer.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: peer.ip().octets() },
+                sin6_scope_id: peer.scope_id(),
+            };
+            connect((&raw const name).cast(), size_of_val(&name))
+        }
+    };
+    let error = io::Error::last_os_error();
+    if connected < 0 && error.raw_os_error() != Some(libc::EINPROGRESS) {
+        return Err(error);
+    }
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Asks for large socket buffers. A kernel that grants less is no error.
+fn enlarge_buffers(stream: &TcpStream) {
+    let bytes = SOCKET_BYTES;
+    for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+        // SAFETY: the descriptor is open, and the value is a c_int that outlives the call.
+        let _ = unsafe {
+            libc::setsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                option,
+                (&raw const bytes).cast(),
+                size_of_val(&bytes) as libc::socklen_t,
+            )
+        };
+    }
+}
+
+/// The beginning of a text of a server, in one line that a terminal obeys no part of.
+pub(super) fn printable(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]);
+    let mut shown = String::new();
+    for c in text.chars() {
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}') {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// The server `name` broke the protocol.
 pub(crate) fn violated(name: &str, what: &str) -> Error {
     Error::new(ErrorKind::Io, format!("{name}: the server {what}"))
         .with_remedy("this is no valid answer: check that the port belongs to this protocol")
 }
 
-/// Waits until one of the descriptors is readable, or writable where `wants_to_send`. False if the
-/// time is over. Interruptions by signals end the wait early.
-pub(super) fn poll(links: impl Iterator<Item = (i32, bool)>, wait: Duration) -> io::Result<bool> {
-    let event = |(fd, wants_to_send): (i32, bool)| {
-        let events = libc::POLLIN | if wants_to_send { libc::POLLOUT } else { 0 };
-        libc::pollfd { fd, events, revents: 0 }
-    };
-    let mut entries: Vec<libc::pollfd> = links.map(event).collect();
-    let time = libc::timespec {
-        tv_sec: wait.as_secs() as libc::time_t,
-        tv_nsec: wait.subsec_nanos().into(),
-    };
-    // SAFETY: the entries and the time outlive the call; a null mask changes no signal mask.
-    let ready = unsafe {
-        libc::ppoll(
-            entries.as_mut_ptr(),
-            entries.len() as libc::nfds_t,
-            &raw const time,
-            std::ptr::null(),
-        )
-    };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::EINTR) { Ok(true) } else { Err(error) };
+/// Waits for one of several connections; its memory is used again by the next wait.
+#[derive(Debug, Default)]
+pub(crate) struct Poll {
+    entries: Vec<libc::pollfd>,
+}
+
+impl Poll {
+    /// Forgets the connections of the last wait.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
     }
-    Ok(ready > 0)
+
+    /// Adds a connection, which is waited for until it can be received from, or with
+    /// `wants_to_send` until it can be sent to.
+    pub(super) fn add(&mut self, wire: &Wire, wants_to_send: bool) {
+        let events = libc::POLLIN | if wants_to_send { libc::POLLOUT } else { 0 };
+        self.entries.push(libc::pollfd { fd: wire.stream.as_raw_fd(), events, revents: 0 });
+    }
+
+    /// Waits until a connection is ready, or the time is over. Interruptions by signals end the
+    /// wait early.
+    pub(crate) fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        let time =
+            libc::timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos().into() };
+        // SAFETY: the entries and the time outlive the call; a null mask changes no signal mask.
+        let ready = unsafe {
+            libc::ppoll(
+                self.entries.as_mut_ptr(),
+                self.entries.len() as libc::nfds_t,
+                &raw const time,
+                std::ptr::null(),
+            )
+        };
+        let error = io::Error::last_os_error();
+        if ready < 0 && error.raw_os_error() != Some(libc::EINTR) {
+            return Err(Error::io("waiting for the server", error));
+        }
+        Ok(())
+    }
+
+    /// Whether the connection that was added as number `index` has something to receive, which may
+    /// be its end.
+    pub(crate) fn can_receive(&self, index: usize) -> bool {
+        self.entries.get(index).is_some_and(|entry| entry.revents & !libc::POLLOUT != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn served() -> (TcpListener, SocketAddr, Address) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let address = format!("nbd://127.0.0.1:{}/x?timeout=5", peer.port());
+        (listener, peer, address.parse().unwrap())
+    }
+
+    #[test]
+    fn another_connection_begins_without_waiting_for_the_server() {
+        let (listener, peer, address) = served();
+        // The server takes no connection, and has room for hardly any that waits.
+        // SAFETY: the descriptor is open, and no memory is passed.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let wire = Wire::connect(&address).unwrap();
+        let _waiting: Vec<TcpStream> = (0..4).map(|_| begin_connection(&peer).unwrap()).collect();
+        let again = wire.again(wire.peer().unwrap()).unwrap();
+        let mut byte = [7];
+        let piece = Piece { memory: byte.as_mut_ptr(), length: 1 };
+        // SAFETY: the byte outlives both calls.
+        let (sent, received) =
+            unsafe { (again.send_now(&[piece]).unwrap(), again.receive_now(&[piece]).unwrap()) };
+        assert_eq!((sent, received), (None, None), "the connection does not stand yet");
+    }
+
+    #[test]
+    fn a_server_that_is_never_silent_cannot_prolong_the_set_up() {
+        let (listener, _, address) = served();
+        let mut wire = Wire::connect(&address).unwrap();
+        wire.set_up_until_ns = Some(wire.clock.now_ns() + 200_000_000);
+        let (mut server, _) = listener.accept().unwrap();
+        std::thread::spawn(move || {
+            let clock = Monotonic::new();
+            while server.write_all(b"x").is_ok() {
+                clock.sleep(Duration::from_millis(5));
+            }
+        });
+        let error = wire.receive(1 << 20).unwrap_err().to_string();
+        assert!(error.contains("did not set up the connection in"), "{error}");
+    }
+
+    #[test]
+    fn text_of_a_server_is_one_line_without_orders_to_a_terminal() {
+        assert_eq!(printable(b"no\nhalfpower: \x1b[2Jx"), "no\\nhalfpower: \\u{1b}[2Jx");
+        assert_eq!(printable("größe".as_bytes()), "größe");
+    }
 }

@@ -191,7 +191,7 @@ fn moves_the_right_bytes(server: &Tgtd, settings: &str) {
             offset += u64::from(length);
         }
         let done = run(&mut engine, &batch).unwrap();
-        target.sync().unwrap();
+        assert!(engine.flush().unwrap());
         let disk = File::open(server.disk()).unwrap();
         for (write, done) in batch.iter().zip(&done) {
             assert_eq!(done.result, write.length as i32, "{settings}: {write:?}");
@@ -249,7 +249,7 @@ fn iscsi_durable_writes_and_flushes_succeed() {
             (0..4).map(|slot| request(Op::Write, slot, u64::from(slot) * 4096, 4096)).collect();
         for _ in 0..10 {
             assert!(run(&mut engine, &batch).unwrap().iter().all(|done| done.result == 4096));
-            target.sync().unwrap();
+            assert!(engine.flush().unwrap());
         }
     }
 }
@@ -398,5 +398,5 @@ fn iscsi_answers_pings_and_flushes_after_a_pause() {
         assert_eq!(run(&mut engine, &[request(Op::Read, 0, 0, 512)]).unwrap()[0].result, 512);
         sleep_ms(10);
     }
-    target.sync().unwrap();
+    assert!(engine.flush().unwrap());
 }

@@ -27,6 +27,9 @@ const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// A relay that is silent for longer counts as lost (ns).
 const SILENCE_NS: u64 = 15_000_000_000;
+/// A relay that does not take a message for longer counts as lost (ns). Less than `SILENCE_NS`:
+/// this relay gives no sign of life meanwhile.
+const STUCK_NS: u64 = 10_000_000_000;
 /// Time for which a worker may go on after rank 0 has ended (ns).
 const GRACE_NS: u64 = 5_000_000_000;
 /// Part of a worker's error output that is kept (bytes).
@@ -38,8 +41,10 @@ pub trait Transport {
     fn rank(&self) -> u32;
     /// Number of ranks.
     fn count(&self) -> u32;
-    /// Sends a message to another rank. An empty message is a sign of life.
-    fn send(&mut self, to: u32, message: &[u8]);
+    /// Sends a message to another rank. An empty message is a sign of life. While the other rank
+    /// does not take it, `give_up` is called again and again; with an exit code the run of all
+    /// ranks ends at once.
+    fn send(&mut self, to: u32, message: &[u8], give_up: &mut dyn FnMut() -> Option<u8>);
     /// The next message that has arrived, with the rank that sent it; None if there is none yet.
     fn receive(&mut self) -> Option<(u32, Vec<u8>)>;
 }
@@ -60,6 +65,32 @@ struct Worker {
     socket: UnixStream,
     frames: Receiver<(u32, Vec<u8>)>,
     errors: Option<JoinHandle<String>>,
+}
+
+impl Worker {
+    /// Tells the worker that a rank takes no messages, waits until it has ended, and returns its
+    /// exit code.
+    fn end_without(&mut self, rank: u32, lost: u32, clock: &Monotonic) -> u8 {
+        let why = format!("it took no message for {} s", STUCK_NS / 1_000_000_000);
+        let message = serde_json::to_vec(&Message::Lost(lost, why)).unwrap_or_default();
+        let _ = write_frame(&mut &self.socket, rank, &message);
+        let until_ns = clock.now_ns() + GRACE_NS;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return exit_code(status).max(1),
+                Ok(None) if clock.now_ns() < until_ns => clock.sleep(SLEEP[1]),
+                _ => break,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        1
+    }
+}
+
+/// The exit code of a worker; 1 if a signal killed it.
+fn exit_code(status: ExitStatus) -> u8 {
+    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// Starts the worker of a rank, carries its messages until it ends, and says how it ended.
@@ -193,15 +224,22 @@ impl Relay<'_> {
             self.receive();
             self.beat();
         }
-        let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+        let code = exit_code(status);
         Ended { code, all_alive: !self.lost.contains(&true) }
     }
 
     fn send(&mut self, to: u32, message: &[u8]) {
         let is_other = to != self.transport.rank() && to < self.transport.count();
-        if is_other && !self.lost[to as usize] {
-            self.transport.send(to, message);
+        if !is_other || self.lost[to as usize] {
+            return;
         }
+        let (rank, clock, worker) = (self.transport.rank(), self.clock, &mut self.worker);
+        let begun_ns = clock.now_ns();
+        let mut give_up = || {
+            let is_stuck = clock.now_ns() - begun_ns > STUCK_NS;
+            is_stuck.then(|| worker.end_without(rank, to, &clock))
+        };
+        self.transport.send(to, message, &mut give_up);
     }
 
     /// Passes on all messages that have arrived; returns whether there was one.
@@ -262,6 +300,43 @@ fn how_it_ended(status: ExitStatus, errors: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A relay of two whose other end takes nothing.
+    struct Frozen {
+        ended_with: Option<u8>,
+    }
+
+    impl Transport for Frozen {
+        fn rank(&self) -> u32 {
+            0
+        }
+
+        fn count(&self) -> u32 {
+            2
+        }
+
+        fn send(&mut self, _: u32, _: &[u8], give_up: &mut dyn FnMut() -> Option<u8>) {
+            let clock = Monotonic::uncalibrated();
+            while self.ended_with.is_none() {
+                clock.sleep(SLEEP[1]);
+                self.ended_with = give_up();
+            }
+        }
+
+        fn receive(&mut self) -> Option<(u32, Vec<u8>)> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_rank_that_takes_no_message_does_not_hold_the_others_for_ever() {
+        let mut transport = Frozen { ended_with: None };
+        // A worker that ends when it is told something.
+        let mut command = Command::new("sh");
+        command.args(["-c", "head -c 1 > /dev/null; exit 3"]);
+        carry(&mut transport, &mut command, &Interrupt::default()).unwrap();
+        assert_eq!(transport.ended_with, Some(3));
+    }
 
     #[test]
     fn the_end_of_a_worker_is_told_in_words() {

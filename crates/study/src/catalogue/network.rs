@@ -196,13 +196,16 @@ fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     let mut all = evidence.all(&[("rw", path.rw)]);
     all.retain(|point| point.target == path.name);
     let Some(top) = all.into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate())) else { return };
-    let pap = evidence.pap_bytes_per_s.unwrap_or(top.rate());
+    let (pap, whole) = match evidence.pap_bytes_per_s {
+        Some(pap) => (pap, format!("the PAP of {}", units::rate_mib(pap))),
+        None => (top.rate(), "that".to_owned()),
+    };
     let (measured, _) = curve::half_power(&path.points, pap);
     let half = match measured {
         Some(bytes) => {
-            format!("one request at a time passes half of that at {}", units::size(bytes))
+            format!("one request at a time passes half of {whole} at {}", units::size(bytes))
         }
-        None => "one request at a time never passes half of that".to_owned(),
+        None => format!("one request at a time never passes half of {whole}"),
     };
     found.find(
         "ceiling",

@@ -13,9 +13,8 @@ use crate::error::Error;
 use crate::network::iscsi::pdu::{
     HEADER_BYTES, Header, IMMEDIATE, LOGIN_REQUEST, LOGIN_RESPONSE, Numbers, TASK_TAG, padding,
 };
-use crate::network::iscsi::scsi::printable;
 use crate::network::iscsi::session::{Limits, RECEIVE_SEGMENT_BYTES};
-use crate::network::wire::Wire;
+use crate::network::wire::{Wire, printable};
 use crate::network::{Access, Credentials};
 
 /// Stages in the flags of Login Request and Response (section 11.12.3).
@@ -616,7 +615,7 @@ mod tests {
         says(status(3, 2, ""), "no room for another session");
         says(status(2, 9, ""), "status 0x0209");
         says(status(1, 1, "TargetAddress=[::1]:99,1\0"), "use iscsi://[::1]:99/t/1");
-        says(status(1, 2, "TargetAddress=a\nb,1\0"), "use iscsi://ab/t/1");
+        says(status(1, 2, "TargetAddress=a\nb,1\0"), "use iscsi://a\\nb/t/1");
         says(status(1, 2, ""), "moved to another address; look for its address");
         says(vec![login_response(0, SUCCESS, "AuthMethod=Reject\0")], "requires a user");
         says(vec![login_response(0, SUCCESS, "AuthMethod=KRB5\0")], "authentication 'KRB5'");

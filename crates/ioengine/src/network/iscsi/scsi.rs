@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use crate::network::wire::printable;
 use crate::request::Op;
 
 /// A command descriptor block: operation code and parameters of a command.
@@ -117,7 +118,8 @@ pub(super) struct Unit {
 impl Unit {
     pub(super) fn parse(data: &[u8]) -> Option<Unit> {
         let (first, names) = (*data.first()?, data.get(8..32)?);
-        let word = |bytes: &[u8]| printable(bytes).trim().to_owned();
+        let text = |bytes: &[u8]| bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+        let word = |bytes: &[u8]| printable(&bytes[..text(bytes)]).trim().to_owned();
         let name = format!("{} {}", word(&names[..8]), word(&names[8..])).trim().to_owned();
         Some(Unit { is_present: first >> 5 == 0, device_type: first & 0x1f, name })
     }
@@ -126,12 +128,6 @@ impl Unit {
     pub(super) fn is_disk(&self) -> bool {
         self.device_type == 0
     }
-}
-
-/// Keeps printable ASCII of text of a target, up to 200 characters.
-pub(super) fn printable(bytes: &[u8]) -> String {
-    let kept = bytes.iter().filter(|byte| (b' '..=b'~').contains(byte));
-    kept.take(200).map(|byte| char::from(*byte)).collect()
 }
 
 /// Number and size of blocks ("READ CAPACITY (16) parameter data", SBC-3).

@@ -6,8 +6,10 @@
 //! SCSI Response. The data of a write follows the command up to the negotiated limits without
 //! being asked for, and the rest in Data-Out sequences for which the target asks (R2T). The
 //! negotiated error recovery level is 0: whatever breaks the protocol ends the connection.
-
-use std::time::Duration;
+//!
+//! A connection is read only while a request is outstanding. A target that pings idle connections
+//! may close one on which no request was made for its limit, usually 15 s until a ping and 5 s for
+//! the answer; the next request then fails.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::iscsi::pdu::{
@@ -30,11 +32,6 @@ const FLUSH_TAG: u32 = NO_TAG - 1;
 const IDLE_PDUS_MAX: u32 = 10_000;
 /// How often a flush is sent again while the disk reports changes in place of executing it.
 const FLUSH_RETRIES_MAX: u32 = 10;
-
-/// After this time without a message a connection is replaced: targets close a connection whose
-/// client does not answer pings, and an idle connection is not read. The shortest usual limit is
-/// 15 s until a ping and 5 s for its answer.
-const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// What was negotiated for the transfer of data (RFC 7143, section 13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -446,10 +443,6 @@ impl Protocol for Session {
 
     fn has_room(&self) -> bool {
         self.numbers.window() > 0
-    }
-
-    fn idle_max(&self) -> Option<Duration> {
-        Some(IDLE_MAX)
     }
 
     fn request(&mut self, request: &Request, _payload: &[u8], out: &mut Outbox) {

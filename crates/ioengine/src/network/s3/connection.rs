@@ -6,7 +6,6 @@
 //! directly into the caller's memory and no byte behind a response is taken.
 
 use std::io;
-use std::time::Duration;
 
 use crate::clock::{Clock, Monotonic};
 use crate::error::Error;
@@ -16,7 +15,7 @@ use crate::network::s3::http::{
     self, Framing, HEAD_BYTES_MAX, HEAD_END, Head, LINE_BYTES_MAX, LINE_END, STATUS_BYTES,
 };
 use crate::network::s3::message::Method;
-use crate::network::wire::{Wire, poll};
+use crate::network::wire::Wire;
 
 /// The longest body of an error, of which only the beginning is of interest (bytes).
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -70,6 +69,8 @@ pub(in crate::network) struct Connection {
     /// Whether the server has answered on this connection.
     answered: bool,
     reconnects: u64,
+    /// Whether the time limit of a set-up holds no more.
+    is_set_up: bool,
     clock: Monotonic,
 }
 
@@ -85,7 +86,8 @@ impl Connection {
     /// Uses a new connection.
     pub(in crate::network) fn over(wire: Wire, address: &Address) -> Connection {
         let (address, clock) = (address.clone(), Monotonic::new());
-        Connection { address, wire: Some(wire), answered: false, reconnects: 0, clock }
+        let is_set_up = wire.is_set_up();
+        Connection { address, wire: Some(wire), answered: false, reconnects: 0, is_set_up, clock }
     }
 
     /// The time (ns on the connection's clock).
@@ -141,12 +143,8 @@ impl Connection {
 
     /// The connection; a new one if the server has closed it or has sent what was not asked for.
     fn take_wire(&mut self) -> Result<Wire, Error> {
-        let ended = |wire: &Wire| {
-            let entry = std::iter::once((wire.descriptor(), false));
-            poll(entry, Duration::ZERO).unwrap_or(true)
-        };
         match self.wire.take() {
-            Some(wire) if !self.answered || !ended(&wire) => Ok(wire),
+            Some(wire) if !self.answered || !wire.has_news() => Ok(wire),
             _ => self.connect(),
         }
     }
@@ -155,7 +153,7 @@ impl Connection {
         let wire = Wire::connect(&self.address)?;
         self.answered = false;
         self.reconnects += 1;
-        Ok(wire)
+        Ok(if self.is_set_up { wire.after_set_up() } else { wire })
     }
 
     fn attempt(

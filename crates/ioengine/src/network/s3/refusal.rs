@@ -9,6 +9,7 @@ use crate::network::Access;
 use crate::network::s3::connection::{Reply, TLS_REMEDY};
 use crate::network::s3::message::REGION;
 use crate::network::s3::xml;
+use crate::network::wire::printable;
 
 /// The longest code that is repeated (bytes).
 const CODE_BYTES_MAX: usize = 64;
@@ -30,7 +31,7 @@ pub(in crate::network) fn refusal(access: &Access, action: &str, reply: &Reply) 
     let status = reply.head.status;
     let code = code(&reply.text);
     let (what, remedy, kind) = explained(access, reply, code.as_deref());
-    let code = code.map_or(String::new(), |code| format!("{code}, "));
+    let code = code.map_or(String::new(), |code| format!("{}, ", printable(code.as_bytes())));
     let address = &access.address;
     Error::new(kind, format!("{address}: {what} ({action}: {code}HTTP status {status})"))
         .with_remedy(remedy)
