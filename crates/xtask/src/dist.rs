@@ -1,20 +1,22 @@
-//! `cargo xtask dist`: what is handed out, made from a commit: static programs, packages, checksums,
-//! the licences of all dependencies and a bill of materials.
+//! `cargo xtask dist`: what is handed out, made from a commit: static programs, packages,
+//! checksums, the licences of all dependencies and a bill of materials.
 //!
-//! The commit is cloned and built there, so neither uncommitted changes nor the path of the checkout
-//! reach the files. Programs are linked statically with musl; Zig compiles the C code for both
-//! architectures. All times in the files are those of the commit. `--check` builds a second clone
-//! at another path and compares the bytes, runs the program for ARM under QEMU, and installs, uses
-//! and removes the Debian package in a fresh root.
+//! The commit is cloned and built there, so neither uncommitted changes nor the path of the
+//! checkout reach the files. Programs are linked statically with musl; Zig compiles the C code for
+//! both architectures. All times in the files are those of the commit. `--check` builds a second
+//! clone at another path and compares the bytes, runs the program for ARM under QEMU, and
+//! installs, uses and removes the Debian package in a fresh root.
 
-mod archive;
-mod build;
-mod check;
-mod licences;
 mod tools;
 
+mod build;
+
+mod archive;
+mod check;
+mod licences;
+
 use crate::repository;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use archive::Contents;
 use build::Source;
 use std::fs;
@@ -31,8 +33,8 @@ pub struct Options {
     /// Only these architectures (default: all); repeatable
     #[arg(long, value_enum)]
     arch: Vec<Architecture>,
-    /// Also build twice and compare, run the ARM program under QEMU, and try the Debian package in a
-    /// fresh root; needs root, qemu-user and debootstrap, and says what it skipped
+    /// Also build twice and compare, run the ARM program under QEMU, and try the Debian package in
+    /// a fresh root; needs root, qemu-user and debootstrap, and says what it skipped
     #[arg(long)]
     check: bool,
 }
@@ -123,7 +125,7 @@ fn make(source: &Source, tools: &Tools, architectures: &[Architecture], out: &Pa
     }
     fs::write(out.join("LICENCES-OF-DEPENDENCIES.txt"), &licences)?;
     fs::copy(source.folder.join("packaging/Containerfile"), out.join("Containerfile"))?;
-    tools.write_bill_of_materials(source, &out.join("halfpower.cdx.json"))?;
+    source.write_bill_of_materials(tools, &out.join("halfpower.cdx.json"))?;
     write_checksums(out)
 }
 
@@ -131,9 +133,7 @@ fn make(source: &Source, tools: &Tools, architectures: &[Architecture], out: &Pa
 fn write_checksums(out: &Path) -> Result<()> {
     let mut command = Command::new("sha256sum");
     command.args(names(out)?).current_dir(out);
-    let output = command.output().context("cannot start sha256sum")?;
-    ensure!(output.status.success(), "sha256sum ended with {}", output.status);
-    fs::write(out.join("SHA256SUMS"), output.stdout)?;
+    fs::write(out.join("SHA256SUMS"), repository::output_of(&mut command)?)?;
     Ok(())
 }
 

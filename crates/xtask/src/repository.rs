@@ -62,7 +62,7 @@ pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
 }
 
 /// Standard output of a command that must succeed.
-fn output_of(command: &mut Command) -> Result<String> {
+pub fn output_of(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -18,7 +18,7 @@ const SERVER_LINK: u32 = 240;
 const DELAY: &str = "2ms";
 /// Errors of predicted rates, mean and largest (shares).
 const MEAN_ERROR: f64 = 0.10;
-const WORST_ERROR: f64 = 0.25;
+const WORST_ERROR: f64 = 0.15;
 
 /// A server and hosts, joined by a switch. All are network namespaces, removed on drop.
 struct Network {

@@ -135,7 +135,7 @@ fn tar(mut files: Vec<Entry>, time_unix_s: u64) -> Result<Vec<u8>> {
     let mut made: Vec<String> = Vec::new();
     for file in files {
         for (at, _) in file.path.match_indices('/') {
-            let folder = format!("./{}/", &file.path[..at]);
+            let folder = format!("{}/", &file.path[..at]);
             if !made.contains(&folder) {
                 let mut header = header(0o755, 0, time_unix_s);
                 header.set_entry_type(tar::EntryType::Directory);
@@ -144,7 +144,7 @@ fn tar(mut files: Vec<Entry>, time_unix_s: u64) -> Result<Vec<u8>> {
             }
         }
         let mut header = header(file.mode, file.bytes.len() as u64, time_unix_s);
-        builder.append_data(&mut header, format!("./{}", file.path), file.bytes.as_slice())?;
+        builder.append_data(&mut header, &file.path, file.bytes.as_slice())?;
     }
     Ok(builder.into_inner()?.finish()?)
 }
@@ -179,7 +179,7 @@ mod tests {
             let (header, path) = (entry.header(), entry.path().unwrap().display().to_string());
             (path, header.mode().unwrap(), header.mtime().unwrap())
         });
-        let wanted = [("./a", 0o644, 77), ("./b/", 0o755, 77), ("./b/c", 0o755, 77)];
+        let wanted = [("a", 0o644, 77), ("b/", 0o755, 77), ("b/c", 0o755, 77)];
         let wanted = wanted.map(|(path, mode, time)| (path.to_owned(), mode, time));
         assert_eq!(entries.collect::<Vec<_>>(), wanted);
     }

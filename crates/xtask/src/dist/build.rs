@@ -1,14 +1,18 @@
-//! A clone of a commit, and the static programs built there.
+//! A clone of a commit, the static programs built there, and what describes them.
+//!
+//! Paths of the machine are replaced in messages and descriptions, so that two clones at different
+//! paths give the same bytes. The build folder of an earlier clone at the same path is kept.
 
 use super::Architecture;
 use super::tools::{Tools, must};
-use anyhow::{Context, Result, ensure};
+use crate::repository::output_of;
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The folder of the sources, as messages of the program show it.
-pub const SOURCE_SHOWN: &str = "/halfpower";
+const SOURCE_SHOWN: &str = "/halfpower";
 
 /// A clone of a commit.
 pub struct Source {
@@ -56,7 +60,7 @@ impl Source {
             fs::rename(&kept, &built)?;
         }
         let time =
-            text_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(folder))?;
+            output_of(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(folder))?;
         let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml"))?.parse()?;
         let version = manifest["workspace"]["package"]["version"].as_str();
         Ok(Source {
@@ -89,6 +93,26 @@ impl Source {
         must(&mut cargo)?;
         Ok(self.folder.join("target").join(platform).join("dist/halfpower"))
     }
+
+    /// Writes the bill of materials in the form of CycloneDX: every crate that the program is built
+    /// from, with version, licence, checksum and what depends on it.
+    ///
+    /// # Errors
+    /// If the tool fails.
+    pub fn write_bill_of_materials(&self, tools: &Tools, to: &Path) -> Result<()> {
+        let program = self.folder.join("crates/halfpower");
+        let mut cargo = tools.cargo();
+        cargo.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5"]);
+        cargo.args(["--target", &Architecture::X86.platform(), "--all"]);
+        cargo.args(["--override-filename", "bill-of-materials"]);
+        cargo.env("SOURCE_DATE_EPOCH", self.commit_unix_s.to_string());
+        must(cargo.current_dir(&program))?;
+        let written = fs::read_to_string(program.join("bill-of-materials.json"));
+        let text = written.context("no bill of materials was written")?;
+        // The tool names local crates by their path.
+        fs::write(to, text.replace(&self.folder.display().to_string(), SOURCE_SHOWN))?;
+        Ok(())
+    }
 }
 
 /// Manual page and completions, printed by a program that runs here.
@@ -96,22 +120,12 @@ impl Source {
 /// # Errors
 /// If the program fails.
 pub fn pages(program: &Path) -> Result<Pages> {
-    let generate = |what: &str| {
-        let output = Command::new(program).args(["generate", what]).output();
-        let output = output.with_context(|| format!("cannot start {}", program.display()))?;
-        ensure!(output.status.success(), "halfpower generate {what} ended with {}", output.status);
-        Ok(output.stdout)
+    let generate = |what: &str| -> Result<Vec<u8>> {
+        Ok(output_of(Command::new(program).args(["generate", what]))?.into_bytes())
     };
     let mut completions = Vec::new();
     for (shell, path) in SHELLS {
         completions.push((path, generate(shell)?));
     }
     Ok(Pages { manual: generate("man")?, completions })
-}
-
-/// What a command prints.
-fn text_of(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
-    ensure!(output.status.success(), "{command:?} ended with {}", output.status);
-    Ok(String::from_utf8(output.stdout)?)
 }

@@ -164,7 +164,7 @@ fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
 /// Unpacks the only folder of an archive into another one.
 fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("tar");
-    command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=2");
+    command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=1");
     super::tools::must(command.current_dir(folder))
 }
 

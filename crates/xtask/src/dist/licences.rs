@@ -5,7 +5,8 @@
 
 use super::Architecture;
 use super::build::Source;
-use anyhow::{Context, Result, ensure};
+use crate::repository::output_of;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,12 +47,8 @@ pub fn of_dependencies(source: &Source) -> Result<String> {
 
 /// The crates that the static program is built from, without those of this repository.
 fn packages(source: &Source) -> Result<Vec<Value>> {
-    let cargo = |words: &[&str]| {
-        let output = Command::new("cargo").args(words).current_dir(&source.folder).output();
-        let output = output.context("cannot start cargo")?;
-        ensure!(output.status.success(), "cargo {} failed", words[0]);
-        Ok(String::from_utf8(output.stdout)?)
-    };
+    let cargo =
+        |words: &[&str]| output_of(Command::new("cargo").args(words).current_dir(&source.folder));
     let platform = Architecture::X86.platform();
     let tree = cargo(&[
         "tree",

@@ -1,8 +1,9 @@
-//! The tools that build what is handed out, installed in a folder of their own and at fixed versions:
-//! Zig as C compiler and linker for musl, `cargo zigbuild`, and `cargo cyclonedx`.
+//! The tools that build what is handed out, installed in a folder of their own, at fixed versions.
+//!
+//! Zig is the C compiler and linker for musl, `cargo zigbuild` calls it, and `cargo cyclonedx`
+//! writes the bill of materials.
 
 use super::Architecture;
-use super::build::{SOURCE_SHOWN, Source};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -57,25 +58,6 @@ impl Tools {
         cargo.env("ZIG_GLOBAL_CACHE_DIR", &self.cache).env("ZIG_LOCAL_CACHE_DIR", &self.cache);
         cargo.env("CARGO_ZIGBUILD_CACHE_DIR", &self.cache);
         cargo
-    }
-
-    /// Writes the bill of materials in the form of CycloneDX: every crate that the program is built
-    /// from, with version, licence, checksum and what depends on it.
-    ///
-    /// # Errors
-    /// If the tool fails.
-    pub fn write_bill_of_materials(&self, source: &Source, to: &Path) -> Result<()> {
-        let mut cargo = self.cargo();
-        cargo.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5"]);
-        cargo.args(["--target", &Architecture::X86.platform(), "--all"]);
-        cargo.args(["--override-filename", "bill-of-materials"]);
-        cargo.env("SOURCE_DATE_EPOCH", source.commit_unix_s.to_string());
-        must(cargo.current_dir(source.folder.join("crates/halfpower")))?;
-        let written = source.folder.join("crates/halfpower/bill-of-materials.json");
-        let text = fs::read_to_string(written).context("no bill of materials was written")?;
-        // The tool names local crates by their path.
-        fs::write(to, text.replace(&source.folder.display().to_string(), SOURCE_SHOWN))?;
-        Ok(())
     }
 }
 
