@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use analysis::histogram::{Exact, Histogram, bucket_bounds, bucket_index};
 use analysis::units;
+use lab::check::Check;
 use lab::failure::{Failure, Outcome};
 use lab::json;
 use lab::machine::{Host, TargetFacts};
@@ -71,7 +72,7 @@ impl Imported {
             "measured by {tool}: caching, unwritten blocks and steadiness were not checked"
         );
         let trials = self.points.iter_mut().flat_map(|point| &mut point.trials);
-        trials.for_each(|trial| trial.verdict.add(State::Suspect, reason.clone()));
+        trials.for_each(|trial| trial.verdict.flag(State::Suspect, Check::Imported, &reason));
     }
 
     /// Stores the run, unless the same output was stored before.

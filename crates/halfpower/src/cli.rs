@@ -8,6 +8,8 @@ pub mod calibrate;
 pub mod compare;
 pub mod classic;
 pub mod copy;
+pub mod explain;
+pub mod help;
 pub mod exchange;
 pub mod memory;
 pub mod mount;
@@ -26,7 +28,6 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ioengine::BufferPages;
 use lab::experiment::Experiment;
@@ -35,6 +36,7 @@ use lab::failure::{Failure, Outcome};
 use lab::guard::Consent;
 use lab::recorder::RunOptions;
 use lab::selftest::devices::Source;
+use lab::terminal::Charts;
 use survey::app::{self, App};
 
 use self::parameters::ParameterArgs;
@@ -86,6 +88,8 @@ pub enum Verb {
     Soak(SoakArgs),
     /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
+    /// Explain a term, finding, verdict reason, advice, study or claim
+    Explain(explain::ExplainArgs),
     /// List the I/O engines of this host, and why others are missing
     Engines(EnginesArgs),
     /// Describe a target layer by layer, and whether writing to it is safe
@@ -146,6 +150,10 @@ pub struct CommonArgs {
     /// Print one JSON document instead of text
     #[arg(long, default_value_t = false, help_heading = "Output")]
     pub json: bool,
+    /// Charts in the text of surveys and studies: auto (on a terminal), unicode, ascii or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output",
+          value_parser = str::parse::<Charts>)]
+    pub charts: Charts,
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
@@ -380,8 +388,8 @@ pub struct SurveyArgs {
     /// tenth of the free space, half of --max-write, and what a tenth of the budget can write)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// How your program does I/O today, as the baseline of the advice: request size, direct, depth;
-    /// such as 8k or 8k,direct,4 (default: buffered 64 KiB, depth 1)
+    /// How your program does I/O today, as the baseline of the advice, such as
+    /// bs=8k,iodepth=4,direct (default: bs=64k,iodepth=1,buffered)
     #[arg(long, value_name = "REQUESTS", value_parser = app::parse, help_heading = "Workload")]
     pub app: Option<App>,
     /// Maximum bytes to write, including the test file
@@ -654,21 +662,6 @@ pub struct GenerateArgs {
     /// Print what would be done and do nothing
     #[arg(long)]
     pub plan: bool,
-}
-
-/// A one-line message for an invalid value: "--bs 4x: '4x' is not a size; write 4k, ..". None for
-/// other errors.
-pub fn wrong_value(error: &clap::Error) -> Option<String> {
-    let text = |kind| match error.get(kind)? {
-        ContextValue::String(text) => Some(text.as_str()),
-        _ => None,
-    };
-    let flag = text(ContextKind::InvalidArg)?.split(' ').next()?;
-    let value = text(ContextKind::InvalidValue)?;
-    let why = std::error::Error::source(error)?.to_string();
-    let has_remedy = why.contains("; ") || why.starts_with("write ");
-    let remedy = if has_remedy { "" } else { "; see --help" };
-    Some(format!("{flag} {value}: {why}{remedy}"))
 }
 
 /// Parses `fuse` or `delay`; clap accepts nothing else.

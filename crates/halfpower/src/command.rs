@@ -9,6 +9,7 @@ pub mod clean;
 pub mod compare;
 pub mod copy;
 pub mod engines;
+pub mod explain;
 pub mod exchange;
 pub mod target;
 pub mod generate;

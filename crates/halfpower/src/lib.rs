@@ -13,7 +13,7 @@ pub mod fuzz;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use cli::{Cli, Verb};
 use command::run::Form;
@@ -23,7 +23,9 @@ use mpi::Scope;
 /// Runs the program.
 pub fn main() -> ExitCode {
     let words = cli::normalise(std::env::args_os());
-    let cli = match Cli::try_parse_from(&words) {
+    let (command, asked) = cli::help::command(&words);
+    let parsed = command.try_get_matches_from(&asked);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             if !mpi::is_left_to_another(&words, Scope::Everywhere) {
@@ -54,7 +56,7 @@ pub fn main() -> ExitCode {
 
 /// Prints why the command line was not understood, or the help that it asked for.
 fn print(error: &clap::Error) {
-    match cli::wrong_value(error) {
+    match cli::help::wrong_value(error) {
         Some(text) => lab::console::error(&text),
         // clap prints help to stdout and errors to stderr.
         None => drop(error.print()),
@@ -70,6 +72,7 @@ fn exit(outcome: Outcome) -> ExitCode {
         }
         Ok(exit) => exit.into(),
         Err(Failure { exit, message }) => {
+            let message = lab::similar::with_offer(&message);
             lab::console::error(&format!("{message}{}", deleted_folder()));
             exit.into()
         }
@@ -101,6 +104,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Memory(args) => command::memory::execute(args),
         Verb::Soak(args) => command::soak::execute(args),
         Verb::Classic(args) => command::classic::execute(args),
+        Verb::Explain(args) => command::explain::execute(args),
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Target(args) => command::target::execute(args),
         Verb::Report(args) => command::report::execute(args),

@@ -213,7 +213,7 @@ fn check(word: &str) -> Outcome<()> {
 
 /// The first line of a clap error, with a remedy added if it has none.
 pub fn first_line(error: &clap::Error, verb: &str) -> String {
-    if let Some(text) = cli::wrong_value(error) {
+    if let Some(text) = cli::help::wrong_value(error) {
         return text;
     }
     let text = error.render().to_string();

@@ -4,11 +4,15 @@
 //! Colours follow NO_COLOR and whether the stream is a terminal (the anstream crate decides).
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use analysis::units;
+use cpucost::rusage::ProcessTime;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioengine::{Clock, Monotonic};
+use workload::Progress as TrialProgress;
 
 use crate::failure::{Failure, Outcome};
 
@@ -175,17 +179,28 @@ fn write_line(stream: &mut impl Write, text: &str) {
     let _ = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
 }
 
-/// A progress bar, or one line per minute without a terminal.
+/// The progress of long work: a bar with a live view on a terminal, or one line per minute.
+///
+/// The live view shows what is measured, its rate, its mean latency, the CPU use of this process, a
+/// sparkline of the rate, and the best result so far.
 #[derive(Debug)]
 pub struct Progress {
+    lines: MultiProgress,
     bar: ProgressBar,
+    live: Live,
+    rates: ProgressBar,
+    found: ProgressBar,
     clock: Monotonic,
     start_ns: u64,
     /// Estimated total time (ns); None if unknown.
     total_ns: Option<u64>,
     may_show: bool,
-    lines: bool,
+    /// Whether a terminal shows the live view.
+    is_live: bool,
+    prints_lines: bool,
     next_line_ns: u64,
+    /// The best result so far; empty if none.
+    best: String,
 }
 
 /// Steps of the progress bar from empty to full.
@@ -197,15 +212,35 @@ impl Progress {
     fn new(quiet: bool, total_ns: Option<u64>) -> Progress {
         let clock = Monotonic::new();
         let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
-        let template = "{bar:30} {percent:>3}% {wide_msg}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("=> "));
-        }
+        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        let line = |template: &str| {
+            let bar = lines.add(ProgressBar::new(STEPS));
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            bar
+        };
+        let bar = line("{bar:30} {percent:>3}% {wide_msg}");
+        let [rates, found] = [line("{wide_msg}"), line("{wide_msg}")];
         let start_ns = clock.now_ns();
         let next_line_ns = start_ns + LINE_EVERY_NS;
-        let (may_show, lines) = (!quiet && terminal, !quiet && !terminal);
-        Progress { bar, clock, start_ns, total_ns, may_show, lines, next_line_ns }
+        let (may_show, prints_lines) = (!quiet && terminal, !quiet && !terminal);
+        let (live, best, is_live) = (Live::default(), String::new(), may_show);
+        Progress {
+            lines,
+            bar,
+            live,
+            rates,
+            found,
+            clock,
+            start_ns,
+            total_ns,
+            may_show,
+            is_live,
+            prints_lines,
+            next_line_ns,
+            best,
+        }
     }
 
     /// Updates the text; the share done follows from the elapsed time.
@@ -228,20 +263,109 @@ impl Progress {
         let left = left_ns.map(|ns| format!("{:.0} s left, ", ns / 1e9)).unwrap_or_default();
         if self.may_show && (passed >= SHOWN_NS || self.total_ns.is_some_and(|ns| ns >= SHOWN_NS)) {
             self.may_show = false;
-            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+            self.lines.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
         }
         self.bar.set_position((share.unwrap_or(0.0) * STEPS as f64) as u64);
         self.bar.set_message(format!("{left}{message}"));
-        if self.lines && now >= self.next_line_ns {
+        if self.prints_lines && now >= self.next_line_ns {
             self.next_line_ns += LINE_EVERY_NS;
-            write_line(&mut anstream::stderr(), &format!("halfpower: {left}{message}"));
+            let best = match self.best.as_str() {
+                "" => String::new(),
+                best => format!("; so far {best}"),
+            };
+            write_line(&mut anstream::stderr(), &format!("halfpower: {left}{message}{best}"));
         }
     }
 
-    /// Removes the bar.
-    pub fn finish(&self) {
-        self.bar.finish_and_clear();
+    /// Shows how a trial goes on. `outstanding` is the number of requests that it keeps in flight.
+    pub fn observe(&mut self, at: TrialProgress, outstanding: u64) {
+        if !self.is_live {
+            return;
+        }
+        self.live.add(at, self.clock.now_ns(), ProcessTime::now().total_ns);
+        if let Some(text) = self.live.text(outstanding) {
+            self.rates.set_message(text);
+        }
     }
+
+    /// Shows the best result so far, such as "reads 2.1 GiB/s (direct, 1 MiB x depth 8)".
+    pub fn so_far(&mut self, best: &str) {
+        if self.best != best {
+            best.clone_into(&mut self.best);
+            self.found.set_message(format!("so far {best}"));
+        }
+    }
+
+    /// Removes the bar and the live view.
+    pub fn finish(&self) {
+        for line in [&self.bar, &self.rates, &self.found] {
+            line.finish_and_clear();
+        }
+    }
+}
+
+/// Values of a sparkline.
+const SPARKS: usize = 24;
+/// The characters of a sparkline, from the lowest value to the highest.
+const SPARK_CHARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The last observations of the trials.
+#[derive(Debug, Default)]
+struct Live {
+    last: TrialProgress,
+    last_cpu: Option<(u64, u64)>,
+    /// Rates of the last observations [bytes per second].
+    rates: VecDeque<f64>,
+    requests_per_s: f64,
+    /// CPU time of this process as a share of one CPU.
+    cpu_share: f64,
+}
+
+impl Live {
+    /// Adds an observation at a moment with the CPU time of this process until then (ns).
+    fn add(&mut self, at: TrialProgress, now_ns: u64, cpu_ns: u64) {
+        let last = std::mem::replace(&mut self.last, at);
+        // A new trial begins at zero.
+        let last = if at.elapsed_ns < last.elapsed_ns { TrialProgress::default() } else { last };
+        let seconds = at.elapsed_ns.saturating_sub(last.elapsed_ns) as f64 / 1e9;
+        if seconds > 0.0 {
+            self.rates.push_back(at.bytes.saturating_sub(last.bytes) as f64 / seconds);
+            self.requests_per_s = at.requests.saturating_sub(last.requests) as f64 / seconds;
+            if self.rates.len() > SPARKS {
+                self.rates.pop_front();
+            }
+        }
+        if let Some((then_ns, then_cpu_ns)) = self.last_cpu.replace((now_ns, cpu_ns)) {
+            let passed = now_ns.saturating_sub(then_ns).max(1) as f64;
+            self.cpu_share = cpu_ns.saturating_sub(then_cpu_ns) as f64 / passed;
+        }
+    }
+
+    /// The line of the live view; `None` before the first observation.
+    fn text(&self, outstanding: u64) -> Option<String> {
+        let rate = *self.rates.back()?;
+        // Little's law: requests in flight = rate x mean latency.
+        let latency = (self.requests_per_s > 0.0)
+            .then(|| units::time(outstanding as f64 * 1e9 / self.requests_per_s));
+        Some(format!(
+            "{}  {} requests/s  latency {}  CPU {:.0}%  {}",
+            units::rate_mib(rate),
+            units::count(self.requests_per_s),
+            latency.unwrap_or_else(|| "-".to_owned()),
+            100.0 * self.cpu_share,
+            sparkline(&self.rates)
+        ))
+    }
+}
+
+/// Values as a line of bars between zero and the highest value.
+fn sparkline(values: &VecDeque<f64>) -> String {
+    let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let bar = |value: &f64| {
+        let step = (value / most * (SPARK_CHARS.len() - 1) as f64).round() as usize;
+        SPARK_CHARS[step.min(SPARK_CHARS.len() - 1)]
+    };
+    values.iter().map(bar).collect()
 }
 
 #[cfg(test)]
@@ -252,5 +376,30 @@ mod tests {
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\tb\nä"), "a\tb\nä");
         assert_eq!(printable("\u{1b}[31mred\r\u{9b}"), "\\u{1b}[31mred\\r\\u{9b}");
+    }
+
+    fn at(elapsed_ns: u64, bytes: u64) -> TrialProgress {
+        TrialProgress { elapsed_ns, bytes, requests: bytes / 4096 }
+    }
+
+    #[test]
+    fn the_live_view_shows_the_rate_since_the_last_observation() {
+        let mut live = Live::default();
+        assert_eq!(live.text(1), None);
+        live.add(at(100_000_000, 100 << 20), 0, 0);
+        live.add(at(200_000_000, 300 << 20), 100_000_000, 50_000_000);
+        let text = live.text(8).unwrap();
+        // 200 MiB in 0.1 s; 51,200 requests in 0.1 s with 8 in flight take 15.6 us each.
+        for part in ["2000 MiB/s", "512k requests/s", "latency 15.6 us", "CPU 50%", "▅█"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_new_trial_starts_from_zero() {
+        let mut live = Live::default();
+        live.add(at(900_000_000, 900 << 20), 0, 0);
+        live.add(at(100_000_000, 50 << 20), 1, 0);
+        assert!(live.text(1).unwrap().contains("500 MiB/s"), "{:?}", live.text(1));
     }
 }

@@ -17,6 +17,7 @@ use simulator::bounds::Bound;
 use simulator::{Account, SimpleModel};
 use workload::{FullQueue, LoggedRequest};
 
+use crate::check::Check;
 use crate::peer::counters::ServerUsage;
 use crate::point_key::PointKey;
 use crate::rank_trial::RankTrial;
@@ -61,6 +62,19 @@ impl Verdict {
         if !self.reasons.contains(&reason) {
             self.reasons.push(reason);
         }
+    }
+
+    /// Adds a reason that begins with the name of its check.
+    pub fn flag(&mut self, state: State, check: Check, text: impl AsRef<str>) {
+        self.add(state, format!("{}: {}", check.name(), text.as_ref()));
+    }
+
+    /// The first reason of a check.
+    pub fn reason(&self, check: Check) -> Option<&str> {
+        let is_of_check = |reason: &&String| {
+            reason.strip_prefix(check.name()).is_some_and(|text| text.starts_with(": "))
+        };
+        self.reasons.iter().find(is_of_check).map(String::as_str)
     }
 
     /// Adds all reasons of another verdict, but only the first of several reasons that differ only
@@ -417,8 +431,8 @@ impl Point {
         let width = bytes_per_s.half_width_relative();
         if self.unsoaked().len() >= 3 && width > noisy {
             let (width, limit) = (width * 100.0, noisy * 100.0);
-            let text = format!("noisy: +-{width:.0}% (limit {limit:.0}%)");
-            verdict.add(State::Suspect, text);
+            let text = format!("+-{width:.0}% (limit {limit:.0}%)");
+            verdict.flag(State::Suspect, Check::Noisy, text);
         }
         let trials = self.unsoaked().into_iter();
         let requests = trials.fold(0, |sum: u64, trial| sum.saturating_add(trial.requests()));
@@ -427,11 +441,11 @@ impl Point {
             let text = format!(
                 "all trials together have only {requests}; give a longer --runtime or --size"
             );
-            verdict.add(State::Suspect, text);
+            verdict.flag(State::Suspect, Check::FewRequests, text);
         }
         // One trial shows nothing about scatter.
         if self.unsoaked().len() == 1 && self.is_real() {
-            verdict.add(State::Suspect, ONE_TRIAL);
+            verdict.flag(State::Suspect, Check::OneTrial, ONE_TRIAL);
         }
         verdict
     }

@@ -96,6 +96,11 @@ impl PointKey {
         self.workload.threads.saturating_mul(self.targets).saturating_mul(self.rank_count())
     }
 
+    /// Requests that a closed loop keeps in flight, over all threads.
+    pub fn outstanding(&self) -> u64 {
+        u64::from(self.depth()) * u64::from(self.threads())
+    }
+
     /// Number of ranks; 1 for one process.
     pub fn rank_count(&self) -> u32 {
         self.ranks.map_or(1, |ranks| ranks.count.max(1))

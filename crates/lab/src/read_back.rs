@@ -8,6 +8,7 @@ use workload::spec::Content;
 use workload::{Workload, Written, content};
 
 use crate::bench::Bench;
+use crate::check::Check;
 use crate::failure::Outcome;
 use crate::job::Job;
 use crate::point::{Point, State};
@@ -73,6 +74,6 @@ pub fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) ->
 pub fn distrust(points: &mut [Point], why: &str) {
     let wrote = points.iter_mut().filter(|point| point.key.read_percent() < 100);
     for trial in wrote.filter_map(|point| point.trials.last_mut()) {
-        trial.verdict.add(State::Invalid, why);
+        trial.verdict.flag(State::Invalid, Check::Mismatch, why);
     }
 }

@@ -3,6 +3,7 @@
 //! On this host, trials run one at a time. Simulated systems cannot disturb each other, so their
 //! trials run on all cores; they are stored in the same order as on this host.
 
+use analysis::units;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -74,7 +75,7 @@ fn all_rounds(
         Some(ns) => lab.console.progress(ns.saturating_mul(u64::from(rounds))),
         None => lab.console.open_progress(),
     };
-    let mut done = 0.0;
+    let (mut done, mut best) = (0.0, Best::default());
     let mut stream = Stream::new(seed);
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..settings.len()).collect();
@@ -88,13 +89,17 @@ fn all_rounds(
             let label = book.points[index].key.describe();
             let bounds =
                 (setting.workload.limit_ns, bytes_of(setting), setting.workload.warm_up_ns);
+            let outstanding = book.points[index].key.outstanding();
             let mut trial = lab.trial(setting, &mut |at| {
                 let share = (done + share_of(at, bounds)) / trials as f64;
+                progress.observe(at, outstanding);
                 progress.advance(Some(share), &label);
             })?;
             done += 1.0;
             trial.ordinal = round;
+            best.offer(trial.bytes_per_s(), &label);
             book.keep(trial, index)?;
+            progress.so_far(&best.text());
             if lab.must_stop()? {
                 progress.finish();
                 return lab.check_ranks();
@@ -103,6 +108,30 @@ fn all_rounds(
     }
     progress.finish();
     Ok(())
+}
+
+/// The fastest trial so far.
+#[derive(Default)]
+struct Best {
+    bytes_per_s: f64,
+    label: String,
+}
+
+impl Best {
+    fn offer(&mut self, bytes_per_s: f64, label: &str) {
+        if bytes_per_s > self.bytes_per_s {
+            self.bytes_per_s = bytes_per_s;
+            label.clone_into(&mut self.label);
+        }
+    }
+
+    /// The trial as text; empty before the first.
+    fn text(&self) -> String {
+        match self.label.as_str() {
+            "" => String::new(),
+            label => format!("{} ({label})", units::rate_mib(self.bytes_per_s)),
+        }
+    }
 }
 
 /// Total time of one trial of each setting (ns); None if a trial is not limited by time.

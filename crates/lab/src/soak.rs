@@ -17,6 +17,7 @@ use cpucost::{Declined, SoakerReading};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::check::Check;
 use crate::json::{Program, VerdictDocument};
 use crate::machine::Host;
 use crate::point::{State, Verdict};
@@ -221,10 +222,10 @@ impl Readings {
     fn verdict(&self) -> Verdict {
         let mut verdict = Verdict::default();
         if let Some(text) = left_text(&self.left_behind.running) {
-            verdict.add(State::Suspect, text);
+            verdict.flag(State::Suspect, Check::Background, text);
         }
         let Ok(soaked) = &self.soaked else { return verdict };
-        let mut doubt = |reason: String| verdict.add(State::Suspect, reason);
+        let mut doubt = |reason: String| verdict.flag(State::Suspect, Check::Background, reason);
         for reading in [&soaked.before, &soaked.during, &soaked.after] {
             reading.suspect.iter().for_each(|reason| doubt(reason.clone()));
         }

@@ -18,6 +18,7 @@ use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
 use workload::{Control, Progress, Sample, Workload, plan};
 
+use crate::check::Check;
 use crate::console::Console;
 use crate::experiment::Blocks;
 use crate::failure::{Failure, Outcome};
@@ -455,10 +456,14 @@ impl Lab {
         trial.soaker_ns = soaked.as_ref().ok().copied().flatten();
         trial.live_mut().server = server;
         if targets.iter().any(|target| target.has_faults()) {
-            trial.verdict.add(State::Suspect, "faults were injected");
+            trial.verdict.flag(
+                State::Suspect,
+                Check::InjectedFaults,
+                "the results do not describe the target",
+            );
         }
         if let Err(doubt) = soaked {
-            trial.verdict.add(State::Suspect, format!("no upper bound of the CPU: {doubt}"));
+            trial.verdict.flag(State::Suspect, Check::NoUpperBound, doubt);
         }
         Ok(trial)
     }

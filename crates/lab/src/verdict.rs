@@ -14,6 +14,7 @@ use ioengine::target::Coverage;
 use ioengine::{Caching, EngineKind};
 use workload::{Arrival, Pattern};
 
+use crate::check::Check;
 use crate::point::{State, Trial, Verdict};
 use crate::point_key::PointKey;
 
@@ -174,17 +175,21 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
     let mut verdict = Verdict::default();
     if around.interrupted {
-        verdict.add(State::Suspect, "interrupted before its end");
+        verdict.flag(State::Suspect, Check::Interrupted, "interrupted before its end");
     }
     check_clocks(around, &mut verdict);
     if around.became_steady == Some(false) {
-        verdict.add(State::Suspect, "the rate did not become steady");
+        verdict.flag(State::Suspect, Check::Steady, "the rate did not become steady");
     }
     if trial.errors > 0 {
-        verdict.add(State::Invalid, format!("{} requests failed", trial.errors));
+        verdict.flag(
+            State::Invalid,
+            Check::FailedRequests,
+            format!("{} requests failed", trial.errors),
+        );
     }
     if trial.requests() == 0 {
-        verdict.add(State::Invalid, "no request completed");
+        verdict.flag(State::Invalid, Check::NoRequests, "no request completed");
         return verdict;
     }
     if key.is_issued_by(EngineKind::Null) {
@@ -246,19 +251,19 @@ fn check_clocks(around: &Circumstances, verdict: &mut Verdict) {
     if ours_ns.unsigned_abs() > allowed_ns.max(APART_MIN_NS) {
         let (off, of) = (signed(ours_ns), units::time(elapsed_ns as f64));
         let text = format!("the measuring clock deviated from the system clock by {off} in {of}");
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::Clock, text);
     }
     if asleep_ns > ASLEEP_MIN_NS {
         let asleep = units::time(asleep_ns as f64);
         let text = format!("the machine was suspended for {asleep} during the trial");
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::Suspended, text);
     }
     if wall_ns.unsigned_abs() > WALL_MIN_NS {
         let text = format!(
             "the wall clock was changed by {} during the trial; only the recorded date is wrong",
             signed(wall_ns)
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::WallClock, text);
     }
 }
 
@@ -272,7 +277,7 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
              touching the device; write the file first, or use --allow-holes",
             units::size(empty)
         );
-        verdict.add(State::Invalid, text);
+        verdict.flag(State::Invalid, Check::Holes, text);
     }
 }
 
@@ -282,7 +287,11 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     let left = trial.scrub.and_then(|scrub| scrub.resident_after_bytes).unwrap_or(0);
     if left as f64 > read as f64 * RESIDENT_SHARE_MAX {
         let left = units::size(left);
-        verdict.add(State::Invalid, format!("{left} stayed in the page cache after the scrub"));
+        verdict.flag(
+            State::Invalid,
+            Check::CacheHits,
+            format!("{left} stayed in the page cache after the scrub"),
+        );
     }
     // Skewed buffered reads hit the page cache by design.
     let cold = around.cold && (key.is_direct() || !key.is_skewed());
@@ -297,7 +306,7 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             units::size(seen),
             units::size(read)
         );
-        verdict.add(State::Invalid, text);
+        verdict.flag(State::Invalid, Check::CacheHits, text);
     }
 }
 
@@ -323,7 +332,7 @@ fn check_revisits(
             units::size(read),
             units::size(around.target_bytes)
         );
-        verdict.add(State::Invalid, text);
+        verdict.flag(State::Invalid, Check::CacheHits, text);
     }
     revisits
 }
@@ -352,7 +361,7 @@ fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verd
             units::size(written),
             units::size(asked)
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::OtherIo, text);
     }
 }
 
@@ -366,7 +375,7 @@ fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             "the server was too busy and asked to wait {retries} times: the requests were made \
              again after pauses; use a smaller --iodepth or --numjobs, or raise the server's limit"
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::ServerBusy, text);
     }
 }
 
@@ -380,11 +389,11 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     let (others, stolen) = (share(trial.cpu.others_user_ns), share(trial.cpu.stolen_ns));
     if others > OTHERS_SHARE_MAX {
         let text = format!("other programs used {:.0}% of the machine's CPUs", others * 100.0);
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::OtherCpu, text);
     }
     if stolen > STOLEN_SHARE_MAX {
         let text = format!("the hypervisor took {:.1}% of the CPU time (steal)", stolen * 100.0);
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::Steal, text);
     }
 }
 
@@ -404,7 +413,7 @@ fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
              stop that program, or choose other CPUs (--cpus-allowed)",
             share.min(1.0) * 100.0
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::CpuWait, text);
     }
 }
 
@@ -429,7 +438,7 @@ fn check_io_limit(trial: &Trial, around: &Circumstances, verdict: &mut Verdict) 
                 "the control group limits {name} to {allowed} (io.max, blkio.throttle): the trial \
                  measured this limit, not the device"
             );
-            verdict.add(State::Suspect, text);
+            verdict.flag(State::Suspect, Check::IoLimit, text);
         }
     }
 }
@@ -444,7 +453,7 @@ fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict
             throttled.cpus,
             share * 100.0
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::CpuQuota, text);
     }
 }
 
@@ -456,7 +465,7 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
             "a trial had only {requests} requests; percentile {} needs {least}",
             tail.percentile
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::FewRequests, text);
     }
 }
 
@@ -474,7 +483,7 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
             share * 100.0,
             key.depth()
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::Batched, text);
     }
 }
 
@@ -499,7 +508,7 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             "{:.1} requests were in flight on average, not {outstanding} as requested",
             check.mean_in_flight
         );
-        verdict.add(State::Invalid, text);
+        verdict.flag(State::Invalid, Check::DepthMissed, text);
     }
 }
 
@@ -518,13 +527,13 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
              --numjobs, or lower --rate-iops",
             units::count(asked)
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::RateMissed, text);
     } else if due < REQUESTS_MIN {
         let text = format!(
             "at {} requests/s only {due:.2} requests are due in a trial; give a longer --runtime",
             units::count(asked)
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::RateMissed, text);
     }
     let never_issued = trial.live.as_ref().map_or(0, |live| live.never_issued);
     if never_issued > 0 {
@@ -532,7 +541,7 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             "{} requests were due and never issued: the backlog at the end was too long",
             units::count(never_issued as f64)
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::RateMissed, text);
     }
 }
 
@@ -540,7 +549,11 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 /// back to the page cache (btrfs for checksummed data), or on a loop device with a cached image.
 fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if around.in_memory {
-        verdict.add(State::Suspect, "the target lies in memory (tmpfs): no storage was measured");
+        verdict.flag(
+            State::Suspect,
+            Check::InMemory,
+            "the target lies in memory (tmpfs): no storage was measured",
+        );
         return;
     }
     let [read, written] = [0, 1].map(|direction| trial.directions[direction].bytes);
@@ -555,7 +568,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
                 "the image of the loop device is in the page cache of its host: the device below \
                  it moved {moved} of {asked}; attach the image with losetup --direct-io=on"
             );
-            verdict.add(State::Suspect, text);
+            verdict.flag(State::Suspect, Check::InMemory, text);
             return;
         }
     }
@@ -564,7 +577,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             "{name} reads and writes its image through the page cache, and no device below it \
              counts what reached storage; attach the image with losetup --direct-io=on"
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::InMemory, text);
         return;
     }
     // Network targets are never in this host's page cache, but a server on this host may use it.
@@ -577,7 +590,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
              were written; either the file system cannot bypass the page cache (btrfs with \
              checksums), or other programs wrote"
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::InMemory, text);
     }
 }
 
@@ -593,7 +606,7 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
             "only {got} of the {wanted} of buffers lie on huge pages; enable transparent huge \
              pages (madvise), or use --buffer-pages 4k if this is intended"
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::SmallPages, text);
     }
 }
 
@@ -612,7 +625,11 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let due = key.requests_per_s().map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
     if long && due >= DUE_IN_STALL && !key.has_pauses() {
         let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
-        verdict.add(State::Suspect, format!("no request completed for {still} of {all}"));
+        verdict.flag(
+            State::Suspect,
+            Check::Stall,
+            format!("no request completed for {still} of {all}"),
+        );
     }
 }
 
@@ -625,7 +642,7 @@ fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
         (after - before).abs() > DRIFT_MIN * before.max(after)
     };
     if let Some(change) = greatest_break(&moved).filter(is_large) {
-        verdict.add(State::Suspect, break_text(key, &change));
+        verdict.flag(State::Suspect, Check::RateChange, break_text(key, &change));
         return;
     }
     let rates: Vec<f64> = whole.iter().map(|p| p.bytes as f64).collect();
@@ -633,7 +650,7 @@ fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     if drift.slope_relative.abs() > DRIFT_MIN && drift.p_value < DRIFT_P_MAX {
         let percent = drift.slope_relative * 100.0;
         let text = format!("the rate drifted by {percent:+.0}% within a trial");
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::Drift, text);
     }
 }
 
@@ -665,7 +682,7 @@ fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
              more --numjobs or a larger --bs",
             share * 100.0
         );
-        verdict.add(State::Suspect, text);
+        verdict.flag(State::Suspect, Check::CpuBound, text);
     }
 }
 

@@ -22,6 +22,8 @@ mod table;
 
 mod chart;
 
+mod text_chart;
+
 mod page;
 
 pub mod view;
@@ -31,4 +33,5 @@ mod curves;
 mod survey;
 
 pub use page::render;
-pub use survey::survey_page;
+pub use survey::{survey_page, terminal_charts};
+pub use text_chart::{Charset, text_chart};

@@ -80,6 +80,20 @@ fn request_size(view: &SurveyView) -> Option<Section> {
     )
 }
 
+/// The charts of a survey that a terminal shows: throughput of sequential reads against request
+/// size, and the latency distribution of random reads.
+pub fn terminal_charts(view: &SurveyView) -> Vec<Chart> {
+    let throughput = throughput_against_size(view, "read");
+    let mut random = view.clone();
+    random.distributions.retain(|one| one.name.contains("randread"));
+    let sections = latency(&random).into_iter().flat_map(|section| section.blocks);
+    let latencies = sections.filter_map(|block| match block {
+        Block::Chart(chart) if chart.id == "latency-cdf" => Some(chart),
+        _ => None,
+    });
+    throughput.into_iter().chain(latencies).collect()
+}
+
 fn half_power_table(view: &SurveyView) -> Table {
     let rows = view.half_power.iter().map(|half| {
         let pap = view.pap.iter().find(|pap| pap.operation == half.operation);

@@ -19,6 +19,7 @@ use lab::ranks::{self, Ranks, share};
 use lab::recorder::{Recorder, RunOptions};
 use lab::settings as host_settings;
 use lab::target::TargetSpec;
+use lab::terminal::Charts;
 use lab::trials::Lab;
 use survey::document::WroteDocument;
 
@@ -52,6 +53,8 @@ pub struct StudyOptions {
     pub typed: Settings,
     /// Path of the HTML page; None: no page.
     pub html: Option<PathBuf>,
+    /// Whether charts are printed, and with which characters.
+    pub charts: Charts,
     /// Print one JSON document instead of text.
     pub json: bool,
     /// Print only results, warnings and errors.
@@ -171,7 +174,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
             made => made?,
         };
         if !options.json {
-            console::data(&view::text(&made));
+            console::data(&view::text(&made, options.charts));
         }
         all.push(made);
     }

@@ -45,6 +45,7 @@ pub struct ClaimResult {
 impl Conclusion {
     /// Adds a finding.
     pub fn find(&mut self, id: &str, text: impl Into<String>) {
+        debug_assert!(explain::is_finding(id), "no topic for the finding {id}");
         let (headline, detail) = (text.into(), String::new());
         self.findings.push(Finding { id: id.to_owned(), headline, detail, tone: Tone::Note });
     }
@@ -169,6 +170,7 @@ impl Conclusion {
             text,
             setting: setting.to_owned(),
             evidence: evidence.into(),
+            costs: String::new(),
             gain,
             rank_gain: gain,
             half_width: 0.0,
@@ -336,7 +338,7 @@ mod tests {
         let on = |name: &str, text: &str| {
             let mut conclusion = Conclusion::default();
             conclusion.claim("R080", true, "seen");
-            conclusion.find("x", text);
+            conclusion.find("knee", text);
             (name.to_owned(), conclusion)
         };
         let joined = Conclusion::of_each(vec![
@@ -355,7 +357,7 @@ mod tests {
         let on = |name: &str, id, holds| {
             let mut conclusion = Conclusion::default();
             conclusion.claim(id, holds, "seen");
-            conclusion.find("x", "fast");
+            conclusion.find("knee", "fast");
             (name.to_owned(), conclusion)
         };
         let both = |first, second| {

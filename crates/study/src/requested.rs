@@ -5,8 +5,8 @@ use std::path::Path;
 
 use lab::experiment::settings;
 use lab::failure::{Failure, Outcome};
+use lab::terminal;
 use serde::Serialize;
-use survey::findings;
 
 use crate::catalogue::{self, Study};
 use crate::figure;
@@ -117,7 +117,7 @@ impl StudyList {
                 needs => format!("needs {needs}"),
             };
             let indent = " ".repeat(lead.len());
-            [findings::wrapped(&lead, &study.asks), findings::wrapped(&indent, &needs)].concat()
+            [terminal::wrapped(&lead, &study.asks), terminal::wrapped(&indent, &needs)].concat()
         };
         self.studies.iter().flat_map(lines).collect()
     }

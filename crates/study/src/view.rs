@@ -4,11 +4,13 @@
 //! Both show the same findings, advice, verdicts on claims and doubts.
 
 use analysis::units;
+use explain::Kind;
 use lab::date;
 use lab::evidence::MeasuredPoint;
 use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::State;
+use lab::terminal::{self, Charts};
 use report::model::{self, Block, Cell as TableCell, Column, Page, Section, Table};
 use report::units::Unit;
 use survey::advice::Advice;
@@ -264,25 +266,35 @@ fn left_out(study: &StudyResult) -> Vec<String> {
     reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
 }
 
-/// A study as text for the terminal.
-pub fn text(study: &StudyResult) -> String {
+/// A study as text for the terminal, with its first figure.
+pub fn text(study: &StudyResult, charts: Charts) -> String {
     let mut lines = vec![format!("{}: {}", study.name, study.plan.title)];
     if let Some(skipped) = &study.evidence.skipped {
-        lines.extend(findings::wrapped("  skipped: ", &skipped.reason));
-        lines.extend(findings::wrapped("           ", &skipped.remedy));
+        lines.extend(terminal::wrapped("  skipped: ", &skipped.reason));
+        lines.extend(terminal::wrapped("           ", &skipped.remedy));
     }
-    lines.extend(doubts(study).iter().flat_map(|doubt| findings::wrapped("  ! ", doubt)));
+    lines.extend(doubts(study).iter().flat_map(|doubt| terminal::wrapped("  ! ", doubt)));
     for finding in &study.conclusion.findings {
-        lines.extend(findings::wrapped("  - ", &finding.headline));
+        let text = format!("{} [{}]", finding.headline, finding.id);
+        lines.extend(terminal::wrapped("  - ", &text));
     }
+    let draw = |charset| report::text_chart(study.charts.first()?, terminal::width(), charset);
+    lines.extend(charts.charset().and_then(draw).into_iter().flatten());
     for advice in merged(&study.conclusion.advice) {
-        let text = format!("{}: {}; {}", findings::gain(&advice), advice.text, advice.how);
-        lines.extend(findings::wrapped("  > ", &text));
+        let (gain, id) = (findings::gain(&advice), &advice.id);
+        let text = format!("{gain}: {}; {} [{id}]", advice.text, advice.how);
+        lines.extend(terminal::wrapped("  > ", &text));
     }
     let claims = claims_in_words(&study.conclusion.claims);
-    lines.extend(claims.iter().flat_map(|claim| findings::wrapped("  = ", claim)));
+    lines.extend(claims.iter().flat_map(|claim| terminal::wrapped("  = ", claim)));
     let left_out = left_out(study);
-    lines.extend(left_out.iter().flat_map(|words| findings::wrapped("  left out: ", words)));
+    lines.extend(left_out.iter().flat_map(|words| terminal::wrapped("  left out: ", words)));
+    if explain::of_kind(Kind::Study).any(|topic| topic.name == study.name) {
+        lines.push(format!(
+            "  halfpower explain {} explains the study and its findings",
+            study.name
+        ));
+    }
     lines.join("\n")
 }
 

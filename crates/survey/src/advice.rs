@@ -53,6 +53,8 @@ pub struct Advice {
     pub setting: String,
     /// The measurements that show the gain.
     pub evidence: String,
+    /// What the change costs, as measured: memory, latency, CPU; empty if nothing.
+    pub costs: String,
     /// Gain as a factor.
     pub gain: f64,
     /// Gain used for ranking; for throughput, the median ratio of trials paired by time.
@@ -135,6 +137,7 @@ fn joined(read: Advice, write: &Advice) -> Advice {
         text: format!("{}; {}", read.text, write.setting),
         setting: format!("{}; {}", read.setting, write.setting),
         evidence: format!("{}; {}", read.evidence, write.evidence),
+        costs: if read.costs.is_empty() { write.costs.clone() } else { read.costs },
         half_width: if read.gain >= write.gain { read.half_width } else { write.half_width },
         gain: read.gain.max(write.gain),
         rank_gain: read.rank_gain.max(write.rank_gain),
@@ -186,6 +189,29 @@ fn compared(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
     )
 }
 
+/// Ratio from which on a latency or a CPU time counts as larger.
+const LARGER: f64 = 1.1;
+
+/// What the program pays for the step from one point to another: memory for its buffers, longer
+/// requests, more CPU time. Empty if nothing.
+fn costs(from: &MeasuredPoint, to: &MeasuredPoint) -> String {
+    let buffers = |point: &MeasuredPoint| point.bytes() * u64::from(point.key().depth());
+    let memory =
+        (buffers(to) > buffers(from)).then(|| format!("{} of buffers", units::size(buffers(to))));
+    let instead = |what: &str, of: &dyn Fn(&MeasuredPoint) -> Option<f64>| {
+        let (before, after) = (of(from)?, of(to)?);
+        let (then, now) = (units::time(before), units::time(after));
+        (after > LARGER * before).then(|| format!("{what} {now} instead of {then}"))
+    };
+    let median = |point: &MeasuredPoint| point.latency_ns(0.5);
+    let cpu_per_mib = |point: &MeasuredPoint| {
+        Some(point.summary.cpu_lower_ns? * (1_u64 << 20) as f64 / point.bytes().max(1) as f64)
+    };
+    let latency = instead("a request takes", &median);
+    let cpu = instead("CPU per MiB is", &cpu_per_mib);
+    [memory, latency, cpu].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
 fn by_rate(id: &str, text: &str, from: &MeasuredPoint, to: &MeasuredPoint) -> Option<Advice> {
     let (rule, gain) = (rule(id), rate_gain(from, to)?);
     let setting = format!("{text} ({})", units::times(gain.times, gain.half_width));
@@ -195,6 +221,7 @@ fn by_rate(id: &str, text: &str, from: &MeasuredPoint, to: &MeasuredPoint) -> Op
         half_width: gain.half_width,
         gain_in: "throughput",
         evidence: compared(from, to),
+        costs: costs(from, to),
         text: format!("{}: {setting}", rule.text),
         setting,
         how: rule.how,
@@ -294,6 +321,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
             to.setting(),
             units::time(low)
         ),
+        costs: costs(from, to),
         how: rule.how,
         id: rule.id,
     })
@@ -331,6 +359,7 @@ fn huge_pages(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
             units::rate_mib(small.rate()),
             units::rate_mib(huge.rate())
         ),
+        costs: "buffers are multiples of 2 MiB".to_owned(),
         how: rule.how,
         id: rule.id,
     })
@@ -348,6 +377,7 @@ fn keep_defaults(insight: &Insight<'_>) -> Advice {
         setting: String::new(),
         how: rule.how,
         evidence,
+        costs: String::new(),
         gain: 1.0,
         rank_gain: 1.0,
         half_width: 0.0,

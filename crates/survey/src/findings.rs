@@ -6,9 +6,11 @@
 use analysis::interval::Interval;
 use analysis::units;
 use ioengine::{Caching, EngineKind, Op};
+use lab::check::Check;
 use lab::evidence::MeasuredPoint;
 use lab::point::State;
 use lab::rank_trial;
+use lab::terminal::wrapped;
 use report::model::{Finding, Tone};
 
 use crate::advice::{self, Advice};
@@ -35,6 +37,7 @@ pub fn of(data: &SurveyData, insight: &Insight<'_>) -> Vec<Finding> {
 }
 
 fn finding(id: &str, tone: Tone, headline: String, detail: String) -> Finding {
+    debug_assert!(explain::is_finding(id), "no topic for the finding {id}");
     Finding { id: id.to_owned(), headline, detail, tone }
 }
 
@@ -309,12 +312,9 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
         }
         None => (headline, detail),
     };
-    let reasons = &fastest.summary.verdict.reasons;
-    let memory = ["page cache of its host", "lies in memory", "through the page cache"];
-    let is_memory = |reason: &&String| memory.iter().any(|words| reason.contains(words));
-    let (headline, detail) = match reasons.iter().find(is_memory) {
+    let (headline, detail) = match fastest.summary.verdict.reason(Check::InMemory) {
         Some(reason) => {
-            ("The limit of sequential reads is memory, not storage".to_owned(), reason.clone())
+            ("The limit of sequential reads is memory, not storage".to_owned(), reason.to_owned())
         }
         None => (headline, detail),
     };
@@ -471,8 +471,8 @@ fn not_measured(data: &SurveyData) -> Vec<Finding> {
     found
 }
 
-/// Verdict, findings and advice as text for the terminal.
-pub fn text(data: &SurveyData, insight: &Insight<'_>) -> String {
+/// Verdict, findings, charts and advice as text for the terminal.
+pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) -> String {
     let mut lines = Vec::new();
     let place = data.target().place();
     let verdict = &insight.verdict;
@@ -483,24 +483,50 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>) -> String {
     lines.push(String::new());
     lines.push("Findings".to_owned());
     for found in of(data, insight) {
-        lines.extend(wrapped("  - ", &found.headline));
+        lines.extend(wrapped("  - ", &format!("{} [{}]", found.headline, found.id)));
         lines.extend(wrapped("    ", &found.detail));
     }
     lines.push(String::new());
-    lines.push(
-        "Advice, largest gain first: rate before CPU (gains within a factor of 1.5 count as equal)"
-            .to_owned(),
-    );
-    for (number, advice) in advice::of(insight).iter().enumerate() {
-        lines.extend(wrapped(&format!("{:>3}. ", number + 1), &advice.text));
-        lines.extend(wrapped("     ", &format!("{}; {}", advice.evidence, advice.how)));
+    for chart in charts {
+        lines.extend_from_slice(chart);
+        lines.push(String::new());
     }
+    lines.extend(advice_text(insight));
     if let Some(floor) = data.facts.floor_ns_per_request {
         lines.push(String::new());
         let floor = units::time(floor);
         lines.push(format!("Overhead of halfpower itself: {floor} of CPU per request."));
     }
     lines.join("\n")
+}
+
+/// Pieces of advice on the terminal; the page has all of them.
+const ADVICE_MAX: usize = 5;
+
+/// The advice as lines for the terminal.
+fn advice_text(insight: &Insight<'_>) -> Vec<String> {
+    let today = match &insight.app {
+        Some(app) => format!("your program's requests ({})", app.text()),
+        None => "what programs do out of the box (buffered, 64 KiB, one at a time)".to_owned(),
+    };
+    let mut lines = wrapped("", &format!("Advice against {today}, largest gain first"));
+    let all = advice::of(insight);
+    for (number, advice) in all.iter().take(ADVICE_MAX).enumerate() {
+        let text = format!("{} [{}]", advice.text, advice.id);
+        lines.extend(wrapped(&format!("{:>3}. ", number + 1), &text));
+        lines.extend(wrapped("     ", &advice.evidence));
+        if !advice.costs.is_empty() {
+            lines.extend(wrapped("     costs: ", &advice.costs));
+        }
+        lines.extend(wrapped("     how: ", &advice.how));
+    }
+    if let Some(more) = all.len().checked_sub(ADVICE_MAX).filter(|more| *more > 0) {
+        let more = units::counted(more as u64, "piece");
+        lines.push(format!("     {more} of advice with smaller gains: on the page"));
+    }
+    lines.push(String::new());
+    lines.extend(wrapped("", "halfpower explain WORD explains a word in [brackets]."));
+    lines
 }
 
 /// The gain as text: "3.4 times the throughput" or "2.0 times less CPU".
@@ -510,31 +536,6 @@ pub fn gain(advice: &Advice) -> String {
         (_, "CPU") => format!("{} less CPU", units::times(advice.gain, advice.half_width)),
         (_, what) => format!("{} the {what}", units::times(advice.gain, advice.half_width)),
     }
-}
-
-/// Wraps text to lines of at most 96 characters, the first after `prefix`, the others indented by
-/// its width.
-pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
-    let indent = " ".repeat(prefix.len());
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && prefix.len() + line.len() + 1 + word.len() > 96 {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    let indented = |(index, line): (usize, String)| {
-        let prefix = if index == 0 { prefix } else { indent.as_str() };
-        format!("{prefix}{line}")
-    };
-    lines.into_iter().enumerate().map(indented).collect()
 }
 
 #[cfg(test)]
@@ -547,7 +548,7 @@ mod tests {
     fn the_text_has_every_finding() {
         let data = data();
         let insight = Insight::of(&data);
-        let text = text(&data, &insight);
+        let text = text(&data, &insight, &[]);
         for part in
             ["Out of the box", "Best reads", "half of the peak", "CPU of reads", "limit", "1. "]
         {
@@ -594,11 +595,5 @@ mod tests {
     fn equal_bounds_are_one_figure() {
         assert_eq!(time_between(32_200.0, 32_201.0), "32.2 us");
         assert_eq!(time_between(32_200.0, 80_700.0), "32.2 us to 80.7 us");
-    }
-
-    #[test]
-    fn long_lines_are_wrapped_and_indented() {
-        let lines = wrapped("  - ", &"word ".repeat(40));
-        assert!(lines.len() > 1 && lines[1].starts_with("    word"));
     }
 }

@@ -9,6 +9,7 @@ use analysis::costmodel::CostModel;
 use analysis::halfpower;
 use analysis::ladder::{self, Binding, Rung};
 use analysis::ties;
+use lab::check::Check;
 use lab::evidence::MeasuredPoint;
 use lab::point::{State, Verdict};
 use lab::resource_usage::BindingDocument;
@@ -458,7 +459,7 @@ impl<'a> Insight<'a> {
     fn judge(&self, data: &SurveyData) -> Verdict {
         let mut verdict = Verdict::default();
         if self.seen.is_empty() {
-            verdict.add(State::Invalid, "nothing was measured");
+            verdict.flag(State::Invalid, Check::NoValidPoints, "nothing was measured");
             return verdict;
         }
         for operation in Op::ALL {
@@ -466,9 +467,9 @@ impl<'a> Insight<'a> {
             let was_measured = all.any(|key| key.op() == Some(operation) && !key.is_random());
             if was_measured && self.fastest(operation).is_none() {
                 let text = format!("no sequential {operation} is valid");
-                verdict.add(State::Invalid, text);
+                verdict.flag(State::Invalid, Check::NoValidPoints, text);
             } else if !was_measured && operation == Op::Read {
-                verdict.add(State::Invalid, "no read was measured");
+                verdict.flag(State::Invalid, Check::NoValidPoints, "no read was measured");
             }
         }
         for (name, point) in self.quoted() {
@@ -480,14 +481,15 @@ impl<'a> Insight<'a> {
         let (_, invalid, all) = self.doubtful();
         if invalid * 2 > all {
             let text = format!("{invalid} of {all} points are invalid");
-            verdict.add(State::Invalid, text);
+            verdict.flag(State::Invalid, Check::NoValidPoints, text);
         }
         if data.facts.interrupted {
-            verdict.add(State::Suspect, "interrupted: these are partial results");
+            verdict.flag(State::Suspect, Check::Interrupted, "these are partial results");
         }
         let facts = &data.facts;
         if let Some(lost) = &facts.lost {
-            verdict.add(State::Suspect, format!("these are partial results: {lost}"));
+            let text = format!("these are partial results: {lost}");
+            verdict.flag(State::Suspect, Check::LostRank, text);
         }
         let late = facts.second_visit.as_ref().and_then(SecondVisit::times_faster_late);
         if let Some(times) = late {
@@ -496,11 +498,11 @@ impl<'a> Insight<'a> {
                  the end was {times:.1} times as fast as at first; use a larger --size",
                 units::size(facts.region_bytes)
             );
-            verdict.add(State::Suspect, text);
+            verdict.flag(State::Suspect, Check::RegionCached, text);
         }
         if let Some(cpus) = self.cpu_quota {
             let text = format!("throttled by the CPU quota of the control group ({cpus:.2} CPUs)");
-            verdict.add(State::Suspect, text);
+            verdict.flag(State::Suspect, Check::CpuQuota, text);
         }
         verdict
     }

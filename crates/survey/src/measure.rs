@@ -4,6 +4,7 @@
 //! single points. Further trials go to the points with the widest intervals and to new points near
 //! the best. Every finished trial is stored at once.
 
+use analysis::units;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
@@ -384,7 +385,11 @@ impl<'a> Survey<'a> {
             if goes_on {
                 setting.workload.start_bytes = start % self.region(&grid_point).max(1);
             }
-            let trial = self.lab.trial(&setting, &mut |_| progress.update(&label))?;
+            let outstanding = self.points[index].key.outstanding();
+            let trial = self.lab.trial(&setting, &mut |at| {
+                progress.observe(at, outstanding);
+                progress.update(&label);
+            })?;
             if goes_on {
                 let buffered = !grid_point.caching.is_direct();
                 let (_, most) = trial.bytes_of_a_rank();
@@ -394,8 +399,25 @@ impl<'a> Survey<'a> {
                 return Ok(false);
             }
             self.keep(index, trial)?;
+            progress.so_far(&self.best_so_far());
         }
         Ok(true)
+    }
+
+    /// The fastest reads and writes so far, as text for the live view.
+    fn best_so_far(&self) -> String {
+        let best = |write: bool| {
+            let same = self.grid_points.iter().zip(&self.points);
+            let same = same.filter(|(grid_point, _)| grid_point.write == write);
+            let rates = same.filter_map(|(_, point)| {
+                let plain = point.trials.iter().filter(|trial| !trial.soaked);
+                Some((plain.map(Trial::bytes_per_s).max_by(f64::total_cmp)?, point))
+            });
+            let (rate, point) = rates.max_by(|a, b| a.0.total_cmp(&b.0))?;
+            Some(format!("{} {}", units::rate_mib(rate), point.key.describe()))
+        };
+        let both: Vec<String> = [false, true].into_iter().filter_map(best).collect();
+        both.join("; ")
     }
 
     /// Runs the trials of a simulated system on all cores. They are kept in the given order, so the

@@ -38,6 +38,7 @@ use lab::scratch::{self, LaidOut, Scratch};
 use lab::settings;
 use lab::simulated_target::SimulatedTarget;
 use lab::target::TargetSpec;
+use lab::terminal::Charts;
 use lab::trials::Lab;
 use results::{RunKind, RunState};
 use serde::Serialize;
@@ -63,6 +64,8 @@ pub struct SurveyOptions {
     pub max_write: u64,
     /// Path of the HTML page.
     pub html: PathBuf,
+    /// Whether charts are printed, and with which characters.
+    pub charts: Charts,
     /// Print one JSON document instead of text.
     pub json: bool,
     /// Print only warnings and errors.
@@ -377,7 +380,8 @@ fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &Surve
     if options.json {
         console::data(&json::print(&document::of(data, &insight, wrote)));
     } else if !insight.seen.is_empty() {
-        console::data(&findings::text(data, &insight));
+        let charts = view::charts(data, &insight, options.charts);
+        console::data(&findings::text(data, &insight, &charts));
         let places: Vec<String> = [wrote.html, wrote.db].into_iter().flatten().collect();
         if !places.is_empty() {
             console.say(format!("\nWrote {}.", places.join(" and ")));

@@ -9,6 +9,7 @@ use lab::date;
 use lab::evidence::MeasuredPoint;
 use lab::json;
 use lab::point::{State, Verdict};
+use lab::terminal::{self, Charts};
 use report::model::{self, KeyFigure};
 use report::view::{
     CostModelView, DistributionView, Estimate, HalfPowerView, LadderView, PapView, Pattern,
@@ -24,6 +25,13 @@ use crate::survey_data::SurveyData;
 /// The page of a survey as HTML.
 pub fn html(data: &SurveyData, insight: &Insight<'_>) -> String {
     report::render(&report::survey_page(&of(data, insight)))
+}
+
+/// The charts of the terminal as lines.
+pub fn charts(data: &SurveyData, insight: &Insight<'_>, charts: Charts) -> Vec<Vec<String>> {
+    let Some(charset) = charts.charset() else { return Vec::new() };
+    let all = report::terminal_charts(&of(data, insight));
+    all.iter().filter_map(|one| report::text_chart(one, terminal::width(), charset)).collect()
 }
 
 /// The content of the page.

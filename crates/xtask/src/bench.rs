@@ -121,6 +121,9 @@ pub struct MpiOptions {
     /// Test this program, built with MPI, instead of the release build
     #[arg(long)]
     program: Option<PathBuf>,
+    /// Write the table into docs/measure.md
+    #[arg(long, conflicts_with = "only")]
+    write: bool,
 }
 
 /// Options of `bench store`. Its limits on times hold for the default values.
@@ -235,19 +238,21 @@ fn mpi(options: &MpiOptions) -> Result<ExitCode> {
             mpirun,
             stop,
         };
-        println!(
-            "{}, {} processes, {} MiB together",
-            host::machine(folder),
-            options.ranks,
-            options.size >> 20
-        );
+        let (machine, ranks) = (host::machine(folder), options.ranks);
+        let lead = format!("{machine}, {ranks} processes, {} MiB together", options.size >> 20);
+        println!("{lead}");
         let mut rows = Vec::new();
         for case in mpi::Case::ALL {
             if options.only.is_empty() || options.only.contains(&case) {
                 rows.extend(bench.run(case)?);
             }
         }
-        print!("{}", table::render(&rows));
+        let table = table::render(&rows);
+        print!("{table}");
+        if options.write {
+            let text = format!("`cargo xtask bench mpi` on {lead}:\n\n```\n{table}```");
+            repository::write_section("docs/measure.md", "mpi", &text)?;
+        }
         Ok(rows.iter().all(table::Row::is_passed))
     })
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
+use lab::check::Check;
 use lab::failure::{Failure, Outcome};
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Direction, Point, State, Trial};
@@ -342,7 +343,7 @@ fn trial(job: &Job, slack: u64) -> Outcome<Trial> {
     if job.error != 0 {
         let (name, error, requests) = (&job.jobname, job.error, trial.requests());
         let text = format!("job {name} ended with error {error} after {requests} requests");
-        trial.verdict.add(State::Invalid, text);
+        trial.verdict.flag(State::Invalid, Check::FailedRequests, text);
     }
     Ok(trial)
 }

@@ -82,6 +82,7 @@ fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
         stated: Stated::default(),
         typed: Settings::default(),
         html: None,
+        charts: common.charts,
         json: common.json,
         quiet: common.quiet,
         plan: common.plan,

@@ -16,6 +16,7 @@ pub fn execute(args: &SurveyArgs) -> Outcome {
         size: args.size,
         max_write: args.max_write,
         html: args.html.clone(),
+        charts: args.common.charts,
         json: args.common.json,
         quiet: args.common.quiet,
         plan: args.common.plan,

@@ -44,7 +44,7 @@ fn show(data: &SurveyData) {
     for wrong in ["=\"NaN", "=\"inf", " NaN ", ",NaN", ",inf"] {
         assert!(!html.contains(wrong), "the page has {wrong}");
     }
-    let _ = findings::text(data, &insight);
+    let _ = findings::text(data, &insight, &[]);
     let _ = json::print(&document::of(data, &insight, WroteDocument::default()));
     for measured in &data.evidence.points {
         let _ = json::print(&PointDocument::from(&measured.point));

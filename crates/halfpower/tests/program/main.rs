@@ -24,6 +24,7 @@ mod devices;
 mod engine_flags;
 mod errors;
 mod exchange;
+mod explain;
 mod faults;
 mod from_fio;
 mod host_settings;

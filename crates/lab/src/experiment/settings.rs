@@ -8,6 +8,7 @@ use toml::Value;
 use crate::experiment::Experiment;
 use crate::experiment::parameters::{self, PARAMETERS, Parameter};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::similar;
 
 /// Maximum size of a plan file (bytes); a larger file is probably not a plan.
 const BYTES_MAX: u64 = 1 << 20;
@@ -195,10 +196,9 @@ fn values_of(value: &Value) -> Option<Vec<String>> {
 
 fn unknown(key: &str) -> Failure {
     let names = PARAMETERS.iter().map(|parameter| parameter.name);
-    let alike = names.map(|name| (strsim::jaro(&key.replace('_', "-"), name), name));
-    let remedy = match alike.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((likeness, name)) if likeness > 0.7 => format!("did you mean {name}?"),
-        _ => "halfpower sweep --help lists the flags".to_owned(),
+    let remedy = match similar::nearest(key, names) {
+        Some(name) => format!("did you mean {name}?"),
+        None => "halfpower sweep --help lists the flags".to_owned(),
     };
     Failure::usage(format!("sweep has no flag '{}'; {remedy}", key.escape_debug()))
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use workload::Sample;
 use workload::random::mix;
 
+use crate::check::Check;
 use crate::failure::Outcome;
 use crate::point::{State, Trial};
 use crate::point_key::PointKey;
@@ -107,7 +108,7 @@ impl Lab {
         trial.ranks = merged.ranks;
         for rank in trial.ranks.iter().filter(|rank| rank.lost.is_some()) {
             let text = format!("{} was lost: {}", rank.name(), rank.lost.as_deref().unwrap_or(""));
-            trial.verdict.add(State::Invalid, text);
+            trial.verdict.flag(State::Invalid, Check::LostRank, text);
         }
         Ok(trial)
     }

@@ -635,7 +635,7 @@ fn table(mixes: &[Mix<'_>]) -> Option<Table> {
             ("Priority", None),
             ("Stream", None),
             ("Alone", Some(Unit::BytesPerSecond)),
-            ("StreamInMix others", Some(Unit::BytesPerSecond)),
+            ("Beside others", Some(Unit::BytesPerSecond)),
             ("Kept", Some(Unit::Share)),
             ("Share of all bytes", Some(Unit::Share)),
             ("99th percentile alone", Some(Unit::Nanoseconds)),

@@ -513,7 +513,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let charged = if known || evidence.is_simulated() {
         ""
     } else {
-        " (charged to the process; --soaker includes kernel threads for parity and copies)"
+        " (charged to the process; a plan with soaker = true includes kernel threads)"
     };
     if let Some((volume, members)) = of("volume").zip(of("members")) {
         found.find(

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// General libraries, which all crates of [`ABOVE_LIBRARIES`] may import.
-const LIBRARIES: [&str; 12] = [
+const LIBRARIES: [&str; 13] = [
+    "explain",
     "ioengine",
     "cpucost",
     "analysis",
@@ -25,7 +26,8 @@ const LIBRARIES: [&str; 12] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
+    ("explain", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
     ("analysis", &[]),

@@ -1,0 +1,133 @@
+//! Looks topics up: by name, by another name, and by similar names and words in the text.
+
+use std::sync::OnceLock;
+
+use crate::topic::{Kind, Topic};
+
+/// Minimum similarity of names that are offered instead (Jaro-Winkler, 0 to 1).
+const SIMILAR_MIN: f64 = 0.8;
+/// Maximum number of names that are offered instead.
+const OFFERS_MAX: usize = 5;
+
+/// All topics.
+fn all() -> &'static [Topic] {
+    static ALL: OnceLock<Vec<Topic>> = OnceLock::new();
+    ALL.get_or_init(|| Kind::ALL.into_iter().flat_map(Kind::topics).collect())
+}
+
+/// The topics of one kind, in the order of their file.
+pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static Topic> {
+    all().iter().filter(move |topic| topic.kind == kind)
+}
+
+/// Whether a finding with this id has a topic.
+pub fn is_finding(id: &str) -> bool {
+    let mut all = of_kind(Kind::StudyFinding).chain(of_kind(Kind::Finding));
+    all.any(|topic| topic.name == id)
+}
+
+/// What was found for a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Topics with this name, such as a study and a finding that share it.
+    Topics(Vec<&'static Topic>),
+    /// No topic; similar names, and topics whose text mentions the word.
+    Similar(Vec<&'static str>),
+}
+
+/// Looks a word up. Case, and whether words are joined by spaces, dashes or underscores, do not
+/// matter; `depth/knee` names the finding `knee` of the study `depth`.
+pub fn find(word: &str) -> Found {
+    let wanted = plain(word);
+    let topics: Vec<&Topic> = all().iter().filter(|topic| is_named(topic, &wanted)).collect();
+    if topics.is_empty() { Found::Similar(similar(&wanted)) } else { Found::Topics(topics) }
+}
+
+fn is_named(topic: &Topic, wanted: &str) -> bool {
+    let has_name = |name: &str| plain(name) == wanted;
+    let full = topic.study.as_ref().map(|study| format!("{study}/{}", topic.name));
+    has_name(&topic.name)
+        || topic.also.iter().any(|name| has_name(name))
+        || full.is_some_and(|full| has_name(&full))
+}
+
+/// A name in lower case, with dashes between its words.
+fn plain(name: &str) -> String {
+    let name = name.trim().trim_matches(|c: char| matches!(c, '[' | ']' | ':' | '.' | ','));
+    name.to_lowercase().replace([' ', '_'], "-")
+}
+
+/// Names like `wanted`, the most similar first, then names of topics that mention it.
+fn similar(wanted: &str) -> Vec<&'static str> {
+    let likeness = |topic: &Topic| {
+        let names = std::iter::once(&topic.name).chain(&topic.also);
+        names.map(|name| strsim::jaro_winkler(&plain(name), wanted)).fold(0.0, f64::max)
+    };
+    let mut alike: Vec<(f64, &str)> = all()
+        .iter()
+        .map(|topic| (likeness(topic), topic.name.as_str()))
+        .filter(|(likeness, _)| *likeness >= SIMILAR_MIN)
+        .collect();
+    alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let spaced = wanted.replace('-', " ");
+    let mentions = |topic: &&Topic| {
+        let text = topic.text.to_lowercase();
+        wanted.len() > 2 && (text.contains(wanted) || text.contains(&spaced))
+    };
+    let mentioned = all().iter().filter(mentions).map(|topic| topic.name.as_str());
+    let mut names: Vec<&str> = Vec::new();
+    for name in alike.into_iter().map(|(_, name)| name).chain(mentioned) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.truncate(OFFERS_MAX);
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(word: &str) -> Vec<&'static str> {
+        match find(word) {
+            Found::Topics(topics) => topics.into_iter().map(|topic| topic.name.as_str()).collect(),
+            Found::Similar(names) => panic!("{word}: only {names:?}"),
+        }
+    }
+
+    #[test]
+    fn a_topic_is_found_by_any_of_its_names_in_any_spelling() {
+        for word in ["half-power point", "Half_Power", "half power", "[half-power]"] {
+            assert!(names(word).contains(&"half-power point"), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_word_gets_similar_names() {
+        let Found::Similar(names) = find("nosiy") else { panic!("found") };
+        assert!(names.contains(&"noisy"), "{names:?}");
+        assert_eq!(find("xyzzyplugh"), Found::Similar(Vec::new()));
+    }
+
+    #[test]
+    fn every_topic_has_a_text_and_related_topics_exist() {
+        for topic in all() {
+            assert!(topic.text.len() > 30, "{topic:?}");
+            for name in &topic.see {
+                assert!(matches!(find(name), Found::Topics(_)), "{}: {name}", topic.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_one_kind_are_unique() {
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::StudyFinding) {
+            let mut names: Vec<&str> = of_kind(kind).map(|topic| topic.name.as_str()).collect();
+            let count = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), count, "{kind:?}");
+        }
+    }
+}

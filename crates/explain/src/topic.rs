@@ -1,0 +1,182 @@
+//! A topic, and the Markdown from which it is read.
+//!
+//! A file of topics starts with a heading of level 1. Each heading of level 2 begins a topic, whose
+//! name it is; in the file of studies, each heading of level 3 begins the topic of a finding of
+//! that study. Lines `Also:`, `Source:` and `See:` right below the heading give other names, the
+//! source, and related topics. The rest is text: paragraphs, lists, and code in fences.
+
+/// What a topic explains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A term, such as half-power point.
+    Term,
+    /// A reason why a result is suspect or invalid.
+    Reason,
+    /// A finding of a survey.
+    Finding,
+    /// A rule of advice.
+    Advice,
+    /// A study.
+    Study,
+    /// A finding of a study.
+    StudyFinding,
+}
+
+impl Kind {
+    /// All kinds, in the order in which they are listed.
+    pub const ALL: [Kind; 6] =
+        [Kind::Term, Kind::Reason, Kind::Finding, Kind::Advice, Kind::Study, Kind::StudyFinding];
+
+    /// The kind in words, such as "reason of a verdict".
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Term => "term",
+            Kind::Reason => "reason of a verdict",
+            Kind::Finding => "finding of a survey",
+            Kind::Advice => "advice",
+            Kind::Study => "study",
+            Kind::StudyFinding => "finding of a study",
+        }
+    }
+
+    /// The heading of a list of this kind.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::Term => "Terms",
+            Kind::Reason => "Reasons of verdicts",
+            Kind::Finding => "Findings of a survey",
+            Kind::Advice => "Advice",
+            Kind::Study => "Studies",
+            Kind::StudyFinding => "Findings of studies",
+        }
+    }
+
+    /// The Markdown with all topics of this kind. Findings of studies are in the file of studies.
+    fn source(self) -> &'static str {
+        match self {
+            Kind::Term => include_str!("../topics/terms.md"),
+            Kind::Reason => include_str!("../topics/reasons.md"),
+            Kind::Finding => include_str!("../topics/findings.md"),
+            Kind::Advice => include_str!("../topics/advice.md"),
+            Kind::Study | Kind::StudyFinding => include_str!("../topics/studies.md"),
+        }
+    }
+
+    /// The level of the headings that begin a topic of this kind.
+    fn level(self) -> usize {
+        if self == Kind::StudyFinding { 3 } else { 2 }
+    }
+
+    /// All topics of this kind, in the order of their file.
+    pub fn topics(self) -> Vec<Topic> {
+        parse(self, self.source())
+    }
+}
+
+/// A topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// What it explains.
+    pub kind: Kind,
+    /// Its name, such as `half-power point` or `noisy`.
+    pub name: String,
+    /// The study whose finding it is; only for [`Kind::StudyFinding`].
+    pub study: Option<String>,
+    /// Other names.
+    pub also: Vec<String>,
+    /// The paper with its section, or the kernel document; empty if the text needs none.
+    pub source: String,
+    /// Names of related topics.
+    pub see: Vec<String>,
+    /// The text as Markdown.
+    pub text: String,
+}
+
+impl Topic {
+    /// The first sentence of the text.
+    pub fn summary(&self) -> &str {
+        let first = self.text.split("\n\n").next().unwrap_or_default();
+        first.split_inclusive(['.', '?']).next().unwrap_or(first).trim()
+    }
+}
+
+/// The topics of one kind in a file.
+fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
+    let mut topics: Vec<Topic> = Vec::new();
+    let (mut study, mut is_inside, mut is_code) = (None, false, false);
+    for line in markdown.lines() {
+        is_code ^= line.starts_with("```");
+        let heading = line
+            .split_once("# ")
+            .filter(|(marks, _)| !is_code && marks.chars().all(|mark| mark == '#'));
+        let Some((marks, name)) = heading else {
+            if let Some(topic) = topics.last_mut().filter(|_| is_inside) {
+                add(topic, line);
+            }
+            continue;
+        };
+        let level = marks.len() + 1;
+        is_inside = level == kind.level();
+        if level == 2 && kind == Kind::StudyFinding {
+            study = Some(name.to_owned());
+        }
+        if is_inside {
+            topics.push(Topic {
+                kind,
+                name: name.to_owned(),
+                study: study.clone(),
+                also: Vec::new(),
+                source: String::new(),
+                see: Vec::new(),
+                text: String::new(),
+            });
+        }
+    }
+    topics.iter_mut().for_each(|topic| topic.text = topic.text.trim().to_owned());
+    topics
+}
+
+/// Adds a line below a heading.
+fn add(topic: &mut Topic, line: &str) {
+    let list = |text: &str| text.split(", ").map(|name| name.trim().to_owned()).collect();
+    match line.split_once(": ").filter(|_| topic.text.trim().is_empty()) {
+        Some(("Also", names)) => topic.also = list(names),
+        Some(("See", names)) => topic.see = list(names),
+        Some(("Source", source)) => topic.source = source.trim().to_owned(),
+        _ => {
+            topic.text.push_str(line);
+            topic.text.push('\n');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# Studies\n\nAll of them.\n\n## depth\nAlso: iodepth, queue\nSource: R 6\n\
+                        See: size\n\nHow deep? Deep.\n\n```\n# not a heading\n```\n\n### knee\n\n\
+                        The depth.\n\n## size\n\nHow large.\n";
+
+    #[test]
+    fn a_topic_has_its_names_source_and_text() {
+        let topics = parse(Kind::Study, FILE);
+        let [depth, size] = topics.as_slice() else { panic!("{topics:?}") };
+        assert_eq!(depth.also, ["iodepth", "queue"]);
+        assert_eq!(
+            (depth.source.as_str(), depth.see.as_slice()),
+            ("R 6", &["size".to_owned()][..])
+        );
+        assert_eq!(depth.text, "How deep? Deep.\n\n```\n# not a heading\n```");
+        assert_eq!(depth.summary(), "How deep?");
+        assert_eq!((size.name.as_str(), size.text.as_str()), ("size", "How large."));
+    }
+
+    #[test]
+    fn a_finding_of_a_study_knows_its_study() {
+        let findings = parse(Kind::StudyFinding, FILE);
+        let [knee] = findings.as_slice() else { panic!("{findings:?}") };
+        assert_eq!((knee.name.as_str(), knee.study.as_deref()), ("knee", Some("depth")));
+        assert_eq!(knee.text, "The depth.");
+    }
+}

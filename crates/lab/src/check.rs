@@ -1,0 +1,100 @@
+//! The checks of a result. Each reason of a verdict begins with the name of its check, such as
+//! `noisy: +-19% (limit 15%)`; `halfpower explain NAME` explains it.
+
+/// Defines the checks with their names.
+macro_rules! checks {
+    ($($(#[$meaning:meta])* $check:ident = $name:literal,)*) => {
+        /// A check of a result.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Check {
+            $($(#[$meaning])* $check,)*
+        }
+
+        impl Check {
+            /// All checks.
+            pub const ALL: &'static [Check] = &[$(Check::$check),*];
+
+            /// The name at the beginning of a reason.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Check::$check => $name,)*
+                }
+            }
+        }
+    };
+}
+
+checks! {
+    /// The scatter of the trials.
+    Noisy = "noisy",
+    /// More than one trial.
+    OneTrial = "one-trial",
+    /// Enough requests for the percentile that is shown.
+    FewRequests = "few-requests",
+    /// A rate that does not rise or fall within a trial.
+    Drift = "drift",
+    /// No sudden change of the rate within a trial.
+    RateChange = "rate-change",
+    /// Requests complete all the time.
+    Stall = "stall",
+    /// The rate became steady (`--steady-state`).
+    Steady = "steady",
+    /// No holes and unwritten blocks.
+    Holes = "holes",
+    /// Cold reads reached the device.
+    CacheHits = "cache-hits",
+    /// Storage was measured, not memory.
+    InMemory = "in-memory",
+    /// No cache of the device holds the whole region.
+    RegionCached = "region-cached",
+    /// No I/O of other programs on the device.
+    OtherIo = "other-io",
+    /// No other programs on the CPUs.
+    OtherCpu = "other-cpu",
+    /// No steal time.
+    Steal = "steal",
+    /// The threads of the load did not wait for a CPU.
+    CpuWait = "cpu-wait",
+    /// The CPU is not the limit.
+    CpuBound = "cpu-bound",
+    /// No CPU quota held the load back.
+    CpuQuota = "cpu-quota",
+    /// The rate is not that of an I/O limit of the control group.
+    IoLimit = "io-limit",
+    /// The depth was reached.
+    DepthMissed = "depth-missed",
+    /// Requests do not complete inside the submit call.
+    Batched = "batched",
+    /// An open loop delivered its rate.
+    RateMissed = "rate-missed",
+    /// The server never asked to wait.
+    ServerBusy = "server-busy",
+    /// Buffers lie on huge pages.
+    SmallPages = "small-pages",
+    /// The measuring clock agrees with the system's.
+    Clock = "clock",
+    /// The machine was not suspended.
+    Suspended = "suspended",
+    /// The date was not changed.
+    WallClock = "wall-clock",
+    /// No request failed.
+    FailedRequests = "failed-requests",
+    /// At least one request completed.
+    NoRequests = "no-requests",
+    /// Data read back equal the data written.
+    Mismatch = "mismatch",
+    /// No faults were injected.
+    InjectedFaults = "injected-faults",
+    /// The soaker measured the upper bound of the CPU cost.
+    NoUpperBound = "no-upper-bound",
+    /// The measurement ended by itself.
+    Interrupted = "interrupted",
+    /// No process of a run on several hosts was lost.
+    LostRank = "lost-rank",
+    /// halfpower measured the result itself.
+    Imported = "imported",
+    /// Enough points are valid for a conclusion.
+    NoValidPoints = "no-valid-points",
+    /// The background load did not change.
+    Background = "background",
+}

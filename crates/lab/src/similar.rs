@@ -1,0 +1,67 @@
+//! "Did you mean": the known name that is most like a mistyped one.
+
+/// Minimum similarity of a name that is offered (Jaro-Winkler, 0 to 1).
+const SIMILAR_MIN: f64 = 0.85;
+
+/// The most similar of `names`, if it is similar enough that it was probably meant.
+pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |name: &str| name.to_lowercase().replace('_', "-");
+    let alike = |name: &'a str| (strsim::jaro_winkler(&plain(wrong), &plain(name)), name);
+    let best = names.into_iter().map(alike).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(likeness, _)| *likeness >= SIMILAR_MIN).map(|(_, name)| name)
+}
+
+/// An error that lists the allowed names, as in `unknown hint 'sequental'; one of normal,
+/// sequential`, with the name that was probably meant in place of the list. Other errors are
+/// returned unchanged. The mistyped name is in quotes, or the value of the flag that the error
+/// begins with.
+pub fn with_offer(error: &str) -> String {
+    let offered = error.split_once("; one of ").or_else(|| error.split_once("; use "));
+    let offer = offered.and_then(|(what, list)| {
+        let names = list.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or");
+        Some((what, nearest(mistyped(what)?, names)?))
+    });
+    match offer {
+        Some((what, name)) => format!("{what}; did you mean {name}?"),
+        None => error.to_owned(),
+    }
+}
+
+/// The mistyped name in an error.
+fn mistyped(what: &str) -> Option<&str> {
+    let quoted = what.rsplit('\'').nth(1);
+    let of_flag =
+        || what.strip_prefix("--")?.split_once(' ')?.1.split_once(':').map(|(word, _)| word);
+    quoted.or_else(of_flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_name_is_offered_if_it_is_similar_enough() {
+        let names = ["depth", "request-size", "random"];
+        assert_eq!(nearest("dpeth", names), Some("depth"));
+        assert_eq!(nearest("request_sizes", names), Some("request-size"));
+        assert_eq!(nearest("network", names), None);
+    }
+
+    #[test]
+    fn an_error_with_a_list_of_names_gets_the_probable_one_instead() {
+        let cases = [
+            ("unknown I/O engine 'io_urin'; one of auto, io_uring", "; did you mean io_uring?"),
+            (
+                "--rw randrad: unknown direction; use read, randread or rw",
+                "; did you mean randread?",
+            ),
+            ("--set disk: no such value; one of chunk, disks, volume", "; did you mean disks?"),
+            ("unknown engine 'xyz'; one of auto, io_uring", "; one of auto, io_uring"),
+            ("no such file; create it", "no such file; create it"),
+            ("it's used; use a file", "it's used; use a file"),
+        ];
+        for (error, end) in cases {
+            assert!(with_offer(error).ends_with(end), "{}", with_offer(error));
+        }
+    }
+}

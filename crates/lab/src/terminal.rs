@@ -1,0 +1,119 @@
+//! Text for a terminal: its width, wrapped lines, and whether charts are printed. Without a
+//! terminal, text has a fixed width and no charts, so that it can be compared and searched.
+
+use std::io::IsTerminal;
+use std::str::FromStr;
+
+use report::Charset;
+
+/// The narrowest width for which text is wrapped (characters).
+const WIDTH_MIN: usize = 40;
+/// The width without a terminal, and the widest: longer lines are hard to read (characters).
+const WIDTH_MAX: usize = 96;
+
+/// Whether charts are printed, and with which characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Charts {
+    /// On a terminal, with the characters of its locale.
+    #[default]
+    Auto,
+    /// Always, with Unicode symbols.
+    Unicode,
+    /// Always, in ASCII.
+    Ascii,
+    /// Never.
+    Never,
+}
+
+impl Charts {
+    /// The characters to print charts with; `None` for no charts.
+    pub fn charset(self) -> Option<Charset> {
+        match self {
+            Charts::Unicode => Some(Charset::Unicode),
+            Charts::Ascii => Some(Charset::Ascii),
+            Charts::Auto if std::io::stdout().is_terminal() => Some(charset_of_locale()),
+            Charts::Auto | Charts::Never => None,
+        }
+    }
+}
+
+impl FromStr for Charts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Charts, String> {
+        match text {
+            "auto" => Ok(Charts::Auto),
+            "unicode" => Ok(Charts::Unicode),
+            "ascii" => Ok(Charts::Ascii),
+            "never" => Ok(Charts::Never),
+            _ => Err(format!("'{text}' is unknown; one of auto, unicode, ascii, never")),
+        }
+    }
+}
+
+/// Unicode if the locale of the environment names UTF-8.
+fn charset_of_locale() -> Charset {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let set = names.iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
+    let locale = set.unwrap_or_default().to_string_lossy().to_lowercase();
+    if locale.contains("utf-8") || locale.contains("utf8") {
+        Charset::Unicode
+    } else {
+        Charset::Ascii
+    }
+}
+
+/// The width for text on standard output (characters).
+pub fn width() -> usize {
+    let is_terminal = std::io::stdout().is_terminal();
+    let of_terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let columns = is_terminal.then(of_terminal).flatten();
+    columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
+}
+
+/// Wraps text to the width of standard output, the first line after `prefix`, the others indented
+/// by its width.
+pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
+    wrapped_to(width(), prefix, text)
+}
+
+/// Wraps text to lines of at most `width` characters.
+pub fn wrapped_to(width: usize, prefix: &str, text: &str) -> Vec<String> {
+    let length = |text: &str| text.chars().count();
+    let indent = " ".repeat(length(prefix));
+    let (mut lines, mut line): (Vec<String>, String) = (Vec::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && length(prefix) + length(&line) + 1 + length(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    let indented = |(index, line): (usize, String)| {
+        let prefix = if index == 0 { prefix } else { indent.as_str() };
+        format!("{prefix}{line}")
+    };
+    lines.into_iter().enumerate().map(indented).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_wrapped_and_indented() {
+        let lines = wrapped_to(40, "  - ", &"word ".repeat(40));
+        assert!(lines.len() > 4 && lines[1].starts_with("    word"), "{lines:?}");
+        assert!(lines.iter().all(|line| line.len() <= 40));
+    }
+
+    #[test]
+    fn characters_count_and_not_bytes() {
+        assert_eq!(wrapped_to(12, "± ", "µµµ µµµ µµµ"), ["± µµµ µµµ", "  µµµ"]);
+    }
+}

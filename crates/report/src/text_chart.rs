@@ -1,0 +1,269 @@
+//! Charts as text, for a terminal of any width: the same [`Chart`] that the page draws as SVG.
+//!
+//! Each series has its own symbol, so that charts need no colour. Symbols are joined by dots.
+//! Libraries for terminal charts tell series apart by colour only, so this one is our own.
+
+use crate::model::{Chart, Direction, Kind};
+use crate::scale::Projection;
+
+/// Rows of the drawing area.
+const ROWS: usize = 11;
+/// Maximum number of series that are drawn; each has a symbol.
+const SERIES_MAX: usize = 5;
+/// Width of the labels of the vertical axis, including the line.
+const LABEL_COLUMNS: usize = 11;
+/// Minimum number of columns of the drawing area.
+const COLUMNS_MIN: usize = 16;
+
+/// The characters of a chart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charset {
+    /// Unicode symbols and lines.
+    Unicode,
+    /// ASCII only.
+    Ascii,
+}
+
+impl Charset {
+    fn symbols(self) -> [char; SERIES_MAX] {
+        match self {
+            Charset::Unicode => ['●', '▲', '■', '◆', '○'],
+            Charset::Ascii => ['o', 'x', '#', '+', '@'],
+        }
+    }
+
+    /// Vertical axis, tick of it, corner, horizontal axis, guide, and line between points.
+    fn lines(self) -> [char; 6] {
+        match self {
+            Charset::Unicode => ['│', '┤', '└', '─', '╌', '·'],
+            Charset::Ascii => ['|', '+', '+', '-', '-', '.'],
+        }
+    }
+}
+
+/// A chart as lines of at most `width` characters: title, drawing, legend. `None` for bars, and if
+/// nothing can be drawn.
+pub fn text_chart(chart: &Chart, width: usize, charset: Charset) -> Option<Vec<String>> {
+    if chart.kind == Kind::Bars {
+        return None;
+    }
+    let columns = width.saturating_sub(LABEL_COLUMNS + 1).max(COLUMNS_MIN);
+    let series = &chart.series[..chart.series.len().min(SERIES_MAX)];
+    let points = || series.iter().flat_map(|one| &one.points);
+    let guides = || chart.guides.iter().filter(|g| g.direction == Direction::Horizontal);
+    let x_of = Projection::new(
+        &chart.x.scale,
+        chart.x.unit,
+        points().map(|point| point.x),
+        (0.0, (columns - 1) as f64),
+    )?;
+    let heights = points().map(|point| point.y).chain(guides().map(|guide| guide.at));
+    let y_of = Projection::new(&chart.y.scale, chart.y.unit, heights, ((ROWS - 1) as f64, 0.0))?;
+    let place = |projection: &Projection, value| projection.position(value).map(|at| at.round());
+    let mut canvas = Canvas::new(columns);
+    let [vertical, tick_mark, corner, horizontal, guide_line, dot] = charset.lines();
+    for guide in guides() {
+        if let Some(row) = place(&y_of, guide.at) {
+            canvas.guide(row as usize, guide_line, &guide.label);
+        }
+    }
+    let placed: Vec<Vec<(usize, usize)>> = series
+        .iter()
+        .map(|one| {
+            let point = |x, y| Some((place(&x_of, x)? as usize, place(&y_of, y)? as usize));
+            one.points.iter().filter_map(|p| point(p.x, p.y)).collect()
+        })
+        .collect();
+    for points in &placed {
+        points.windows(2).for_each(|pair| canvas.join(pair[0], pair[1], dot));
+    }
+    for (points, symbol) in placed.iter().zip(charset.symbols()) {
+        points.iter().for_each(|&(x, y)| canvas.set(x, y, symbol));
+    }
+    let unit = match y_of.suffix() {
+        "" => String::new(),
+        suffix => format!(" ({suffix})"),
+    };
+    let mut lines = vec![format!("{}{unit}", chart.title)];
+    let labels = row_labels(&y_of);
+    for (row, cells) in canvas.cells.iter().enumerate() {
+        let (label, mark) = match &labels[row] {
+            Some(label) => (label.as_str(), tick_mark),
+            None => ("", vertical),
+        };
+        let cells: String = cells.iter().collect();
+        let line = format!("{label:>10} {mark}{cells}");
+        lines.push(line.trim_end().to_owned());
+    }
+    lines.push(format!("{:>11}{corner}{}", "", horizontal.to_string().repeat(columns)));
+    lines.push(format!("{:>12}{}", "", column_labels(&x_of, columns)).trim_end().to_owned());
+    lines.extend(legend(chart, charset, width));
+    Some(lines)
+}
+
+/// The drawing area.
+struct Canvas {
+    cells: Vec<Vec<char>>,
+}
+
+impl Canvas {
+    fn new(columns: usize) -> Canvas {
+        Canvas { cells: vec![vec![' '; columns]; ROWS] }
+    }
+
+    fn set(&mut self, x: usize, y: usize, symbol: char) {
+        if let Some(cell) = self.cells.get_mut(y).and_then(|row| row.get_mut(x)) {
+            *cell = symbol;
+        }
+    }
+
+    /// A line across, with its label at the right end.
+    fn guide(&mut self, y: usize, line: char, label: &str) {
+        let Some(row) = self.cells.get_mut(y) else { return };
+        row.fill(line);
+        let label: Vec<char> = format!(" {label}").chars().collect();
+        if let Some(start) = row.len().checked_sub(label.len()) {
+            row[start..].copy_from_slice(&label);
+        }
+    }
+
+    /// Dots between two points, on empty cells and guides.
+    fn join(&mut self, (x0, y0): (usize, usize), (x1, y1): (usize, usize), dot: char) {
+        let steps = x0.abs_diff(x1).max(y0.abs_diff(y1));
+        for step in 1..steps {
+            let along = |from: usize, to: usize| {
+                let share = step as f64 / steps as f64;
+                (from as f64 + (to as f64 - from as f64) * share).round() as usize
+            };
+            self.set(along(x0, x1), along(y0, y1), dot);
+        }
+    }
+}
+
+/// The label of each row, if it has one.
+fn row_labels(projection: &Projection) -> Vec<Option<String>> {
+    let mut labels = vec![None; ROWS];
+    for tick in projection.ticks() {
+        let row = tick.position.round() as usize;
+        if let (Some(label), Some(place)) = (tick.label, labels.get_mut(row)) {
+            *place = Some(label);
+        }
+    }
+    labels
+}
+
+/// The labels below the horizontal axis, as many as fit.
+fn column_labels(projection: &Projection, columns: usize) -> String {
+    let mut line = String::new();
+    for tick in projection.ticks() {
+        let Some(label) = tick.label else { continue };
+        let (at, length) = (tick.position.round() as usize, label.chars().count());
+        let start = at.saturating_sub(length / 2);
+        let used = line.chars().count();
+        let is_free = line.is_empty() || start > used;
+        if is_free && start + length <= columns + 1 {
+            line.push_str(&" ".repeat(start.saturating_sub(used)));
+            line.push_str(&label);
+        }
+    }
+    line
+}
+
+/// The symbols with the names of their series, as many to a line as fit.
+fn legend(chart: &Chart, charset: Charset, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let named = chart.series.iter().zip(charset.symbols());
+    let mut entries: Vec<String> =
+        named.map(|(series, symbol)| format!("{symbol} {}", series.name)).collect();
+    if chart.series.len() > SERIES_MAX {
+        entries.push(format!("({} more on the page)", chart.series.len() - SERIES_MAX));
+    }
+    for entry in entries {
+        let fits = |line: &&mut String| line.chars().count() + 3 + entry.chars().count() <= width;
+        match lines.last_mut().filter(fits) {
+            Some(line) => {
+                line.push_str("   ");
+                line.push_str(&entry);
+            }
+            None => lines.push(format!("  {entry}")),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Axis, Guide, Point, Scale, Series};
+    use crate::units::Unit;
+
+    fn chart() -> Chart {
+        let series = |name: &str, rates: &[f64]| Series {
+            name: name.to_owned(),
+            points: rates
+                .iter()
+                .enumerate()
+                .map(|(index, rate)| Point {
+                    x: f64::from(4096_u32 << (2 * index)),
+                    y: rate * 1048576.0,
+                    ..Point::default()
+                })
+                .collect(),
+            dashed: false,
+            hue: None,
+        };
+        let axis = |unit, scale| Axis { label: "x".to_owned(), unit, scale };
+        Chart {
+            id: "x".to_owned(),
+            title: "Throughput".to_owned(),
+            summary: String::new(),
+            x: axis(Unit::Bytes, Scale::Log2),
+            y: axis(Unit::BytesPerSecond, Scale::Linear),
+            series: vec![
+                series("depth 1", &[50.0, 150.0, 350.0, 480.0]),
+                series("depth 8", &[300.0, 500.0, 500.0, 500.0]),
+            ],
+            guides: vec![Guide {
+                label: "PAP/2".to_owned(),
+                at: 250.0 * 1048576.0,
+                direction: Direction::Horizontal,
+            }],
+            kind: Kind::Lines,
+        }
+    }
+
+    #[test]
+    fn a_chart_fits_any_width_and_names_its_series() {
+        for width in [40, 60, 80, 96] {
+            for charset in [Charset::Unicode, Charset::Ascii] {
+                let lines = text_chart(&chart(), width, charset).unwrap();
+                let text = lines.join("\n");
+                assert!(lines.iter().all(|line| line.chars().count() <= width), "{text}");
+                for part in ["Throughput", "PAP/2", "depth 1", "depth 8", "4 KiB"] {
+                    assert!(text.contains(part), "{part} at {width}:\n{text}");
+                }
+                assert_eq!(text.is_ascii(), charset == Charset::Ascii, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_highest_point_is_above_the_lowest() {
+        let lines = text_chart(&chart(), 60, Charset::Ascii).unwrap();
+        let row_of = |symbol| lines.iter().position(|line| line.contains(symbol)).unwrap();
+        // The first row with each symbol: 500 MiB/s lie above 480.
+        assert!(row_of('x') <= row_of('o'), "{}", lines.join("\n"));
+        let last = lines.iter().rposition(|line| line.contains('|') && line.contains('o'));
+        assert!(last.unwrap() > row_of('x') + 5, "{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_no_chart() {
+        let mut empty = chart();
+        empty.series.clear();
+        empty.guides.clear();
+        assert_eq!(text_chart(&empty, 80, Charset::Unicode), None);
+        let bars = Chart { kind: Kind::Bars, ..chart() };
+        assert_eq!(text_chart(&bars, 80, Charset::Unicode), None);
+    }
+}
