@@ -15,6 +15,7 @@ use ioengine::{Clock, Monotonic};
 use workload::Progress as TrialProgress;
 
 use crate::failure::{Failure, Outcome};
+use crate::terminal;
 
 /// Time between progress lines without a terminal (ns).
 const LINE_EVERY_NS: u64 = 60_000_000_000;
@@ -67,6 +68,15 @@ static LOST: AtomicBool = AtomicBool::new(false);
 pub fn data(text: &str) {
     let mut stream = anstream::stdout();
     let written = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
+    note(&written);
+}
+
+/// Prints the text of a survey or study, coloured on a terminal: verdicts, headings, doubts, results
+/// of claims, and words that `halfpower explain` knows.
+pub fn result(text: &str) {
+    let coloured: Vec<String> = printable(text).lines().map(terminal::coloured).collect();
+    let mut stream = anstream::stdout();
+    let written = writeln!(stream, "{}", coloured.join("\n")).and_then(|()| stream.flush());
     note(&written);
 }
 

@@ -1,13 +1,16 @@
 //! "Did you mean": the known name that is most like a mistyped one.
 
 /// Minimum similarity of a name that is offered (Jaro-Winkler, 0 to 1).
-const SIMILAR_MIN: f64 = 0.85;
+const SIMILAR_MIN: f64 = 0.9;
 
 /// The most similar of `names`, if it is similar enough that it was probably meant.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
+    // Numbers and single letters are similar by chance.
+    let is_name = |name: &&str| name.len() > 2 && !name.starts_with(|c: char| c.is_ascii_digit());
+    let names = names.into_iter().filter(is_name);
     let alike = |name: &'a str| (strsim::jaro_winkler(&plain(wrong), &plain(name)), name);
-    let best = names.into_iter().map(alike).max_by(|a, b| a.0.total_cmp(&b.0));
+    let best = names.map(alike).max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(likeness, _)| *likeness >= SIMILAR_MIN).map(|(_, name)| name)
 }
 
@@ -45,6 +48,7 @@ mod tests {
         assert_eq!(nearest("dpeth", names), Some("depth"));
         assert_eq!(nearest("request_sizes", names), Some("request-size"));
         assert_eq!(nearest("network", names), None);
+        assert_eq!(nearest("15", ["1", "14", "16"]), None);
     }
 
     #[test]
@@ -57,6 +61,7 @@ mod tests {
             ),
             ("--set disk: no such value; one of chunk, disks, volume", "; did you mean disks?"),
             ("unknown engine 'xyz'; one of auto, io_uring", "; one of auto, io_uring"),
+            ("unknown kernel 'stream'; one of store, triad", "; one of store, triad"),
             ("no such file; create it", "no such file; create it"),
             ("it's used; use a file", "it's used; use a file"),
         ];

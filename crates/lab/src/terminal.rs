@@ -63,6 +63,33 @@ fn charset_of_locale() -> Charset {
     }
 }
 
+/// A line of a survey or study with its colours, as escape sequences that the output stream removes
+/// where nobody wants them (NO_COLOR, no terminal).
+pub(crate) fn coloured(line: &str) -> String {
+    let (bold, dim, end) = ("\x1b[1m", "\x1b[2m", "\x1b[0m");
+    let (red, yellow, green) = ("\x1b[31m", "\x1b[33m", "\x1b[32m");
+    let is_heading = ["Findings", "In short"].contains(&line) || line.starts_with("Advice against");
+    if is_heading {
+        return format!("{bold}{line}{end}");
+    }
+    let ends = [(": valid", green), (": suspect", yellow), (": invalid", red)];
+    if let Some((word, colour)) = ends.iter().find(|(word, _)| line.ends_with(word)) {
+        let start = &line[..line.len() - word.len()];
+        return format!("{bold}{start}{end}: {colour}{}{end}", &word[2..]);
+    }
+    if line.starts_with("  ! ") {
+        return format!("{yellow}{line}{end}");
+    }
+    if let Some(claim) = line.strip_prefix("  = claim ") {
+        let colour = if claim.contains("does not hold") { red } else { green };
+        return format!("  {colour}={end} claim {claim}");
+    }
+    match line.rfind('[').filter(|_| line.ends_with(']')) {
+        Some(at) => format!("{}{dim}{}{end}", &line[..at], &line[at..]),
+        None => line.to_owned(),
+    }
+}
+
 /// The width for text on standard output (characters).
 pub fn width() -> usize {
     let is_terminal = std::io::stdout().is_terminal();
@@ -110,6 +137,24 @@ mod tests {
         let lines = wrapped_to(40, "  - ", &"word ".repeat(40));
         assert!(lines.len() > 4 && lines[1].starts_with("    word"), "{lines:?}");
         assert!(lines.iter().all(|line| line.len() <= 40));
+    }
+
+    #[test]
+    fn colours_change_nothing_but_colours() {
+        let lines = ["x (y): valid", "Findings", "  ! noisy: 3%", "  - fast [best]", "plain"];
+        for line in lines {
+            let plain: String = coloured(line)
+                .split('\x1b')
+                .enumerate()
+                .map(|(index, part)| match part.split_once('m').filter(|_| index > 0) {
+                    Some((_, text)) => text,
+                    None => part,
+                })
+                .collect();
+            assert_eq!(plain, line);
+        }
+        assert!(coloured("x: suspect").contains("\x1b[33m"));
+        assert_eq!(coloured("plain"), "plain");
     }
 
     #[test]

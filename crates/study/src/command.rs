@@ -174,7 +174,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
             made => made?,
         };
         if !options.json {
-            console::data(&view::text(&made, options.charts));
+            console::result(&view::text(&made, options.charts));
         }
         all.push(made);
     }

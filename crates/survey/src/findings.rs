@@ -493,10 +493,11 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
     }
     lines.extend(advice_text(insight));
     if let Some(floor) = data.facts.floor_ns_per_request {
-        lines.push(String::new());
         let floor = units::time(floor);
         lines.push(format!("Overhead of halfpower itself: {floor} of CPU per request."));
+        lines.push(String::new());
     }
+    lines.extend(in_short(insight));
     lines.join("\n")
 }
 
@@ -525,7 +526,45 @@ fn advice_text(insight: &Insight<'_>) -> Vec<String> {
         lines.push(format!("     {more} of advice with smaller gains: on the page"));
     }
     lines.push(String::new());
-    lines.extend(wrapped("", "halfpower explain WORD explains a word in [brackets]."));
+    lines
+}
+
+/// Speed, limit, change and trust in a line each: what the reader of the last screen needs.
+fn in_short(insight: &Insight<'_>) -> Vec<String> {
+    let speed = |operation: Op| {
+        let best = units::rate_mib(insight.best(operation)?.rate());
+        Some(match insight.out_of_box(operation) {
+            Some(plain) => {
+                let plain = units::rate_mib(plain.rate());
+                format!("{operation}s {plain} out of the box, {best} at best")
+            }
+            None => format!("{operation}s {best} at best"),
+        })
+    };
+    let speeds: Vec<String> = Op::ALL.into_iter().filter_map(speed).collect();
+    let limit = bottleneck(insight).map(|found| found.headline);
+    let change = advice::of(insight).first().map(|advice| match advice.setting.as_str() {
+        "" => advice.text.clone(),
+        _ => format!("{} ({})", advice::rule(&advice.id).text, gain(advice)),
+    });
+    let verdict = &insight.verdict;
+    let trust = match verdict.reasons.as_slice() {
+        [] => "valid: every figure above passed its checks".to_owned(),
+        [reason] => format!("{}: {reason}", verdict.state.word()),
+        [reason, more @ ..] => {
+            format!("{}: {reason}; and {} more above", verdict.state.word(), more.len())
+        }
+    };
+    let mut lines = vec!["In short".to_owned()];
+    for (label, text) in [
+        ("  speed   ", (!speeds.is_empty()).then(|| speeds.join("; "))),
+        ("  limit   ", limit),
+        ("  change  ", change),
+        ("  trust   ", Some(trust)),
+    ] {
+        lines.extend(text.iter().flat_map(|text| wrapped(label, text)));
+    }
+    lines.extend(wrapped("  words   ", "halfpower explain WORD explains a word in [brackets]"));
     lines
 }
 
@@ -549,9 +588,15 @@ mod tests {
         let data = data();
         let insight = Insight::of(&data);
         let text = text(&data, &insight, &[]);
-        for part in
-            ["Out of the box", "Best reads", "half of the peak", "CPU of reads", "limit", "1. "]
-        {
+        for part in [
+            "Out of the box",
+            "Best reads",
+            "half of the peak",
+            "CPU of reads",
+            "limit",
+            "1. ",
+            "trust",
+        ] {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");

@@ -381,7 +381,7 @@ fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &Surve
         console::data(&json::print(&document::of(data, &insight, wrote)));
     } else if !insight.seen.is_empty() {
         let charts = view::charts(data, &insight, options.charts);
-        console::data(&findings::text(data, &insight, &charts));
+        console::result(&findings::text(data, &insight, &charts));
         let places: Vec<String> = [wrote.html, wrote.db].into_iter().flatten().collect();
         if !places.is_empty() {
             console.say(format!("\nWrote {}.", places.join(" and ")));

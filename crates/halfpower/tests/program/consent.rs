@@ -425,6 +425,7 @@ fn lines_for(
         "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
+        "explain" => vec!["explain noisy".to_owned(), "explain --json".to_owned()],
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),

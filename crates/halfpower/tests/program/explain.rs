@@ -44,10 +44,12 @@ fn a_mistyped_name_gets_the_one_that_was_meant() {
         ("run . --rw randrad", "did you mean randread?"),
         ("run . --ioengine io_urin", "did you mean io_uring?"),
         ("run sim:sata-ssd,disk=4", "did you mean disks?"),
-        ("surve .", "survey"),
-        ("run . --iodept 4", "--iodepth"),
     ] {
         let ended = place.cannot(line).with_code(2);
+        assert!(ended.stderr.contains(meant), "{line}: {ended}");
+    }
+    for (line, meant) in [("surve .", "survey"), ("run . --iodept 4", "--iodepth")] {
+        let ended = place.halfpower(line).with_code(2);
         assert!(ended.stderr.contains(meant), "{line}: {ended}");
     }
 }

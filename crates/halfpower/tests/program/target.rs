@@ -102,7 +102,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "simulate" => "simulate --system nt4-ultrawide --plan".to_owned(),
             "study" => "study depth data --plan".to_owned(),
             "classic" => "classic sqlio -fsequential data --plan".to_owned(),
-            "memory" | "engines" | "clean" => format!("{verb} --plan"),
+            "memory" | "engines" | "explain" | "clean" => format!("{verb} --plan"),
             "runs" => "runs list --plan".to_owned(),
             "compare" => "compare --run data --run data --plan".to_owned(),
             "baseline" => "baseline list --plan".to_owned(),

@@ -82,6 +82,10 @@ impl Wire {
                 Err(error) => last = error,
             }
         }
+        if is_interrupted() {
+            let what = format!("interrupted while waiting for {address}");
+            return Err(Error::new(ErrorKind::Io, what));
+        }
         Err(Error::io(format!("connecting to {server}"), last)
             .of_kind(ErrorKind::Io)
             .with_remedy("check that the server runs and that the port is right"))
