@@ -12,6 +12,7 @@ use analysis::units;
 use cpucost::rusage::ProcessTime;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ioengine::{Clock, Monotonic};
+use report::Charset;
 use workload::Progress as TrialProgress;
 
 use crate::failure::{Failure, Outcome};
@@ -230,12 +231,13 @@ impl Progress {
             }
             bar
         };
-        let bar = line("{bar:30} {percent:>3}% {wide_msg}");
+        let bar = line("{bar:20} {percent:>3}% {wide_msg}");
         let [rates, found] = [line("{wide_msg}"), line("{wide_msg}")];
         let start_ns = clock.now_ns();
         let next_line_ns = start_ns + LINE_EVERY_NS;
         let (may_show, prints_lines) = (!quiet && terminal, !quiet && !terminal);
-        let (live, best, is_live) = (Live::default(), String::new(), may_show);
+        let (live, best, is_live) =
+            (Live::new(terminal::charset_of_locale()), String::new(), may_show);
         Progress {
             lines,
             bar,
@@ -318,10 +320,13 @@ impl Progress {
 const SPARKS: usize = 24;
 /// The characters of a sparkline, from the lowest value to the highest.
 const SPARK_CHARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// The same in ASCII.
+const SPARK_CHARS_ASCII: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
 
 /// The last observations of the trials.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Live {
+    charset: Charset,
     last: TrialProgress,
     last_cpu: Option<(u64, u64)>,
     /// Rates of the last observations [bytes per second].
@@ -332,6 +337,17 @@ struct Live {
 }
 
 impl Live {
+    fn new(charset: Charset) -> Live {
+        Live {
+            charset,
+            last: TrialProgress::default(),
+            last_cpu: None,
+            rates: VecDeque::new(),
+            requests_per_s: 0.0,
+            cpu_share: 0.0,
+        }
+    }
+
     /// Adds an observation at a moment with the CPU time of this process until then (ns).
     fn add(&mut self, at: TrialProgress, now_ns: u64, cpu_ns: u64) {
         let last = std::mem::replace(&mut self.last, at);
@@ -363,17 +379,21 @@ impl Live {
             units::count(self.requests_per_s),
             latency.unwrap_or_else(|| "-".to_owned()),
             100.0 * self.cpu_share,
-            sparkline(&self.rates)
+            sparkline(&self.rates, self.charset)
         ))
     }
 }
 
 /// Values as a line of bars between zero and the highest value.
-fn sparkline(values: &VecDeque<f64>) -> String {
+fn sparkline(values: &VecDeque<f64>, charset: Charset) -> String {
+    let chars = match charset {
+        Charset::Unicode => SPARK_CHARS,
+        Charset::Ascii => SPARK_CHARS_ASCII,
+    };
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let bar = |value: &f64| {
-        let step = (value / most * (SPARK_CHARS.len() - 1) as f64).round() as usize;
-        SPARK_CHARS[step.min(SPARK_CHARS.len() - 1)]
+        let step = (value / most * (chars.len() - 1) as f64).round() as usize;
+        chars[step.min(chars.len() - 1)]
     };
     values.iter().map(bar).collect()
 }
@@ -394,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_live_view_shows_the_rate_since_the_last_observation() {
-        let mut live = Live::default();
+        let mut live = Live::new(Charset::Unicode);
         assert_eq!(live.text(1), None);
         live.add(at(100_000_000, 100 << 20), 0, 0);
         live.add(at(200_000_000, 300 << 20), 100_000_000, 50_000_000);
@@ -407,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_new_trial_starts_from_zero() {
-        let mut live = Live::default();
+        let mut live = Live::new(Charset::Unicode);
         live.add(at(900_000_000, 900 << 20), 0, 0);
         live.add(at(100_000_000, 50 << 20), 1, 0);
         assert!(live.text(1).unwrap().contains("500 MiB/s"), "{:?}", live.text(1));

@@ -52,7 +52,7 @@ impl FromStr for Charts {
 }
 
 /// Unicode if the locale of the environment names UTF-8.
-fn charset_of_locale() -> Charset {
+pub(crate) fn charset_of_locale() -> Charset {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set = names.iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
     let locale = set.unwrap_or_default().to_string_lossy().to_lowercase();

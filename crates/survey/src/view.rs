@@ -94,7 +94,10 @@ pub fn advice_of(advice: &advice::Advice) -> model::Advice {
         text: advice.text.clone(),
         gain: findings::gain(advice),
         how: advice.how.clone(),
-        evidence: advice.evidence.clone(),
+        evidence: match advice.costs.as_str() {
+            "" => advice.evidence.clone(),
+            costs => format!("{}; costs: {costs}", advice.evidence),
+        },
     }
 }
 
