@@ -9,55 +9,77 @@ use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A figure: the name of its file, the command that makes its page, and which chart of the page it
-/// is.
+/// A figure: the name of its file, the command that makes its page, and the id of its chart there.
 struct Figure {
     name: &'static str,
     command: &'static str,
-    chart: usize,
+    chart: &'static str,
 }
 
-const fn figure(name: &'static str, command: &'static str, chart: usize) -> Figure {
+const fn figure(name: &'static str, command: &'static str, chart: &'static str) -> Figure {
     Figure { name, command, chart }
 }
 
 /// The figures of the studies, in the order of `halfpower study --list`, then those of the field
 /// guide. Studies of this host (`.`) give another figure on another machine.
 const FIGURES: &[Figure] = &[
-    figure("out-of-box", "study out-of-box sim:sata-hdd-7200", 0),
-    figure("request-size", "study request-size sim:sata-ssd", 0),
-    figure("depth", "study depth sim:sata-ssd", 0),
-    figure("hints", "study hints .", 2),
-    figure("write-cache", "study write-cache sim:sata-hdd-7200", 0),
-    figure("write-through", "study write-through sim:nt4-ultrawide", 0),
-    figure("allocate", "study allocate sim:nt4-ultrawide", 0),
-    figure("alignment", "study alignment sim:nvme-ftl", 1),
-    figure("stripe", "study stripe sim:nt4-ultrawide", 0),
+    figure("out-of-box", "study out-of-box sim:sata-hdd-7200 --quick", "out-of-box-0"),
+    figure("request-size", "study request-size sim:sata-ssd --quick", "request-size-0"),
+    figure("depth", "study depth sim:sata-ssd --quick", "depth-0"),
+    figure("hints", "study hints . --quick", "hints-2"),
+    figure("write-cache", "study write-cache sim:sata-hdd-7200 --quick", "write-cache-0"),
+    figure("write-through", "study write-through sim:nt4-ultrawide --quick", "write-through-0"),
+    figure("allocate", "study allocate sim:nt4-ultrawide --quick", "allocate-0"),
+    figure("alignment", "study alignment sim:nvme-ftl --quick", "alignment-1"),
+    figure("stripe", "study stripe sim:nt4-ultrawide --quick", "stripe-0"),
     figure(
         "raid",
-        "study raid sim:nt4-ultrawide,disks=2,volume=raid1 sim:nt4-ultrawide sim:nt4-ultrawide",
-        0,
+        "study raid sim:nt4-ultrawide,disks=2,volume=raid1 sim:nt4-ultrawide sim:nt4-ultrawide --quick",
+        "raid-0",
     ),
-    figure("random", "study random sim:sata-hdd-7200", 0),
-    figure("mix", "study mix sim:sata-hdd-7200", 0),
-    figure("zones", "study zones sim:sata-hdd-7200", 0),
-    figure("device-cache", "study device-cache sim:sata-hdd-7200", 0),
-    figure("phases", "study phases sim:nt4-ultrawide", 1),
-    figure("memory", "study memory .", 0),
-    figure("cpu-cost", "study cpu-cost sim:sata-ssd", 0),
-    figure("engines", "study engines .", 0),
-    figure("processors", "study processors sim:nvme-gen4", 0),
-    figure("price", "study price sim:w2k-atlas10k sim:w2k-fireball-3ware", 0),
-    figure("copy-cost", "study copy-cost sim:sata-ssd", 0),
-    figure("network", "study network sim:w2k-cifs-gigabit", 0),
-    figure("field-slow-link", "survey sim:sata-ssd,bus.read=140MB/s,bus.write=135MB/s", 0),
-    figure("field-write-cache", "study random sim:sata-smr-5900,drive.shingled.entries=1000", 2),
+    figure("random", "study random sim:w2k-atlas10k --quick", "random-0"),
+    figure("mix", "study mix sim:sata-hdd-7200 --quick", "mix-0"),
+    figure("zones", "study zones sim:sata-hdd-7200 --quick", "zones-0"),
+    figure("device-cache", "study device-cache sim:sata-hdd-7200 --quick", "device-cache-stride"),
+    figure("phases", "study phases sim:nt4-ultrawide --quick", "phases-size"),
+    figure("memory", "study memory . --quick", "memory-curve"),
+    figure("cpu-cost", "study cpu-cost sim:sata-ssd --quick", "cpu-cost-0"),
+    figure("engines", "study engines . --quick", "engines-0"),
+    figure("processors", "study processors sim:nvme-gen4 --quick", "processors-0"),
+    figure("price", "study price sim:w2k-atlas10k sim:w2k-fireball-3ware --quick", "price-0"),
+    figure("copy-cost", "study copy-cost sim:sata-ssd --quick", "copy-cost-0"),
+    figure("network", "study network sim:w2k-cifs-gigabit --quick", "network-0"),
+    figure("field-throttled", "survey sim:cloud-gp-volume,drive.credit=200MiB", OVER_TIME),
+    figure(
+        "field-write-cache",
+        "survey sim:nvme-slc,drive.translation.slc_cache=1GB --quick",
+        OVER_TIME,
+    ),
+    figure(
+        "field-slow-link",
+        "survey sim:sata-ssd,bus.read=140MB/s,bus.write=135MB/s --quick",
+        "throughput-read",
+    ),
+    figure(
+        "field-smr",
+        "survey sim:sata-smr-5900,drive.shingled.entries=1000 --quick",
+        "random-latency-8-kib",
+    ),
+    figure(
+        "field-cpu",
+        "survey sim:nvme-gen4,host.cpus=1,host.direct_read.fixed=20us --quick",
+        "random-rate-8-kib",
+    ),
 ];
 
-/// Width and height of a chart (its view box), and the height of a row of the legend.
+/// The chart of a survey with the rate over time.
+const OVER_TIME: &str = "throughput-over-time";
+
+/// Width of a chart (its view box), and space to its left for labels that reach beyond it.
 const WIDTH: u32 = 560;
-const HEIGHT: u32 = 350;
-const LEGEND_ROW: u32 = 20;
+const MARGIN: u32 = 24;
+/// Height of the title and of a row of the legend.
+const ROW: u32 = 20;
 /// Space that a letter of the legend takes, and the sign before it.
 const LETTER: usize = 7;
 const SIGN: usize = 50;
@@ -90,11 +112,10 @@ pub fn write(root: &Path, program: &Path, scratch: &Path, only: Option<&str>) ->
     let is_wanted = |figure: &&Figure| only.is_none_or(|word| figure.name.contains(word));
     for figure in FIGURES.iter().filter(is_wanted) {
         let Figure { name, command, chart } = figure;
-        let line =
-            format!("halfpower {command} --quick --no-store --html page.html && cat page.html");
+        let line = format!("halfpower {command} --no-store --html page.html && cat page.html");
         let printed = session.run(&line)?;
         ensure!(printed.succeeded, "`{line}` failed:\n{}", printed.text);
-        let drawing = drawing(&printed.text, *chart)
+        let drawing = drawing(&printed.text, chart)
             .with_context(|| format!("the page of `{command}` has no chart {chart}"))?;
         println!("docs/figures/{name}.svg: {} bytes", drawing.len());
         std::fs::write(folder.join(format!("{name}.svg")), drawing)?;
@@ -103,28 +124,29 @@ pub fn write(root: &Path, program: &Path, scratch: &Path, only: Option<&str>) ->
 }
 
 /// The chart of a page as a drawing of its own.
-fn drawing(page: &str, chart: usize) -> Option<String> {
-    let figure = page.split("<figure class=\"chart\"").nth(chart + 1)?;
+fn drawing(page: &str, chart: &str) -> Option<String> {
+    let figure = page.split(&format!("<figure class=\"chart\" id=\"{chart}\"")).nth(1)?;
     let figure = figure.split("</figure>").next()?;
     let title = between(figure, "<h3>", "</h3>")?;
     let (_, plot) = figure.split_once("<svg role=\"img\"")?;
-    let (_, plot) = plot.split_once('>')?;
+    let (opening, plot) = plot.split_once('>')?;
     let (plot, _) = plot.split_once("</svg>")?;
-    let (legend, rows) = legend(figure);
-    let below = if legend.is_empty() { 0 } else { (rows + 1) * LEGEND_ROW };
-    let height = HEIGHT + LEGEND_ROW + below;
+    let chart_height = opening.split("viewBox=\"0 0 560 ").nth(1)?.split('"').next()?;
+    let top = chart_height.parse::<f64>().ok()? as u32 + ROW;
+    let (legend, rows) = legend(figure, top);
+    let (width, height) = (WIDTH + MARGIN, top + rows * ROW);
     Some(format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         width=\"{WIDTH}\" height=\"{height}\" role=\"img\"><title>{title}</title>\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\"><title>{title}</title>\
          <style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-         <text class=\"title\" x=\"12\" y=\"18\">{title}</text>\
-         <g transform=\"translate(0 {LEGEND_ROW})\">{plot}</g>{legend}</svg>\n"
+         <text class=\"title\" x=\"{MARGIN}\" y=\"18\">{title}</text>\
+         <g transform=\"translate({MARGIN} {ROW})\">{plot}</g>{legend}</svg>\n"
     ))
 }
 
-/// The legend of a chart below it, and how many rows it takes after the first.
-fn legend(figure: &str) -> (String, u32) {
-    let (mut text, mut x, mut row) = (String::new(), 12, 0);
+/// The legend of a chart from `top` on, and how many rows it takes.
+fn legend(figure: &str, top: u32) -> (String, u32) {
+    let (mut text, mut x, mut rows) = (String::new(), usize::MAX, 0);
     for entry in figure.split("<svg class=\"series").skip(1) {
         let Some((class, rest)) = entry.split_once('"') else { continue };
         let (Some(sign), Some(name)) = (between(rest, ">", "</svg>"), between(rest, "</svg>", "<"))
@@ -132,10 +154,10 @@ fn legend(figure: &str) -> (String, u32) {
             continue;
         };
         let width = SIGN + LETTER * name.chars().count();
-        if x > 12 && x + width > WIDTH as usize {
-            (x, row) = (12, row + 1);
+        if x.saturating_add(width) > (WIDTH + MARGIN) as usize {
+            (x, rows) = (MARGIN as usize, rows + 1);
         }
-        let y = HEIGHT + LEGEND_ROW + row * LEGEND_ROW;
+        let y = top + (rows - 1) * ROW;
         let key = x + 34;
         // Writing to a string cannot fail.
         let _ = write!(
@@ -146,7 +168,7 @@ fn legend(figure: &str) -> (String, u32) {
         );
         x += width;
     }
-    (text, row)
+    (text, rows)
 }
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
@@ -160,17 +182,19 @@ mod tests {
 
     #[test]
     fn a_chart_becomes_a_drawing_with_its_legend() {
-        let page = "<figure class=\"chart\" id=\"a\"><h3>First</h3><svg role=\"img\" x><path/></svg>\
-                    </figure><figure class=\"chart\"><h3>Second</h3><ul><button>\
+        let page = "<figure class=\"chart\" id=\"a\"><h3>First</h3><svg role=\"img\" viewBox=\"0 0 560 350\"><path/></svg>\
+                    </figure><figure class=\"chart\" id=\"b\"><h3>Second</h3><ul><button>\
                     <svg class=\"series c1 hollow\" y><path d=\"M1 6H27\"></path></svg>reads</button>\
-                    </ul><svg role=\"img\" x><g class=\"axes\"></g></svg></figure>";
-        let svg = drawing(page, 1).unwrap();
+                    </ul><svg role=\"img\" viewBox=\"0 0 560 412.5\"><g class=\"axes\"></g></svg></figure>";
+        let svg = drawing(page, "b").unwrap();
         assert!(svg.contains("<title>Second</title>"), "{svg}");
         assert!(
             svg.contains("class=\"series c1 hollow\"") && svg.contains(">reads</text>"),
             "{svg}"
         );
         assert!(svg.contains("<g class=\"axes\"></g>") && !svg.contains("First"), "{svg}");
-        assert_eq!(drawing(page, 2), None);
+        // The title, the chart and one row of the legend.
+        assert!(svg.contains("height=\"452\""), "{svg}");
+        assert_eq!(drawing(page, "c"), None);
     }
 }
