@@ -175,7 +175,15 @@ impl Page<'_> {
         let mut replacements = Vec::new();
         for block in blocks.iter().filter(|block| is_run(block)) {
             for command in &block.commands {
-                match self.execute(&session, &block.mark, command)? {
+                let result = match block.mark {
+                    Mark::Plan => {
+                        counts.failed += usize::from(!self.plans(&session, command)?);
+                        continue;
+                    }
+                    Mark::Sample => self.execute(&session, true, command)?,
+                    _ => self.execute(&session, false, command)?,
+                };
+                match result {
                     Some(replacement) if self.options.write => replacements.push(replacement),
                     Some(_) => counts.failed += 1,
                     None => {}
@@ -189,30 +197,31 @@ impl Page<'_> {
         Ok(())
     }
 
+    /// Runs a command with `--plan`. Returns whether it succeeds.
+    fn plans(&self, session: &Session, command: &Command) -> Result<bool> {
+        let printed = session.plan(&command.text)?;
+        if !printed.succeeded {
+            let place = format!("{}:{}", self.path, command.line + 1);
+            println!("{place}: `{} --plan` fails:\n{}", command.text, printed.text);
+        }
+        Ok(printed.succeeded)
+    }
+
     /// Runs a command and says how its output differs. Returns what the page should show, if that
     /// is something else.
     fn execute(
         &self,
         session: &Session,
-        mark: &Mark,
+        is_sample: bool,
         command: &Command,
     ) -> Result<Option<Replacement>> {
         let began = Instant::now();
         let place = format!("{}:{}", self.path, command.line + 1);
-        if *mark == Mark::Plan {
-            let printed = session.plan(&command.text)?;
-            if !printed.succeeded {
-                println!("{place}: `{} --plan` fails:\n{}", command.text, printed.text);
-                return Ok(Some(((command.line, command.line), Vec::new())));
-            }
-            return Ok(None);
-        }
         let printed = session.run(&command.text)?;
         let lines: Vec<&str> = self.text.lines().collect();
         let (from, to) = command.output;
         let expected = &lines[from..to];
         let actual: Vec<&str> = printed.text.trim_end().lines().map(str::trim_end).collect();
-        let is_sample = *mark == Mark::Sample;
         let result = match is_sample {
             true => output::compare_openings(expected, &actual),
             false => output::compare(expected, &actual),

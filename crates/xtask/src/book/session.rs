@@ -16,8 +16,8 @@ const LIMIT_S: &str = "300";
 const SHOWN_FOLDER: &str = "/data";
 /// The host as the pages show it.
 const SHOWN_HOST: &str = "myhost";
-/// Size of the file that stands for a device when only a plan is asked for (bytes).
-const DEVICE_BYTES: u64 = 64 << 20;
+/// Size of the sparse file that stands for a device when only a plan is asked for (bytes).
+const DEVICE_BYTES: u64 = 200 << 30;
 
 /// What a command printed.
 pub struct Printed {
@@ -100,7 +100,10 @@ impl Session {
                 text = text.replace(device, "disk.img");
             }
         }
-        self.run(&format!("{} --plan", text.replace("/data", ".")))
+        // After a command line of fio, flags of halfpower follow behind `--`.
+        let is_fio = text.starts_with("halfpower fio ") && !text.contains(" -- ");
+        let flag = if is_fio { "-- --plan" } else { "--plan" };
+        self.run(&format!("{} {flag}", text.replace("/data", ".")))
     }
 
     fn as_shown(&self, text: &str) -> String {
