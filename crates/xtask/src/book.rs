@@ -11,6 +11,8 @@ mod output;
 
 mod links;
 
+mod stand_ins;
+
 mod session;
 
 mod figures;
@@ -24,7 +26,6 @@ use session::Session;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 /// Pages outside of `docs/` whose links and commands are checked too.
 const OTHER_PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md"];
@@ -215,7 +216,6 @@ impl Page<'_> {
         is_sample: bool,
         command: &Command,
     ) -> Result<Option<Replacement>> {
-        let began = Instant::now();
         let place = format!("{}:{}", self.path, command.line + 1);
         let printed = session.run(&command.text)?;
         let lines: Vec<&str> = self.text.lines().collect();
@@ -227,7 +227,7 @@ impl Page<'_> {
             false => output::compare(expected, &actual),
         };
         let first = command.text.lines().next().unwrap_or_default();
-        println!("{place}: {first} ({:.1} s)", began.elapsed().as_secs_f64());
+        println!("{place}: {first}");
         let is_new = match &result {
             Err(difference) => {
                 println!("  the page has: {}", difference.expected.as_deref().unwrap_or("(end)"));

@@ -142,9 +142,10 @@ fn listed(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
         let line = lines[at].strip_prefix("$ ").unwrap_or(lines[at]);
         if line.starts_with("halfpower ") || line.starts_with("./halfpower ") {
             let (mut text, mut last) = (without_remark(line), at);
-            while let Some(open) = text.strip_suffix('\\').filter(|_| last + 1 < end) {
+            while last + 1 < end && (text.ends_with('\\') || text.matches('\'').count() % 2 == 1) {
                 last += 1;
-                text = format!("{} {}", open.trim_end(), without_remark(lines[last].trim()));
+                let open = text.strip_suffix('\\').unwrap_or(&text).trim_end();
+                text = format!("{open} {}", without_remark(lines[last].trim()));
             }
             commands.push(Command { line: at, text, output: (at + 1, at + 1) });
         }
@@ -205,5 +206,7 @@ mod tests {
     fn a_listed_command_may_go_on_in_the_next_line() {
         let blocks = parse("```sh\nhalfpower x \\\n    --y 1   # why\n```\n").unwrap();
         assert_eq!(blocks[0].commands[0].text, "halfpower x --y 1");
+        let blocks = parse("```sh\nhalfpower x --c 'a\n    b'\n```\n").unwrap();
+        assert_eq!(blocks[0].commands[0].text, "halfpower x --c 'a b'");
     }
 }

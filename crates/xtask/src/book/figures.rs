@@ -34,7 +34,8 @@ const FIGURES: &[Figure] = &[
     figure("stripe", "study stripe sim:nt4-ultrawide --quick", "stripe-0"),
     figure(
         "raid",
-        "study raid sim:nt4-ultrawide,disks=2,volume=raid1 sim:nt4-ultrawide sim:nt4-ultrawide --quick",
+        "study raid sim:nt4-ultrawide,disks=2,volume=raid1 sim:nt4-ultrawide sim:nt4-ultrawide \
+         --quick",
         "raid-0",
     ),
     figure("random", "study random sim:w2k-atlas10k --quick", "random-0"),
@@ -182,10 +183,12 @@ mod tests {
 
     #[test]
     fn a_chart_becomes_a_drawing_with_its_legend() {
-        let page = "<figure class=\"chart\" id=\"a\"><h3>First</h3><svg role=\"img\" viewBox=\"0 0 560 350\"><path/></svg>\
-                    </figure><figure class=\"chart\" id=\"b\"><h3>Second</h3><ul><button>\
-                    <svg class=\"series c1 hollow\" y><path d=\"M1 6H27\"></path></svg>reads</button>\
-                    </ul><svg role=\"img\" viewBox=\"0 0 560 412.5\"><g class=\"axes\"></g></svg></figure>";
+        let page = "<figure class=\"chart\" id=\"a\"><h3>First</h3>\
+                    <svg role=\"img\" viewBox=\"0 0 560 350\"><path/></svg></figure>\
+                    <figure class=\"chart\" id=\"b\"><h3>Second</h3><ul><button>\
+                    <svg class=\"series c1 hollow\" y><path d=\"M1 6H27\"></path></svg>reads\
+                    </button></ul><svg role=\"img\" viewBox=\"0 0 560 412.5\">\
+                    <g class=\"axes\"></g></svg></figure>";
         let svg = drawing(page, "b").unwrap();
         assert!(svg.contains("<title>Second</title>"), "{svg}");
         assert!(

@@ -4,7 +4,7 @@
 //! test comes first on the PATH, and the home folder is a temporary one. In the output, the folder
 //! is shown as `/data` and this host as `myhost`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,8 +16,6 @@ const LIMIT_S: &str = "300";
 const SHOWN_FOLDER: &str = "/data";
 /// The host as the pages show it.
 const SHOWN_HOST: &str = "myhost";
-/// Size of the sparse file that stands for a device when only a plan is asked for (bytes).
-const DEVICE_BYTES: u64 = 200 << 30;
 
 /// What a command printed.
 pub struct Printed {
@@ -86,24 +84,17 @@ impl Session {
         Ok(Printed { text, succeeded: output.status.success() })
     }
 
-    /// Runs a command with `--plan`, a file in place of a device and the folder in place of
-    /// `/data`.
+    /// Runs a command with `--plan`, with stand-ins for what it names.
     ///
     /// # Errors
-    /// If the shell does not start or the file cannot be made.
+    /// If the shell does not start.
     pub fn plan(&self, command: &str) -> Result<Printed> {
-        let mut text = command.to_string();
-        for device in ["/dev/sdb", "/dev/nvme0n1"] {
-            if text.contains(device) {
-                let file = self.data().join("disk.img");
-                std::fs::File::create(&file)?.set_len(DEVICE_BYTES)?;
-                text = text.replace(device, "disk.img");
-            }
+        let (text, make) = super::stand_ins::as_plan(command);
+        for command in make {
+            let printed = self.run(&command)?;
+            ensure!(printed.succeeded, "`{command}` failed: {}", printed.text);
         }
-        // After a command line of fio, flags of halfpower follow behind `--`.
-        let is_fio = text.starts_with("halfpower fio ") && !text.contains(" -- ");
-        let flag = if is_fio { "-- --plan" } else { "--plan" };
-        self.run(&format!("{} {flag}", text.replace("/data", ".")))
+        self.run(&text)
     }
 
     fn as_shown(&self, text: &str) -> String {
@@ -155,12 +146,5 @@ mod tests {
             session.as_shown("on vm, vmlinux, kvm-vm vm"),
             "on myhost, vmlinux, kvm-vm myhost"
         );
-    }
-
-    #[test]
-    fn a_plan_never_names_a_device() {
-        let session = session();
-        let printed = session.plan("echo halfpower /dev/sdb /data/x").unwrap();
-        assert_eq!(printed.text, "halfpower disk.img ./x --plan\n");
     }
 }
