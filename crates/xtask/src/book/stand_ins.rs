@@ -20,7 +20,7 @@ const STAND_INS: [(&str, &str); 12] = [
         " fio.json",
         "halfpower export latest --format fio-json --output new.json; mv new.json fio.json",
     ),
-    ("/mnt/", "mkdir -p ext4 xfs"),
+    ("/mnt/ext4", "mkdir -p ext4 xfs"),
 ];
 /// Words of commands that need stored results.
 const NEED_RESULTS: [&str; 3] = [" latest", "baseline ", " fio.json"];
@@ -46,8 +46,10 @@ pub fn as_plan(command: &str) -> (String, Vec<String>) {
     }
     let stand_ins = STAND_INS.iter().filter(|(word, _)| text.contains(word));
     make.extend(stand_ins.map(|(_, command)| (*command).to_string()));
-    let text =
-        text.replace("/data", ".").replace("/mnt/", "./").replacen("./halfpower ", "halfpower ", 1);
+    for volume in ["ext4", "xfs"] {
+        text = text.replace(&format!("/mnt/{volume}"), volume);
+    }
+    let text = text.replace("/data", ".").replacen("./halfpower ", "halfpower ", 1);
     (planned(&text), make)
 }
 
