@@ -8,6 +8,7 @@
 mod repository;
 
 mod bench;
+mod book;
 mod dist;
 mod faults;
 mod mounted;
@@ -36,6 +37,8 @@ enum Command {
     Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
+    /// Check the links and commands of docs/, renew their output, build the book
+    Book(book::Options),
     /// Make what is handed out: static programs, Debian packages, licences, checksums
     Dist(dist::Options),
     /// Simulate both papers and put their scores into README.md and docs/predict.md
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Tidy(options) => tidy::run(&options),
         Command::Packages => packages::run(),
+        Command::Book(options) => book::run(&options),
         Command::Dist(options) => dist::run(&options),
         Command::Papers(options) => papers::run(&options),
         Command::Faults(options) => faults::run(&options),

@@ -13,6 +13,9 @@ use crate::fixture::{Place, list, or_skip, skip, text, wait_until, whole};
 /// The queries of docs/results.md.
 const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 const NOTEBOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/results.ipynb");
+const FIGURE_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/figure3.ipynb");
+/// The published points that the second notebook draws.
+const FIGURE_3_POINTS: &str = "../papers/data/riedel97_fig03_unbuffered_single_disk.csv";
 /// What the campaign installs from PyPI.
 const PACKAGES: [&str; 7] =
     ["pandas", "pyarrow", "duckdb", "matplotlib", "nbclient", "ipykernel", "fio-plot"];
@@ -269,6 +272,21 @@ fn the_notebook_runs_on_stored_results() {
     // Half of the rate is reached within the sizes of the sweep, and each size is compared.
     assert!(text.contains("half_power_bytes") && text.contains("ratio"), "{text}");
     assert!(text.contains("1048576"), "{text}");
+}
+
+#[test]
+#[ignore = "installs packages of Python"]
+fn the_notebook_of_figure_3_draws_the_paper_beside_stored_results() {
+    let python = or_skip!(installed());
+    let place = with_results();
+    let points = Path::new(env!("CARGO_MANIFEST_DIR")).join(FIGURE_3_POINTS);
+    std::fs::copy(&points, place.path(points.file_name().unwrap().to_str().unwrap())).unwrap();
+    let printed = run_python(&place, &python, RUN_NOTEBOOK, &[FIGURE_3]);
+    let (pictures, text) = printed.split_once('\n').unwrap();
+    assert_eq!(pictures, "1", "{printed}");
+    // Four curves of reads and writes and two with the write cache; the sweep has reads only.
+    assert!(text.contains("Ultra Read") && text.contains("Fast Write WCE"), "{text}");
+    assert!(text.contains("here read") || text.contains("here  read"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,293 @@
+//! `cargo xtask book`: checks the pages in `docs/` and makes the book.
+//!
+//! Without a flag it checks the links of all pages and counts the commands that they show.
+//! `--check` also runs the commands with the release program and compares what they print with
+//! what the page shows, up to numbers. `--write` puts the new output into the pages. `--html`
+//! builds the book with mdBook. How a page marks its commands is described in [`blocks`].
+
+mod blocks;
+
+mod output;
+
+mod links;
+
+mod stand_ins;
+
+mod session;
+
+mod figures;
+
+mod html;
+
+use crate::repository;
+use anyhow::{Context, Result};
+use blocks::{Block, Command, Mark};
+use session::Session;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Pages outside of `docs/` whose links and commands are checked too.
+const OTHER_PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md"];
+
+/// Options of the command.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Run the commands of the pages and compare their output, up to numbers
+    #[arg(long)]
+    check: bool,
+    /// Run the commands and put their output into the pages
+    #[arg(long)]
+    write: bool,
+    /// With --write: also renew output that depends on the machine (samples)
+    #[arg(long, requires = "write")]
+    samples: bool,
+    /// Make the figures of docs/studies.md again
+    #[arg(long)]
+    figures: bool,
+    /// Build the book into target/book; skipped where mdBook cannot be installed
+    #[arg(long)]
+    html: bool,
+    /// Only pages or figures whose name contains this
+    #[arg(long, value_name = "WORD")]
+    only: Option<String>,
+    /// Use this program instead of the release build
+    #[arg(long)]
+    program: Option<PathBuf>,
+}
+
+/// How many commands the pages show, and what was done with them.
+#[derive(Default)]
+struct Counts {
+    run: usize,
+    sample: usize,
+    plan: usize,
+    no_run: usize,
+    unmarked: usize,
+    failed: usize,
+}
+
+/// Runs what the flags ask for. Exits with 1 if a link is broken or a command differs.
+///
+/// # Errors
+/// A page with a malformed block, a program that does not build, mdBook that fails.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let root = repository::root();
+    let needs_program = options.check || options.write || options.figures;
+    let program = match &options.program {
+        Some(program) => Some(program.clone()),
+        None if needs_program => Some(repository::release_build()?),
+        None => None,
+    };
+    let scratch = root.join("target/book-check");
+    if let Some(program) = program.as_deref().filter(|_| options.figures) {
+        figures::write(&root, program, &scratch, options.only.as_deref())?;
+    }
+    let pages = pages(&root)?;
+    let (links, broken) = links::check(&root, &pages);
+    for link in &broken {
+        println!("{}:{}: {}", link.page, link.line, link.problem);
+    }
+    println!("links: {links} checked, {} broken", broken.len());
+    let runs = program.filter(|_| options.check || options.write);
+    let mut counts = Counts::default();
+    for (path, text) in &pages {
+        let is_wanted = options.only.as_ref().is_none_or(|word| path.contains(word.as_str()));
+        if is_wanted {
+            let page = Page { path, text, options };
+            page.visit(&root, runs.as_deref(), &scratch, &mut counts)?;
+        }
+    }
+    counts.print(runs.is_some());
+    if options.html {
+        html::build(&root, &root.join("target"))?;
+    }
+    let is_good = broken.is_empty() && counts.failed == 0;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// All pages with their text.
+fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
+    let is_page = |path: &String| {
+        path.starts_with("docs/") && Path::new(path).extension() == Some("md".as_ref())
+    };
+    let mut paths: Vec<String> = repository::files(root)?.into_iter().filter(is_page).collect();
+    paths.extend(OTHER_PAGES.map(String::from));
+    let read = |path: String| {
+        let text = std::fs::read_to_string(root.join(&path));
+        let text = text.with_context(|| format!("cannot read {path}"))?;
+        Ok((path, text))
+    };
+    paths.into_iter().map(read).collect()
+}
+
+impl Counts {
+    fn print(&self, was_run: bool) {
+        let done = if was_run { "run" } else { "to run (--check)" };
+        println!(
+            "commands: {} {done}, {} of them samples and {} as plans; {} marked no-run; {} not \
+             marked; {} differ",
+            self.run + self.sample + self.plan,
+            self.sample,
+            self.plan,
+            self.no_run,
+            self.unmarked,
+            self.failed,
+        );
+    }
+
+    fn of(&mut self, mark: &Mark) -> &mut usize {
+        match mark {
+            Mark::Run => &mut self.run,
+            Mark::Sample => &mut self.sample,
+            Mark::Plan => &mut self.plan,
+            Mark::NoRun => &mut self.no_run,
+            Mark::Unmarked => &mut self.unmarked,
+        }
+    }
+}
+
+/// A page whose commands are visited.
+struct Page<'a> {
+    path: &'a str,
+    text: &'a str,
+    options: &'a Options,
+}
+
+/// New lines for a range of lines of a page.
+type Replacement = ((usize, usize), Vec<String>);
+
+impl Page<'_> {
+    /// Counts the commands and, with a program, runs them.
+    fn visit(
+        &self,
+        root: &Path,
+        program: Option<&Path>,
+        scratch: &Path,
+        counts: &mut Counts,
+    ) -> Result<()> {
+        let blocks = blocks::parse(self.text).with_context(|| self.path.to_string())?;
+        for block in &blocks {
+            *counts.of(&block.mark) += block.commands.len();
+        }
+        let is_run = |block: &Block| !matches!(block.mark, Mark::NoRun | Mark::Unmarked);
+        let Some(program) = program.filter(|_| blocks.iter().any(is_run)) else { return Ok(()) };
+        let session = Session::new(program, scratch)?;
+        let mut replacements = Vec::new();
+        for block in blocks.iter().filter(|block| is_run(block)) {
+            for command in &block.commands {
+                let result = match block.mark {
+                    Mark::Plan => {
+                        counts.failed += usize::from(!self.plans(&session, command)?);
+                        continue;
+                    }
+                    Mark::Sample => self.execute(&session, true, command)?,
+                    _ => self.execute(&session, false, command)?,
+                };
+                match result {
+                    Some(replacement) if self.options.write => replacements.push(replacement),
+                    Some(_) => counts.failed += 1,
+                    None => {}
+                }
+            }
+        }
+        if !replacements.is_empty() {
+            let text = with_replacements(self.text, &replacements);
+            std::fs::write(root.join(self.path), text)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a command with `--plan`. Returns whether it succeeds.
+    fn plans(&self, session: &Session, command: &Command) -> Result<bool> {
+        let printed = session.plan(&command.text)?;
+        if !printed.succeeded {
+            let place = format!("{}:{}", self.path, command.line + 1);
+            println!("{place}: `{} --plan` fails:\n{}", command.text, printed.text);
+        }
+        Ok(printed.succeeded)
+    }
+
+    /// Runs a command and says how its output differs. Returns what the page should show, if that
+    /// is something else.
+    fn execute(
+        &self,
+        session: &Session,
+        is_sample: bool,
+        command: &Command,
+    ) -> Result<Option<Replacement>> {
+        let place = format!("{}:{}", self.path, command.line + 1);
+        let printed = session.run(&command.text)?;
+        let lines: Vec<&str> = self.text.lines().collect();
+        let (from, to) = command.output;
+        let expected = &lines[from..to];
+        let actual: Vec<&str> = printed.text.trim_end().lines().map(str::trim_end).collect();
+        let result = match is_sample {
+            true => output::compare_openings(expected, &actual),
+            false => output::compare(expected, &actual),
+        };
+        let first = command.text.lines().next().unwrap_or_default();
+        println!("{place}: {first}");
+        let is_new = match &result {
+            Err(difference) => {
+                println!("  the page has: {}", difference.expected.as_deref().unwrap_or("(end)"));
+                println!("  it printed:   {}", difference.printed.as_deref().unwrap_or("(end)"));
+                true
+            }
+            Ok(()) if is_sample => self.options.write && self.options.samples,
+            Ok(()) => self.options.write,
+        };
+        let renewed = output::renewed(expected, &actual);
+        Ok(is_new.then_some(((from, to), renewed)))
+    }
+}
+
+/// The page with other lines in place of some.
+fn with_replacements(text: &str, replacements: &[Replacement]) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut new: Vec<String> = Vec::new();
+    let mut at = 0;
+    for ((from, to), replacement) in replacements {
+        new.extend(lines[at..*from].iter().map(|line| (*line).to_string()));
+        new.extend(replacement.iter().cloned());
+        // An empty line before the next command is no output, and stays.
+        let spare = lines[*from..*to].iter().rev().take_while(|line| line.is_empty()).count();
+        new.extend((0..spare).map(|_| String::new()));
+        at = *to;
+    }
+    new.extend(lines[at..].iter().map(|line| (*line).to_string()));
+    new.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_output_of_a_command_is_replaced() {
+        let text = "a\n```console\n$ x\nold\n\n$ y\n```\nb\n";
+        let new = with_replacements(text, &[((3, 5), vec!["new".to_string(), "more".to_string()])]);
+        assert_eq!(new, "a\n```console\n$ x\nnew\nmore\n\n$ y\n```\nb\n");
+    }
+
+    #[test]
+    fn every_link_of_the_repository_leads_somewhere() {
+        let root = repository::root();
+        let (count, broken) = links::check(&root, &pages(&root).unwrap());
+        assert!(count > 0);
+        assert_eq!(broken, []);
+    }
+
+    #[test]
+    fn every_page_can_be_parsed_and_every_chapter_is_in_the_summary() {
+        let root = repository::root();
+        let pages = pages(&root).unwrap();
+        let summary = &pages["docs/SUMMARY.md"];
+        for (path, text) in &pages {
+            blocks::parse(text).unwrap_or_else(|error| panic!("{path}: {error}"));
+            if let Some(name) = path.strip_prefix("docs/").filter(|name| *name != "SUMMARY.md") {
+                assert!(summary.contains(&format!("({name})")), "{name} is not in SUMMARY.md");
+            }
+        }
+    }
+}

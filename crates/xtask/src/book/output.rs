@@ -1,0 +1,306 @@
+//! Whether a command printed what its page shows, up to numbers.
+//!
+//! Both texts become words, so that a line that is broken elsewhere is no difference. Numbers,
+//! dates, and units with their prefixes lose their value (`48.5k`, `9521` and `2026-11-25` become
+//! `#`, `7.42 ms` and `93 us` become `# s`). Everything else must be equal.
+
+/// A word of a text and the line that it stands on.
+#[derive(Clone, Debug, PartialEq)]
+struct Word {
+    text: String,
+    line: usize,
+}
+
+/// Where two texts first differ: a line of each. `None` is the end of the text.
+#[derive(Debug, PartialEq)]
+pub struct Difference {
+    /// The line that the page shows.
+    pub expected: Option<String>,
+    /// The line that was printed instead.
+    pub printed: Option<String>,
+}
+
+/// The line of a page that stands for any output.
+const ANYTHING: &str = "...";
+
+/// Units that become one word: those of time, and those of bytes.
+const TIMES: [&str; 5] = ["ns", "us", "ms", "s", "min"];
+const BYTES: [&str; 10] = ["B", "KiB", "MiB", "GiB", "TiB", "KB", "kB", "MB", "GB", "TB"];
+
+/// Compares what a page shows with what was printed.
+///
+/// # Errors
+/// The first difference.
+pub fn compare(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
+    aligned(expected, printed).map(drop)
+}
+
+/// The text that the page should show: what was printed, with the lines left out that the page
+/// leaves out.
+///
+/// Where `...` stands for output and the rest differs, each line of the page becomes the printed
+/// line that is most like it; a line without one is dropped.
+pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
+    if !expected.contains(&ANYTHING) {
+        return printed.iter().map(|line| (*line).to_string()).collect();
+    }
+    if let Ok(ranges) = aligned(expected, printed) {
+        let mut lines = Vec::new();
+        for (index, (from, to)) in ranges.iter().enumerate() {
+            lines.extend((index > 0).then(|| ANYTHING.to_string()));
+            lines.extend(printed[*from..*to].iter().map(|line| (*line).to_string()));
+        }
+        return lines;
+    }
+    let mut at = 0;
+    let mut lines = Vec::new();
+    for line in expected {
+        if *line == ANYTHING {
+            lines.push(ANYTHING.to_string());
+        } else if let Some(found) = most_like(line, &printed[at..]) {
+            lines.push(printed[at + found].to_string());
+            at += found + 1;
+        }
+    }
+    lines
+}
+
+/// Compares only the words that open unindented lines, which must come in the same order.
+///
+/// # Errors
+/// The first line of the page without a counterpart.
+pub fn compare_openings(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
+    let opening = |line: &&str| -> Option<String> {
+        let is_heading = !line.is_empty() && !line.starts_with(' ') && *line != ANYTHING;
+        is_heading.then(|| words_of(line, 0).first().map(|word| word.text.clone()))?
+    };
+    let mut rest = printed.iter().filter_map(opening);
+    for line in expected {
+        let Some(word) = opening(line) else { continue };
+        if !rest.any(|other| other == word) {
+            return Err(Difference { expected: Some((*line).to_string()), printed: None });
+        }
+    }
+    Ok(())
+}
+
+/// The ranges of printed lines that the parts of the page between `...` stand for.
+fn aligned(expected: &[&str], printed: &[&str]) -> Result<Vec<(usize, usize)>, Difference> {
+    let parts: Vec<Vec<Word>> = parts_of(expected);
+    let actual: Vec<Word> = words(printed, 0);
+    let mut at = 0;
+    let mut ranges = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let must_end = index + 1 == parts.len();
+        let starts: Vec<usize> =
+            if index == 0 { vec![0] } else { line_starts(&actual, at).collect() };
+        let fits = |start: &usize| {
+            let same = common(part, &actual[*start..]);
+            same == part.len() && (!must_end || start + same == actual.len() || part.is_empty())
+        };
+        let Some(start) = starts.iter().copied().find(fits) else {
+            let best = starts.iter().max_by_key(|start| common(part, &actual[**start..]));
+            let start = best.copied().unwrap_or(actual.len());
+            return Err(difference(expected, printed, part, &actual[start..]));
+        };
+        at = start + part.len();
+        ranges.push(lines_between(&actual, start, at));
+    }
+    Ok(ranges)
+}
+
+/// The words of the page, divided where it leaves output out.
+fn parts_of(expected: &[&str]) -> Vec<Vec<Word>> {
+    let mut parts = vec![Vec::new()];
+    for (line, text) in expected.iter().enumerate() {
+        if *text == ANYTHING {
+            parts.push(Vec::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.extend(words_of(text, line));
+        }
+    }
+    parts
+}
+
+fn words(lines: &[&str], first: usize) -> Vec<Word> {
+    lines.iter().enumerate().flat_map(|(line, text)| words_of(text, first + line)).collect()
+}
+
+/// Positions from `at` on at which a line begins, and the end.
+fn line_starts(words: &[Word], at: usize) -> impl Iterator<Item = usize> + '_ {
+    let begins = move |index: &usize| *index == 0 || words[*index - 1].line != words[*index].line;
+    (at..words.len()).filter(begins).chain([words.len()])
+}
+
+/// How many words both begin with.
+fn common(one: &[Word], other: &[Word]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a.text == b.text).count()
+}
+
+fn lines_between(words: &[Word], start: usize, end: usize) -> (usize, usize) {
+    if start == end { (0, 0) } else { (words[start].line, words[end - 1].line + 1) }
+}
+
+fn difference(expected: &[&str], printed: &[&str], part: &[Word], actual: &[Word]) -> Difference {
+    let same = common(part, actual);
+    let line_in = |lines: &[&str], word: Option<&Word>| {
+        word.and_then(|word| lines.get(word.line)).map(|line| (*line).to_string())
+    };
+    Difference {
+        expected: line_in(expected, part.get(same)),
+        printed: line_in(printed, actual.get(same)),
+    }
+}
+
+/// The index of the line that shares most words with `line`, at least half of them.
+fn most_like(line: &str, printed: &[&str]) -> Option<usize> {
+    let own: Vec<String> = words_of(line, 0).into_iter().map(|word| word.text).collect();
+    let shared = |other: &str| {
+        let others = words_of(other, 0);
+        let count = own.iter().filter(|word| others.iter().any(|o| o.text == **word)).count();
+        2 * count >= own.len().max(others.len()).max(1)
+    };
+    printed.iter().position(|other| shared(other))
+}
+
+/// The words of a line, numbers without their value.
+fn words_of(line: &str, at: usize) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    for raw in line.split_whitespace() {
+        let mut text = without_numbers(raw);
+        if words.last().is_some_and(|before| before.text.ends_with('#')) {
+            text = without_prefix(&text);
+        }
+        words.push(Word { text, line: at });
+    }
+    words
+}
+
+/// A unit without its prefix, whatever punctuation surrounds it.
+fn without_prefix(word: &str) -> String {
+    let begin = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
+    let end =
+        word[begin..].find(|c: char| !c.is_ascii_alphabetic()).map_or(word.len(), |n| begin + n);
+    let unit = match &word[begin..end] {
+        unit if TIMES.contains(&unit) => "s",
+        unit if BYTES.contains(&unit) => "B",
+        other => other,
+    };
+    format!("{}{unit}{}", &word[..begin], &word[end..])
+}
+
+/// A word whose numbers are `#`, with what is attached to them: `48.5k`, `+-9.2%`, `17:59`, a UUID.
+/// Digits that follow a letter belong to a name and stay: `p99`, `io_uring4`.
+fn without_numbers(word: &str) -> String {
+    let chars: Vec<char> = word.chars().collect();
+    let mut text = String::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let after_letter = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
+        if !after_letter && is_uuid(&chars[at..]) {
+            text.push_str("UUID");
+            at += 36;
+            continue;
+        }
+        let signs = chars[at..].iter().take_while(|c| matches!(c, '+' | '-' | '~')).count();
+        let digit = chars.get(at + signs).is_some_and(char::is_ascii_digit);
+        if after_letter || !digit {
+            text.push(chars[at]);
+            at += 1;
+            continue;
+        }
+        at += signs;
+        while at < chars.len() && continues_number(&chars, at) {
+            at += 1;
+        }
+        text.push('#');
+    }
+    text
+}
+
+/// Whether the character belongs to the number before it.
+fn continues_number(chars: &[char], at: usize) -> bool {
+    let digit_follows = chars.get(at + 1).is_some_and(char::is_ascii_digit);
+    match chars[at] {
+        '.' | ',' | ':' | '-' => digit_follows,
+        '%' => true,
+        c => c.is_ascii_alphanumeric(),
+    }
+}
+
+fn is_uuid(chars: &[char]) -> bool {
+    let dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+    chars.len() >= 36
+        && chars[..36].iter().enumerate().all(|(at, c)| match dash(at) {
+            true => *c == '-',
+            false => c.is_ascii_hexdigit(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normal(line: &str) -> String {
+        words_of(line, 0).into_iter().map(|word| word.text).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn numbers_units_dates_and_ids_lose_their_value() {
+        assert_eq!(normal("rate 48.5k, p50 7.42 ms (+-9%)"), "rate #, p50 # s (#)");
+        assert_eq!(normal("8.93 MiB/s (9.36 MB/s)"), normal("1.2 GiB/s (1300 KB/s)"));
+        assert_eq!(normal("2026-11-25 17:59 UTC"), "# # UTC");
+        assert_eq!(
+            normal("halfpower-bddc6d46-f3c8-4779-83f6-4dd446380800.test"),
+            "halfpower-UUID.test"
+        );
+    }
+
+    #[test]
+    fn words_and_names_keep_theirs() {
+        assert_ne!(normal("p99 3 us"), normal("p50 3 us"));
+        assert_ne!(normal("3 reads"), normal("3 writes"));
+        assert_eq!(normal("nt4-ultrawide io_uring"), "nt4-ultrawide io_uring");
+    }
+
+    #[test]
+    fn a_line_broken_elsewhere_is_the_same_and_another_word_is_not() {
+        assert_eq!(compare(&["a 10 b", "c"], &["a", "9 b c"]), Ok(()));
+        let found = compare(&["a 10 b", "c valid"], &["a 9 b", "c suspect"]).unwrap_err();
+        assert_eq!(found.expected.as_deref(), Some("c valid"));
+        assert_eq!(found.printed.as_deref(), Some("c suspect"));
+        assert!(compare(&["a"], &["a", "b"]).is_err());
+        assert!(compare(&["a", "b"], &["a"]).is_err());
+    }
+
+    #[test]
+    fn dots_stand_for_any_lines_and_the_rest_must_still_be_there() {
+        assert_eq!(compare(&["a", "...", "d"], &["a", "b", "c", "d"]), Ok(()));
+        assert_eq!(compare(&["a", "..."], &["a", "b"]), Ok(()));
+        assert_eq!(compare(&["...", "d"], &["d", "c", "d"]), Ok(()));
+        let found = compare(&["a", "...", "x 1", "y"], &["a", "x 2", "z"]).unwrap_err();
+        assert_eq!(found.expected.as_deref(), Some("y"));
+        assert_eq!(found.printed.as_deref(), Some("z"));
+    }
+
+    #[test]
+    fn a_new_text_keeps_what_the_page_leaves_out() {
+        let printed = ["a 2", "b", "c 3", "d"];
+        assert_eq!(renewed(&["a 1", "...", "d"], &printed), ["a 2", "...", "d"]);
+        assert_eq!(renewed(&["a 1", "...", "c 9", "..."], &printed), ["a 2", "...", "c 3", "..."]);
+        assert_eq!(renewed(&["old"], &printed), printed);
+        let other = ["a 2", "b", "rate of reads 3", "d"];
+        let new = renewed(&["a 1", "...", "rate of writes 9", "gone"], &other);
+        assert_eq!(new, ["a 2", "...", "rate of reads 3"]);
+    }
+
+    #[test]
+    fn openings_are_compared_in_their_order() {
+        let page = ["/data (ext4): valid", "", "Findings", "  - one", "Advice"];
+        assert_eq!(
+            compare_openings(&page, &["/data (xfs): suspect", "Findings", "Advice"]),
+            Ok(())
+        );
+        assert!(compare_openings(&page, &["/data (xfs): suspect", "Advice", "Findings"]).is_err());
+    }
+}

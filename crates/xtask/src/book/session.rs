@@ -1,0 +1,150 @@
+//! Runs the commands of a page in a folder of their own, one after the other.
+//!
+//! The folder lies in the build folder, on a real disk, and is removed afterwards. The program to
+//! test comes first on the PATH, and the home folder is a temporary one. In the output, the folder
+//! is shown as `/data` and this host as `myhost`.
+
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// The longest time that a command of a page may take (seconds).
+const LIMIT_S: &str = "300";
+/// The folder as the pages show it.
+const SHOWN_FOLDER: &str = "/data";
+/// The host as the pages show it.
+const SHOWN_HOST: &str = "myhost";
+
+/// What a command printed.
+pub struct Printed {
+    /// Both outputs in the order in which they came; an exit code other than 0 is the last line.
+    pub text: String,
+    /// Whether the exit code was 0.
+    pub succeeded: bool,
+}
+
+/// The folder and environment of a page.
+pub struct Session {
+    folder: TempDir,
+    path: OsString,
+    host: String,
+}
+
+impl Session {
+    /// Makes the folder.
+    ///
+    /// # Errors
+    /// If the folders cannot be made.
+    pub fn new(program: &Path, parent: &Path) -> Result<Session> {
+        std::fs::create_dir_all(parent)?;
+        let folder = tempfile::Builder::new().prefix("book-").tempdir_in(parent)?;
+        for name in ["bin", "home", "data"] {
+            std::fs::create_dir(folder.path().join(name))?;
+        }
+        let program = program.canonicalize().context("no such program")?;
+        std::os::unix::fs::symlink(program, folder.path().join("bin/halfpower"))?;
+        let mut paths = vec![folder.path().join("bin")];
+        paths.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let path = std::env::join_paths(paths)?;
+        Ok(Session { folder, path, host: host.trim().to_string() })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Runs a command of a session.
+    ///
+    /// # Errors
+    /// If the shell does not start.
+    pub fn run(&self, command: &str) -> Result<Printed> {
+        let mut shell = Command::new("timeout");
+        // The shell gives both outputs one file, so that their order is kept.
+        shell.args([LIMIT_S, "sh", "-c", "exec 2>&1\neval \"$0\"", command]);
+        shell.current_dir(self.data()).stdin(Stdio::null()).stderr(Stdio::inherit());
+        let home = self.folder.path().join("home");
+        shell.env("PATH", &self.path).env("HOME", &home).env("XDG_STATE_HOME", &home);
+        shell.env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        shell.env_remove("RUST_LOG").env_remove("HALFPOWER_SKIP_LOG");
+        let output = shell.output().context("cannot start `timeout sh`")?;
+        let mut text = self.as_shown(&String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            match output.status.code() {
+                Some(124) => text.push_str("stopped after the time limit of a command"),
+                Some(code) => text.push_str(&format!("exit code {code}")),
+                None => text.push_str("ended by a signal"),
+            }
+        }
+        Ok(Printed { text, succeeded: output.status.success() })
+    }
+
+    /// Runs a command with `--plan`, with stand-ins for what it names.
+    ///
+    /// # Errors
+    /// If the shell does not start.
+    pub fn plan(&self, command: &str) -> Result<Printed> {
+        let (text, make) = super::stand_ins::as_plan(command);
+        for command in make {
+            let printed = self.run(&command)?;
+            ensure!(printed.succeeded, "`{command}` failed: {}", printed.text);
+        }
+        self.run(&text)
+    }
+
+    fn as_shown(&self, text: &str) -> String {
+        let text = text.replace(&*self.data().to_string_lossy(), SHOWN_FOLDER);
+        if self.host.is_empty() {
+            return text;
+        }
+        // Only whole words: a short name of a host may be part of others.
+        let words = text.split_inclusive(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
+        let host = self.host.as_str();
+        words
+            .map(|word| match word.strip_prefix(host) {
+                Some(rest) if rest.chars().count() <= 1 && !rest.starts_with(is_word) => {
+                    format!("{SHOWN_HOST}{rest}")
+                }
+                _ => word.to_string(),
+            })
+            .collect()
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '-' || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        Session::new(Path::new("/bin/true"), &std::env::temp_dir()).unwrap()
+    }
+
+    #[test]
+    fn a_command_runs_in_the_folder_and_its_exit_code_is_shown() {
+        let session = session();
+        let printed = session.run("pwd; echo to-stderr >&2; echo x > file").unwrap();
+        assert_eq!(printed.text, "/data\nto-stderr\n");
+        let printed = session.run("cat file; exit 3").unwrap();
+        assert_eq!(printed.text, "x\nexit code 3");
+        assert!(!printed.succeeded);
+    }
+
+    #[test]
+    fn the_host_is_shown_as_another_only_where_it_is_a_word() {
+        let mut session = session();
+        session.host = "vm".to_string();
+        assert_eq!(
+            session.as_shown("on vm, vmlinux, kvm-vm vm"),
+            "on myhost, vmlinux, kvm-vm myhost"
+        );
+    }
+}

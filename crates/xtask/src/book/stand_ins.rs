@@ -1,0 +1,105 @@
+//! A command of a page as its `--plan`, and the files that it needs for that.
+//!
+//! Lists of commands name files, devices and results that the reader has and a test has not. A
+//! small file stands for each, in the folder of the session. Nothing else is touched, because a
+//! plan only prints.
+
+/// A file that a command names, and the shell command that makes its stand-in.
+const STAND_INS: [(&str, &str); 12] = [
+    ("big.dat", "truncate -s 64m big.dat"),
+    ("big.img", "truncate -s 64m big.img"),
+    ("filename=data", "truncate -s 64m data"),
+    ("'data ", "truncate -s 64m data"),
+    ("photos", "mkdir -p photos"),
+    (" DIR", "mkdir -p DIR"),
+    ("job.fio", "printf '[seq]\\nfilename=x\\nsize=1m\\nrw=read\\nbs=1m\\n' > job.fio"),
+    ("./disk.toml", "halfpower simulate --show sata-ssd > disk.toml"),
+    ("./mine.toml", "halfpower simulate --show sata-ssd > mine.toml"),
+    ("plan.toml", "{ echo 'target = \".\"'; halfpower study depth --show; } > plan.toml"),
+    (
+        " fio.json",
+        "halfpower export latest --format fio-json --output new.json; mv new.json fio.json",
+    ),
+    ("/mnt/ext4", "mkdir -p ext4 xfs"),
+];
+/// Words of commands that need stored results.
+const NEED_RESULTS: [&str; 3] = [" latest", "baseline ", " fio.json"];
+/// Makes them.
+const RESULTS: &str = "halfpower survey sim:sata-ssd --quick --quiet > results.txt \
+                       && halfpower baseline set disk latest";
+/// Size of the sparse file that stands for a device: larger than any offset in the pages.
+const DEVICE: &str = "truncate -s 200g";
+
+/// The command with `--plan` instead of redirections and pipes, with files in place of devices and
+/// the folder of the session in place of `/data`; and the commands that make what it names.
+pub fn as_plan(command: &str) -> (String, Vec<String>) {
+    let mut text = without_redirection(command);
+    let mut make = Vec::new();
+    while let Some((before, after)) = text.split_once("/dev/") {
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(after.len());
+        let file = format!("{}.img", &after[..end]);
+        make.push(format!("{DEVICE} {file}"));
+        text = format!("{before}{file}{}", &after[end..]);
+    }
+    if NEED_RESULTS.iter().any(|word| text.contains(word)) {
+        make.push(format!("test -e halfpower.db || {{ {RESULTS}; }}"));
+    }
+    let stand_ins = STAND_INS.iter().filter(|(word, _)| text.contains(word));
+    make.extend(stand_ins.map(|(_, command)| (*command).to_string()));
+    for volume in ["ext4", "xfs"] {
+        text = text.replace(&format!("/mnt/{volume}"), volume);
+    }
+    let text = text.replace("/data", ".").replacen("./halfpower ", "halfpower ", 1);
+    (planned(&text), make)
+}
+
+fn planned(text: &str) -> String {
+    if text.split_whitespace().any(|word| word == "--plan") {
+        return text.to_string();
+    }
+    // After a command line of fio, flags of halfpower follow behind `--`. Behind the `--` of other
+    // verbs is a command that is to be run.
+    match text.split_once(" -- ") {
+        None if text.starts_with("halfpower fio ") => format!("{text} -- --plan"),
+        Some((own, other)) if !text.starts_with("halfpower fio ") => {
+            format!("{own} --plan -- {other}")
+        }
+        _ => format!("{text} --plan"),
+    }
+}
+
+/// A command up to its first pipe, redirection or `&`, none of which is quoted.
+fn without_redirection(command: &str) -> String {
+    let mut quoted = false;
+    let end = command.char_indices().position(|(_, c)| {
+        quoted ^= c == '\'';
+        !quoted && matches!(c, '|' | '>' | '&')
+    });
+    let kept: String = command.chars().take(end.unwrap_or(usize::MAX)).collect();
+    kept.trim_end().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_never_names_a_device_or_a_folder_of_the_reader() {
+        let (text, make) = as_plan("halfpower study stripe /dev/sdb /dev/sdc /data/x");
+        assert_eq!(text, "halfpower study stripe sdb.img sdc.img ./x --plan");
+        assert_eq!(make, ["truncate -s 200g sdb.img", "truncate -s 200g sdc.img"]);
+    }
+
+    #[test]
+    fn a_plan_is_neither_redirected_nor_given_to_another_command() {
+        let plan = |command| as_plan(command).0;
+        assert_eq!(plan("halfpower cat big.dat | zstd > x"), "halfpower cat big.dat --plan");
+        assert_eq!(plan("halfpower soak -- make -j4"), "halfpower soak --plan -- make -j4");
+        assert_eq!(plan("halfpower fio --bs=4k"), "halfpower fio --bs=4k -- --plan");
+        assert_eq!(plan("./halfpower survey --plan"), "halfpower survey --plan");
+        assert_eq!(
+            plan("halfpower plan --need 'p99<2 > 1'"),
+            "halfpower plan --need 'p99<2 > 1' --plan"
+        );
+    }
+}
