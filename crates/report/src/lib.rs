@@ -22,6 +22,10 @@ mod table;
 
 mod chart;
 
+pub mod frame;
+
+mod links;
+
 mod page;
 
 pub mod view;
@@ -30,5 +34,5 @@ mod curves;
 
 mod survey;
 
-pub use page::render;
+pub use page::{message, render, render_in, scripts};
 pub use survey::survey_page;
