@@ -25,7 +25,7 @@ const LIBRARIES: [&str; 12] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("ioengine", &[]),
     ("cpucost", &[]),
     ("analysis", &[]),
@@ -45,13 +45,14 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("exchange", &["lab", "papers"]),
     ("compare", &["lab", "exchange"]),
     ("study", &["lab", "survey", "papers"]),
-    ("halfpower", &["lab", "survey", "predict", "papers", "exchange", "compare", "study"]),
+    ("serve", &["lab", "survey", "compare"]),
+    ("halfpower", &["lab", "survey", "predict", "papers", "exchange", "compare", "study", "serve"]),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 8] =
-    ["lab", "survey", "predict", "papers", "exchange", "compare", "study", "halfpower"];
+const ABOVE_LIBRARIES: [&str; 9] =
+    ["lab", "survey", "predict", "papers", "exchange", "compare", "study", "serve", "halfpower"];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {
