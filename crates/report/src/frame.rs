@@ -33,7 +33,7 @@ pub(crate) fn links(frame: &Frame) -> Markup {
         }
         @if frame.is_live {
             p.live data-etag="" role="status" {
-                "This run is in progress. With scripts the page follows it; without, "
+                "A run has not ended. This page follows it if scripts are allowed; otherwise "
                 a href="" { "load it again" } ". " span.state {}
             }
         }

@@ -59,7 +59,9 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     }
     let console = Console::new(options.quiet);
     let (token, interrupt) = (Token::random()?, Interrupt::install());
-    let pages = Pages::start(&options.db)?;
+    // The current folder may be moved or removed meanwhile.
+    let path = std::path::absolute(&options.db).unwrap_or_else(|_| options.db.clone());
+    let pages = Pages::start(&path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         let cause = ioengine::error::cause(&error);

@@ -7,7 +7,7 @@
 //!
 //! A kept page is used again while the files of the database are unchanged. If they do change, as
 //! while a survey writes, it is used until nine times as long has passed as making it took: a
-//! server that follows a survey takes a tenth of a CPU at most.
+//! server that follows a survey takes a tenth of a CPU at most, or a page a minute.
 
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +43,8 @@ const KEPT_MAX: usize = 64;
 const WAITING_MAX: usize = 32;
 /// A kept page stands at least so many times as long as making it took.
 const STANDS_TIMES: u64 = 9;
+/// A kept page stands at most so long after the database changed (ns).
+const STANDS_NS_MAX: u64 = 60_000_000_000;
 /// A change of the database that is younger may be followed by one with the same time (ns).
 const SETTLED_NS: i64 = 50_000_000;
 /// Changes up to this share count as no change in a comparison, as by default in `compare`.
@@ -206,7 +208,7 @@ impl Maker {
         let made = catch_unwind(AssertUnwindSafe(|| make(&self.db, &route)));
         let made = Arc::new(made.unwrap_or_else(|_| Err(fault()))?);
         let now_ns = self.clock.now_ns();
-        let stands_until_ns = now_ns + STANDS_TIMES * (now_ns - start_ns);
+        let stands_until_ns = now_ns + STANDS_NS_MAX.min(STANDS_TIMES * (now_ns - start_ns));
         let kept = Kept { route, stamp, is_settled, made: Arc::clone(&made), stands_until_ns };
         self.keep(kept);
         Ok(made)

@@ -155,3 +155,17 @@ impl Facts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::point::testing::point;
+
+    #[test]
+    fn a_survey_that_has_not_ended_has_the_facts_that_its_points_show() {
+        let facts = Facts::of_points(&[point(&[4096])]);
+        assert!(facts.direct, "the point is direct");
+        assert_eq!(facts.region_bytes, 1 << 20);
+        assert!(!Facts::of_points(&[]).direct);
+    }
+}

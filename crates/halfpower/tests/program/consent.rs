@@ -366,7 +366,16 @@ fn lines_for(
             let pages =
                 ["precious.html", "precious.txt", "link", "dangling", "folder", "page.html"];
             let all = pages.iter().flat_map(|page| files.map(|db| (page, db)));
-            all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
+            let one = all.map(|(page, db)| format!("report --html {page} --db {db}"));
+            let galleries = ["precious.html", "precious.txt", "link", "dangling", "plain"]
+                .map(|folder| format!("report --all --html {folder} --db swept.db"));
+            one.chain(galleries).collect()
+        }
+        // Sockets at paths of other files; at a new path the server would run.
+        "serve" => {
+            let old = files.iter().filter(|file| **file != "new.db");
+            let sockets = old.map(|file| format!("serve --db swept.db --unix {file}"));
+            sockets.chain(files.map(|db| format!("serve --db {db} --plan"))).collect()
         }
         "runs" => runs_lines(&files),
         "import" | "export" | "baseline" => exchange_lines(verb, &files),
