@@ -17,7 +17,7 @@ use lab::json::Program;
 use lab::point::Point;
 use lab::point_key::PointKey;
 use lab::recorder::RatesReader;
-use results::{RunRow, Store};
+use results::{RunHead, Store};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -38,6 +38,8 @@ pub struct Filter {
     pub host: Option<String>,
     /// Name or place of the target, as `runs` prints it; None for the target of the newest run.
     pub target: Option<String>,
+    /// Only so many of the newest runs; None for all.
+    pub runs_max: Option<usize>,
 }
 
 /// The output of `history --json`.
@@ -115,24 +117,24 @@ pub(crate) struct Series {
 pub fn load(db: &Path, filter: &Filter) -> Outcome<HistoryDocument> {
     let store = Store::open_read_only(db)?;
     let _snapshot = store.snapshot()?;
-    let mut rows = store.runs()?;
-    rows.sort_by_key(|row| (row.started_unix_ns, row.id));
+    let is_on = |head: &RunHead, host: &str| side::host_name(&head.host_json) == host;
+    let mut heads = Vec::new();
+    store.each_run_head(|head| {
+        if filter.host.as_ref().is_none_or(|host| is_on(&head, host)) {
+            heads.push(head);
+        }
+    })?;
+    heads.sort_by_key(|head| (head.started_unix_ns, head.id));
     // Facts are read only where they are needed: that takes longer than reading the row.
-    let is_on = |host: &Option<String>, row: &RunRow| {
-        host.as_ref().is_none_or(|host| *host == side::host_name(row))
-    };
-    let is_of = |target: &Option<String>, run: &RunFacts| {
-        target.as_ref().is_none_or(|target| *target == run.target_identity())
-    };
-    let candidates = rows.iter().rev().filter(|row| is_on(&filter.host, row));
-    let mut facts = candidates.map(|row| RunFacts::of(row.clone()));
-    let Some(newest) = facts.find(|run| is_of(&filter.target, run)) else {
-        return Err(nothing(db, rows));
-    };
+    let is_of =
+        |run: &RunFacts| filter.target.as_ref().is_none_or(|it| *it == run.target_identity());
+    let mut facts = heads.iter().rev().map(|head| RunFacts::of_head(head.clone()));
+    let Some(newest) = facts.find(is_of) else { return Err(nothing(db, &store)?) };
     let (host, target) = (newest.host.name.clone(), newest.target_identity());
-    rows.retain(|row| side::host_name(row) == host);
-    let mut runs: Vec<RunFacts> = rows.into_iter().map(RunFacts::of).collect();
+    heads.retain(|head| is_on(head, &host));
+    let mut runs: Vec<RunFacts> = heads.into_iter().map(RunFacts::of_head).collect();
     runs.retain(|run| run.target_identity() == target);
+    runs.drain(..runs.len().saturating_sub(filter.runs_max.unwrap_or(usize::MAX)));
     let points: Vec<PointHistory> = all_series(&store, &runs, &filter.words)?
         .into_iter()
         .map(|series| history(&runs, series))
@@ -229,19 +231,19 @@ impl PastResult {
     }
 }
 
-fn nothing(db: &Path, rows: Vec<RunRow>) -> Failure {
-    let mut known: Vec<String> = rows
-        .into_iter()
-        .map(RunFacts::of)
-        .map(|run| format!("--host '{}' --target '{}'", run.host.name, run.target_identity()))
-        .collect();
+fn nothing(db: &Path, store: &Store) -> Outcome<Failure> {
+    let mut known: Vec<String> = Vec::new();
+    store.each_run_head(|head| {
+        let run = RunFacts::of_head(head);
+        known.push(format!("--host '{}' --target '{}'", run.host.name, run.target_identity()));
+    })?;
     known.sort();
     known.dedup();
     let db = db.display();
-    match known.as_slice() {
+    Ok(match known.as_slice() {
         [] => Failure::failed(format!("{db} contains no run; run halfpower survey first")),
         known => Failure::failed(format!("{db} has no such run; it has {}", known.join("; "))),
-    }
+    })
 }
 
 /// Whether the description of a workload contains all words.

@@ -20,7 +20,8 @@ pub fn html(comparisons: &[Comparison], program: &str) -> String {
     report::render(&page(comparisons, program))
 }
 
-fn page(comparisons: &[Comparison], program: &str) -> Page {
+/// The page of the comparisons.
+pub fn page(comparisons: &[Comparison], program: &str) -> Page {
     let names: Vec<&str> = comparisons.iter().map(|found| found.after_name.as_str()).collect();
     let baseline = comparisons.first().map_or("", |found| &found.before_name);
     let mut sections = Vec::new();

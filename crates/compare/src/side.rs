@@ -78,12 +78,21 @@ impl Side {
         }
         let store = Store::open_read_only(&path)?;
         let snapshot = store.snapshot()?;
-        let mut rows = runs_of(&store, selector)?;
+        let side = Side::of_rows(name, &store, runs_of(&store, selector)?);
+        drop(snapshot);
+        side
+    }
+
+    /// The side of these runs of a database.
+    ///
+    /// # Errors
+    /// No points, or a database that cannot be read.
+    pub fn of_rows(name: &str, store: &Store, mut rows: Vec<RunRow>) -> Outcome<Side> {
         rows.sort_by_key(|row| (row.started_unix_ns, row.id));
         let (mut reader, mut points) = (RatesReader::default(), Vec::new());
         let mut runs = Vec::new();
         for row in rows {
-            for (number, trials) in reader.read(&store, row.id, |_| true)? {
+            for (number, trials) in reader.read(store, row.id, |_| true)? {
                 points.resize_with(reader.keys().len().max(points.len()), Vec::new);
                 points[number].extend(trials);
             }
@@ -92,7 +101,6 @@ impl Side {
         let keys = reader.keys().iter().cloned();
         let mut points: Vec<Point> =
             keys.zip(points).map(|(key, trials)| Point { key, trials }).collect();
-        drop(snapshot);
         points.retain(|point| !point.trials.is_empty());
         if points.is_empty() {
             return Err(Failure::failed(format!(
@@ -357,13 +365,13 @@ fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
 }
 
 /// The name of a run's host, without the other facts about it.
-pub fn host_name(row: &RunRow) -> String {
+pub fn host_name(host_json: &str) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct Named {
         name: String,
     }
-    serde_json::from_str::<Named>(&row.host_json).unwrap_or_default().name
+    serde_json::from_str::<Named>(host_json).unwrap_or_default().name
 }
 
 fn runs_of(store: &Store, selector: &str) -> Outcome<Vec<RunRow>> {
@@ -373,7 +381,7 @@ fn runs_of(store: &Store, selector: &str) -> Outcome<Vec<RunRow>> {
         _ => return Ok(vec![store.run(selector)?]),
     };
     let mut rows = if what == "label" { store.runs_with_label(wanted)? } else { store.runs()? };
-    rows.retain(|row| what == "label" || host_name(row) == wanted);
+    rows.retain(|row| what == "label" || host_name(&row.host_json) == wanted);
     if rows.is_empty() {
         let db = store.path().display();
         return Err(Failure::failed(format!(

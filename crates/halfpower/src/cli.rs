@@ -15,6 +15,7 @@ pub mod memory;
 pub mod mount;
 pub mod peer;
 mod parameters;
+pub mod serve;
 pub mod simulate;
 pub mod inputs;
 pub mod study;
@@ -95,7 +96,9 @@ pub enum Verb {
     /// Describe a target layer by layer, and whether writing to it is safe
     Target(TargetArgs),
     /// Write the page of a stored survey again
-    Report(ReportArgs),
+    Report(serve::ReportArgs),
+    /// Show the pages of a database in a browser on this machine, until Ctrl-C
+    Serve(serve::ServeArgs),
     /// Compare stored runs, or workloads measured in turn
     Compare(Box<compare::CompareArgs>),
     /// Show stored points over time, and when they changed
@@ -476,26 +479,6 @@ pub struct TargetArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
-    #[arg(long)]
-    pub plan: bool,
-}
-
-/// Flags of `report`.
-#[derive(Args, Debug, Clone)]
-#[command(after_help = "Examples:
-  halfpower report                     the latest survey of halfpower.db
-  halfpower report 12 --html disk.html")]
-pub struct ReportArgs {
-    /// Which survey: its number, the beginning of its uuid, or latest
-    #[arg(value_name = "RUN", default_value = "latest")]
-    pub run: String,
-    /// Results database
-    #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
-    pub db: PathBuf,
-    /// Path of the HTML page
-    #[arg(long, value_name = "FILE", default_value = "halfpower.html")]
-    pub html: PathBuf,
     /// Print what would be done and do nothing
     #[arg(long)]
     pub plan: bool,

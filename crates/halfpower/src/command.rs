@@ -23,6 +23,7 @@ pub mod run;
 pub mod fio;
 pub mod runs;
 pub mod selftest;
+pub mod serve;
 pub mod simulate;
 pub mod soak;
 pub mod study;

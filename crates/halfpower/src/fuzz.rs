@@ -25,6 +25,7 @@ use lab::job::Job;
 use lab::journal;
 use lab::truth;
 use seqio::tune::Tunings;
+use serve::route::{Address, Route, RunName};
 use workload::plan::{self, WorkerPlan};
 
 use crate::cli::{self, Cli, Verb};
@@ -54,6 +55,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("filters", filters),
     ("tunings", tunings),
     ("need", need),
+    ("address", address),
     ("fio", exchange::fio::fuzz::job_files),
     ("import", exchange::fuzz::imports),
 ];
@@ -78,6 +80,27 @@ fn need(data: &[u8]) {
     if let Ok(prices) = predict::plan::prices::Prices::parse(prices) {
         let price = |system: &predict::plan::prices::SystemPrices| system.of(system.most, true);
         assert!(prices.systems.iter().all(|system| price(system) >= 0.0), "{prices:?}");
+    }
+}
+
+/// The first line is the path of a request to `serve`, the second its query. What is a page names
+/// runs by number or uuid only, and few of them.
+fn address(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (path, query) = text.split_once('\n').unwrap_or((&text, ""));
+    let names = match Address::of(path, query).route {
+        Some(Route::Run(name)) => vec![name],
+        Some(Route::Compare(names)) => names,
+        Some(Route::List(part) | Route::Json(part)) => {
+            assert!(part.most > 0 && path.len() <= "/api/runs".len(), "{path}");
+            return;
+        }
+        Some(Route::Target { .. }) | None => return,
+    };
+    for name in names {
+        let is_of_name = |c: char| matches!(c, '0'..='9' | 'a'..='f' | '-');
+        assert!(name.text().chars().all(is_of_name), "{name:?}");
+        assert_eq!(RunName::of(&name.text()), Some(name));
     }
 }
 

@@ -108,6 +108,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Engines(args) => command::engines::execute(args),
         Verb::Target(args) => command::target::execute(args),
         Verb::Report(args) => command::report::execute(args),
+        Verb::Serve(args) => command::serve::execute(args),
         Verb::Compare(args) => command::compare::execute(args),
         Verb::History(args) => command::compare::history(args),
         Verb::Fleet(args) => command::compare::fleet(args),

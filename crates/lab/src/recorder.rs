@@ -277,15 +277,25 @@ impl Recorder {
 /// A database that cannot be read, or that a newer program wrote.
 pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
     let mut points = Vec::new();
+    each_point(store, run, |point| points.push(point))?;
+    Ok(points)
+}
+
+/// Passes each point of a stored run with its trials to `each`, in the order of the plan. Only one
+/// of them at a time is in memory.
+///
+/// # Errors
+/// As [`load`].
+pub fn each_point(store: &Store, run: RunId, mut each: impl FnMut(Point)) -> Outcome<()> {
     for (id, row) in store.points(run)? {
         let key = key(row)?;
         let mut trials = Vec::new();
         for (trial, row) in store.trials(id)? {
             trials.push(record::trial_of(&row, &store.latency(trial)?, &store.series(trial)?));
         }
-        points.push(Point { key, trials });
+        each(Point { key, trials });
     }
-    Ok(points)
+    Ok(())
 }
 
 /// Reads points of stored runs as far as comparisons need them: without histograms and series.

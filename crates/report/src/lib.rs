@@ -24,6 +24,10 @@ mod chart;
 
 mod text_chart;
 
+pub mod frame;
+
+mod links;
+
 mod page;
 
 pub mod view;
@@ -32,6 +36,6 @@ mod curves;
 
 mod survey;
 
-pub use page::render;
+pub use page::{message, render, render_in, scripts};
 pub use survey::{survey_page, terminal_charts};
 pub use text_chart::{Charset, text_chart};

@@ -150,6 +150,8 @@ pub enum Block {
     Chart(Chart),
     /// A table.
     Table(Table),
+    /// A table whose rows lead to other pages.
+    Links(LinkTable),
 }
 
 /// A chart.
@@ -301,4 +303,67 @@ impl From<&str> for Cell {
     fn from(text: &str) -> Self {
         Cell::Text(text.to_string())
     }
+}
+
+/// A table whose rows lead to other pages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkTable {
+    /// Unique in the page: letters, digits and hyphens. Also the name of the CSV file.
+    pub id: String,
+    /// Caption of the table.
+    pub caption: String,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows.
+    pub rows: Vec<LinkRow>,
+    /// What can be done with chosen rows.
+    pub choice: Option<Choice>,
+    /// A box that searches the rows.
+    pub search: Option<Search>,
+}
+
+/// A row of a [`LinkTable`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkRow {
+    /// What a form sends for this row; None if it cannot be chosen. The box to tick stands in the
+    /// first cell.
+    pub value: Option<String>,
+    /// The cells; those missing at the end are shown as missing.
+    pub cells: Vec<LinkedCell>,
+}
+
+/// A cell that may lead to another page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkedCell {
+    /// The content.
+    pub cell: Cell,
+    /// Address of the other page.
+    pub href: Option<String>,
+}
+
+impl From<Cell> for LinkedCell {
+    fn from(cell: Cell) -> Self {
+        LinkedCell { cell, href: None }
+    }
+}
+
+/// A form that sends the chosen rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Address that receives the form.
+    pub action: String,
+    /// Name of the parameter, sent once for each chosen row.
+    pub name: String,
+    /// Text of the button.
+    pub button: String,
+}
+
+/// A search box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Search {
+    /// Address that searches all rows, with the words as parameter `q`; None if there is no server,
+    /// and the script searches the rows of the page.
+    pub action: Option<String>,
+    /// The words that were searched for.
+    pub query: String,
 }

@@ -8,6 +8,8 @@
 use maud::{Markup, PreEscaped, html};
 
 use crate::chart::chart;
+use crate::frame::{self, Frame};
+use crate::links;
 use crate::model::{
     Advice, Block, Finding, KeyFigure, POINTS_SECTION, Page, Section, State, Tone, Verdict,
 };
@@ -27,19 +29,33 @@ const HEAD: &str = concat!(
     r#"<link rel="icon" href="data:,"/>"#,
 );
 
+/// What a page may load, and what the page of a run in progress may load.
+const LOADED: [&str; 2] = ["img-src data:", "img-src data:; connect-src 'self'"];
+
 /// Renders the page as one self-contained HTML document.
 pub fn render(page: &Page) -> String {
+    render_in(&Frame::default(), page)
+}
+
+/// Renders a page that is one of several.
+pub fn render_in(frame: &Frame, page: &Page) -> String {
+    let head = if frame.is_live { HEAD.replacen(LOADED[0], LOADED[1], 1) } else { HEAD.into() };
+    let blocks = page.sections.iter().flat_map(|section| &section.blocks);
+    let has_links = *frame != Frame::default()
+        || blocks.into_iter().any(|block| matches!(block, Block::Links(_)));
     let document = html! {
         (PreEscaped("<!DOCTYPE html>\n"))
         html lang="en" {
             head {
-                (PreEscaped(HEAD))
+                (PreEscaped(head))
                 title { (page.title) " \u{b7} halfpower" }
                 style { (character_data(STYLE)) }
+                @if has_links { style { (character_data(links::STYLE)) } }
             }
             body {
                 a.skip href="#main" { "Skip to the findings" }
-                (header(page))
+                (frame::links(frame))
+                (header(page, !frame.is_list))
                 main id="main" tabindex="-1" {
                     (first_screen(page))
                     (contents(page))
@@ -48,6 +64,27 @@ pub fn render(page: &Page) -> String {
                 }
                 footer { p { "Made by halfpower. Sizes are powers of 1024; MB/s are decimal." } }
                 script { (character_data(SCRIPT)) }
+                @if has_links { script { (character_data(links::SCRIPT)) } }
+            }
+        }
+    };
+    document.into_string()
+}
+
+/// A page that only says something, such as why another one cannot be shown.
+pub fn message(frame: &Frame, title: &str, text: &str) -> String {
+    let document = html! {
+        (PreEscaped("<!DOCTYPE html>\n"))
+        html lang="en" {
+            head {
+                (PreEscaped(HEAD))
+                title { (title) " \u{b7} halfpower" }
+                style { (character_data(STYLE)) }
+                style { (character_data(links::STYLE)) }
+            }
+            body {
+                (frame::links(frame))
+                header { div.title { h1 { (title) } } p.subtitle { (text) } }
             }
         }
     };
@@ -56,10 +93,20 @@ pub fn render(page: &Page) -> String {
 
 /// Style or script text, wrapped in CDATA for XML parsers and in comments for HTML parsers.
 fn character_data(text: &str) -> Markup {
-    PreEscaped(format!("/*<![CDATA[*/\n{text}/*]]>*/"))
+    PreEscaped(wrapped(text))
 }
 
-fn header(page: &Page) -> Markup {
+fn wrapped(text: &str) -> String {
+    format!("/*<![CDATA[*/\n{text}/*]]>*/")
+}
+
+/// The contents of all script elements that a page may have. A server can allow the browser to run
+/// these only.
+pub fn scripts() -> [String; 2] {
+    [SCRIPT, links::SCRIPT].map(wrapped)
+}
+
+fn header(page: &Page, has_verdict: bool) -> Markup {
     html! {
         header {
             div.bar {
@@ -68,7 +115,7 @@ fn header(page: &Page) -> Markup {
             }
             div.title {
                 h1 { (page.title) }
-                (badge(&page.verdict))
+                @if has_verdict { (badge(&page.verdict)) }
                 @if let Some(in_doubt) = &page.verdict.in_doubt {
                     p.in-doubt { a href={ "#" (POINTS_SECTION) } { (in_doubt) } }
                 }
@@ -193,6 +240,7 @@ fn block(block: &Block) -> Markup {
         Block::List(items) => html! { ul.items { @for item in items { li { (item) } } } },
         Block::Chart(one) => chart(one),
         Block::Table(one) => table(one),
+        Block::Links(one) => links::link_table(one),
     }
 }
 
@@ -325,6 +373,34 @@ mod tests {
         let inside: Vec<_> = links.filter_map(|link| link.strip_prefix('#')).collect();
         assert!(inside.len() > 5);
         assert!(inside.iter().all(|id| has(id)), "{inside:?}");
+    }
+
+    #[test]
+    fn a_page_of_a_run_in_progress_carries_its_version_and_may_ask_its_server_only() {
+        let links = vec![("/".to_string(), HOSTILE.to_string())];
+        let frame = Frame { links, is_live: true, is_list: false };
+        let html = render_in(&frame, &hostile_page());
+        assert!(
+            html.contains("connect-src 'self'") && !render(&hostile_page()).contains("connect-src")
+        );
+        let html = frame::version(&html, "abc");
+        let document = parsed(&html);
+        let live = document.descendants().find(|node| node.has_attribute("data-etag")).unwrap();
+        assert_eq!(live.attribute("data-etag"), Some("abc"));
+        let link = document.descendants().find(|node| node.text() == Some(HOSTILE)).unwrap();
+        assert_eq!(link.attribute("href"), Some("/"));
+        let found = document.descendants().filter(|node| node.has_tag_name("script"));
+        let found: Vec<&str> = found.filter_map(|node| node.text()).collect();
+        let allowed = scripts().map(|text| text.replace("<![CDATA[", "").replace("]]>", ""));
+        assert_eq!(found, allowed, "no other script");
+    }
+
+    #[test]
+    fn a_message_is_a_whole_page_without_a_verdict() {
+        let html = message(&Frame::default(), HOSTILE, HOSTILE);
+        let document = parsed(&html);
+        assert!(document.descendants().any(|node| node.has_tag_name("h1")));
+        assert!(!html.contains("<script>") && !html.contains("badge\""));
     }
 
     #[test]

@@ -45,20 +45,14 @@ pub(crate) fn csv_button(id: &str) -> Markup {
     }
 }
 
-fn scroller(label: &str, grid: &Markup) -> Markup {
+pub(crate) fn scroller(label: &str, grid: &Markup) -> Markup {
     html! { div.scroller role="region" tabindex="0" aria-label=(label) { (grid) } }
 }
 
 fn grid(columns: &[Column], rows: &[Vec<Cell>], sortable: bool) -> Markup {
     html! {
         table.sortable[sortable] {
-            thead { tr {
-                @for column in columns {
-                    th.n[column.unit.is_some()] scope="col" data-csv=(csv_name(column)) {
-                        (column.label)
-                    }
-                }
-            } }
+            thead { tr { (heads(columns)) } }
             tbody {
                 @for row in rows {
                     tr {
@@ -72,7 +66,16 @@ fn grid(columns: &[Column], rows: &[Vec<Cell>], sortable: bool) -> Markup {
     }
 }
 
-fn cell(column: &Column, cell: &Cell) -> Markup {
+/// The headings of the columns.
+pub(crate) fn heads(columns: &[Column]) -> Markup {
+    html! {
+        @for column in columns {
+            th.n[column.unit.is_some()] scope="col" data-csv=(csv_name(column)) { (column.label) }
+        }
+    }
+}
+
+pub(crate) fn cell(column: &Column, cell: &Cell) -> Markup {
     match cell {
         Cell::Text(text) => html! { td.prose[text.chars().count() > PROSE] { (text) } },
         Cell::Number(value) if value.is_finite() => {

@@ -131,11 +131,48 @@ fn folder() -> TempDir {
     let paper = page.replacen("@media print", "@media screen", 1);
     assert!(page.len() > shipped.len() + collector.len() && paper != page);
     let frames = include_str!("browser/frames.html");
-    let files = [("shipped", &*shipped), ("page", &page), ("paper", &paper), ("frames", frames)];
+    let links = links_page().replacen("<head>", &format!("<head>{collector}"), 1).replacen(
+        "</body>",
+        &format!("{}</body>", script(include_str!("browser/links.js"))),
+        1,
+    );
+    let files = [
+        ("links", &*links),
+        ("shipped", &*shipped),
+        ("page", &page),
+        ("paper", &paper),
+        ("frames", frames),
+    ];
     for (name, text) in files {
         fs::write(folder.path().join(name).with_extension("html"), text).unwrap();
     }
     folder
+}
+
+/// A list of runs with a search box and a choice of rows.
+fn links_page() -> String {
+    use report::model::{Block, Cell, Choice, Column, LinkRow, LinkTable, LinkedCell, Search};
+    let column = |label: &str| Column { label: label.to_owned(), unit: None };
+    let row = |number: &str, host: &str| LinkRow {
+        value: Some(number.to_owned()),
+        cells: vec![
+            LinkedCell { cell: Cell::from(number), href: Some(format!("run-{number}.html")) },
+            Cell::from(host).into(),
+        ],
+    };
+    let (action, name, button) = ("compare".into(), "run".into(), "Compare".into());
+    let table = LinkTable {
+        id: "runs".into(),
+        caption: "Runs".into(),
+        columns: vec![column("run"), column("host")],
+        rows: vec![row("12", "Alpha one"), row("3", "beta two"), row("2", "alpha three")],
+        choice: Some(Choice { action, name, button }),
+        search: Some(Search { action: None, query: "alpha".into() }),
+    };
+    let mut page = report::survey_page(&survey::made_up());
+    page.sections.truncate(1);
+    page.sections[0].blocks = vec![Block::Links(table)];
+    report::render(&page)
 }
 
 /// The JSON that the driver script wrote into the document.
@@ -388,4 +425,31 @@ fn the_page_prints_to_a_pdf_of_several_pages() {
     let text = String::from_utf8_lossy(&pdf);
     let pages = text.matches("/Type /Page\n").count();
     assert!((2..=40).contains(&pages), "{pages} pages");
+}
+
+// ---- tables whose rows lead to other pages
+
+/// The list of runs.
+fn links() -> Option<Value> {
+    static VISIT: Visit = OnceLock::new();
+    visit("links.html", &VISIT)
+}
+
+#[test]
+fn a_search_shows_the_rows_with_all_words_in_any_case() {
+    let seen = or_skip!(links());
+    assert_eq!(seen["errors"], serde_json::json!([]));
+    assert_eq!(seen["shown_first"], serde_json::json!(["12", "2"]), "the words it began with");
+    assert_eq!(seen["shown_two"], serde_json::json!(["12"]));
+    assert_eq!(seen["shown_none"], serde_json::json!([]));
+    assert_eq!(seen["shown_all"], serde_json::json!(["12", "3", "2"]));
+}
+
+#[test]
+fn runs_are_compared_when_two_are_chosen_and_sorted_by_their_numbers() {
+    let seen = or_skip!(links());
+    assert_eq!(seen["disabled"], serde_json::json!([true, true, false]));
+    assert_eq!(seen["button"], "Compare (2)");
+    assert_eq!(seen["sent"], "run=12&run=2");
+    assert_eq!(seen["sorted"], serde_json::json!(["2", "3", "12"]));
 }

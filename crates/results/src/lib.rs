@@ -35,8 +35,9 @@ pub use export::{Cell, Kind, Table};
 pub use manage::{Import, ImportedTrial, Merged};
 pub use query::Snapshot;
 pub use row::{
-    LatencyRow, NewRun, Operation, OriginRow, PointEnd, PointId, PointRow, RunEnd, RunHead, RunId,
-    RunKind, RunRow, RunState, Seed, SeriesRow, TrialId, TrialRates, TrialRow, Verdict,
+    LatencyRow, NewRun, Operation, OriginRow, PointEnd, PointId, PointRow, RunBrief, RunEnd,
+    RunHead, RunId, RunKind, RunRow, RunState, Seed, SeriesRow, TrialId, TrialRates, TrialRow,
+    Verdict,
 };
 pub use schema::SCHEMA_VERSION;
 pub use store::Store;

@@ -9,8 +9,8 @@ use rusqlite::{OptionalExtension, Params, Transaction};
 
 use crate::error::Error;
 use crate::row::{
-    Columns, LatencyRow, PointEnd, PointId, PointRow, RunHead, RunId, RunRow, SeriesRow, TrialId,
-    TrialRates, TrialRow,
+    Columns, LatencyRow, PointEnd, PointId, PointRow, RunBrief, RunHead, RunId, RunRow, SeriesRow,
+    TrialId, TrialRates, TrialRow,
 };
 use crate::store::Store;
 
@@ -39,13 +39,26 @@ impl Store {
     ///
     /// # Errors
     /// Lock, damage.
-    pub fn each_run_head(&self, mut each: impl FnMut(RunHead)) -> Result<(), Error> {
-        let sql = format!("SELECT {} FROM run ORDER BY id", RunHead::COLUMNS.join(", "));
+    pub fn each_run_head(&self, each: impl FnMut(RunHead)) -> Result<(), Error> {
+        self.each_record("run ORDER BY id", each)
+    }
+
+    /// Passes what a list shows of each run to `each`, newest first. Only one row at a time is in
+    /// memory.
+    ///
+    /// # Errors
+    /// Lock, damage.
+    pub fn each_run_brief(&self, each: impl FnMut(RunBrief)) -> Result<(), Error> {
+        self.each_record("run ORDER BY started_unix_ns DESC, id DESC", each)
+    }
+
+    fn each_record<R: Columns>(&self, from: &str, mut each: impl FnMut(R)) -> Result<(), Error> {
+        let sql = format!("SELECT {} FROM {from}", R::COLUMNS.join(", "));
         let mut read = || -> rusqlite::Result<()> {
             let mut statement = self.connection().prepare(&sql)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                each(RunHead::read_from(row, 0)?);
+                each(R::read_from(row, 0)?);
             }
             Ok(())
         };

@@ -339,6 +339,33 @@ row! {
 }
 
 row! {
+    /// What a list of runs shows; see [`RunRow`]. Settings and findings, which may be large, are
+    /// not read.
+    RunBrief {
+        /// Run number.
+        id: RunId,
+        /// Kind of run.
+        kind: RunKind,
+        /// The command line.
+        command_line: String,
+        /// The user's label.
+        label: Option<String>,
+        /// The user's note.
+        note: Option<String>,
+        /// Start time, in nanoseconds since 1970-01-01 UTC.
+        started_unix_ns: i64,
+        /// State of the run.
+        state: RunState,
+        /// Whether the run can be trusted.
+        verdict: Option<Verdict>,
+        /// Kernel, CPU, governor and the like, as JSON.
+        host_json: String,
+        /// File system, device, scheduler, write cache and the like, as JSON.
+        target_json: String,
+    }
+}
+
+row! {
     /// Where an imported run came from.
     OriginRow {
         /// The tool with its version, such as `fio-3.33`.

@@ -9,7 +9,7 @@ use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
 use lab::recorder;
 use lab::resource_usage::BindingDocument;
-use results::{RunKind, Store};
+use results::{RunKind, RunRow, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
@@ -64,10 +64,20 @@ impl SurveyData {
                 row.id, row.kind
             )));
         }
+        SurveyData::of_row(&store, &row)
+    }
+
+    /// The data of a stored survey. The facts are stored when a survey ends; until then they are
+    /// those that its points show.
+    ///
+    /// # Errors
+    /// A database that cannot be read.
+    pub fn of_row(store: &Store, row: &RunRow) -> Outcome<SurveyData> {
         let host = serde_json::from_str(&row.host_json).unwrap_or_default();
         let target = serde_json::from_str(&row.target_json).unwrap_or_default();
         let facts = row.findings_json.as_deref().and_then(|text| serde_json::from_str(text).ok());
-        let (points, facts) = (recorder::load(&store, row.id)?, facts.unwrap_or_default());
+        let points = recorder::load(store, row.id)?;
+        let facts = facts.unwrap_or_else(|| Facts::of_points(&points));
         Ok(SurveyData::new(host, target, points, facts, row.started_unix_ns))
     }
 
@@ -132,4 +142,30 @@ pub struct Facts {
     pub second_visit: Option<SecondVisit>,
     /// Rate at which the test file was written [bytes per second].
     pub layout_bytes_per_s: Option<f64>,
+}
+
+impl Facts {
+    /// The facts that points show, for a survey that has not ended.
+    fn of_points(points: &[Point]) -> Facts {
+        let keys = || points.iter().map(|point| &point.key);
+        Facts {
+            direct: keys().any(|key| key.caching == ioengine::Caching::Direct),
+            region_bytes: keys().map(|key| key.workload.region_bytes).max().unwrap_or_default(),
+            ..Facts::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::point::testing::point;
+
+    #[test]
+    fn a_survey_that_has_not_ended_has_the_facts_that_its_points_show() {
+        let facts = Facts::of_points(&[point(&[4096])]);
+        assert!(facts.direct, "the point is direct");
+        assert_eq!(facts.region_bytes, 1 << 20);
+        assert!(!Facts::of_points(&[]).direct);
+    }
 }

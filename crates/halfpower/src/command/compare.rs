@@ -64,7 +64,7 @@ pub fn history(args: &HistoryArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     let (words, host, target) = (args.words.clone(), args.host.clone(), args.target.clone());
-    let found = history::load(&args.db, &Filter { words, host, target })?;
+    let found = history::load(&args.db, &Filter { words, host, target, runs_max: None })?;
     json::answer(args.json, &found, || history::lines(&found));
     Ok(Exit::Ok)
 }

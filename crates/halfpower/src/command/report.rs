@@ -1,16 +1,25 @@
-//! `halfpower report`: writes the page of a stored survey again, with the analysis of this version.
-//! It reads the database only.
+//! `halfpower report`: writes the page of a stored survey again, with the analysis of this version;
+//! with `--all` a gallery of all runs. It reads the database only.
+
+use std::path::PathBuf;
 
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::page;
+use serve::folder::{self, FolderOptions};
 use survey::insight::Insight;
 use survey::survey_data::SurveyData;
 use survey::view;
 
-use crate::cli::ReportArgs;
+use crate::cli::serve::ReportArgs;
 
 pub fn execute(args: &ReportArgs) -> Outcome {
+    let default = if args.all { "halfpower-pages" } else { "halfpower.html" };
+    let html = args.html.clone().unwrap_or_else(|| PathBuf::from(default));
+    if args.all {
+        let (db, newest, plan) = (args.db.clone(), args.newest, args.plan);
+        return folder::write(&FolderOptions { db, folder: html, newest, plan });
+    }
     let data = SurveyData::load(&args.db, &args.run)?;
     let insight = Insight::of(&data);
     if insight.seen.is_empty() {
@@ -18,12 +27,12 @@ pub fn execute(args: &ReportArgs) -> Outcome {
         return Err(Failure::failed(format!("survey {run} has no finished trial")));
     }
     if args.plan {
-        page::check(&args.html)?;
-        let (page, run) = (args.html.display(), &args.run);
+        page::check(&html)?;
+        let (page, run) = (html.display(), &args.run);
         console::data(&format!("write the page {page} of survey {run}; nothing was done"));
         return Ok(Exit::Ok);
     }
-    page::write(&args.html, &view::html(&data, &insight))?;
-    console::data(&args.html.display().to_string());
+    page::write(&html, &view::html(&data, &insight))?;
+    console::data(&html.display().to_string());
     Ok(Exit::Ok)
 }

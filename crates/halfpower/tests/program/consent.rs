@@ -362,12 +362,7 @@ fn lines_for(
         "sweep" => (0..workloads / 2).map(|_| treasure.workload("sweep", dice)).collect(),
         "survey" => (0..workloads / 2).map(|_| treasure.survey(dice)).collect(),
         "simulate" => simulate_lines(treasure, &files),
-        "report" => {
-            let pages =
-                ["precious.html", "precious.txt", "link", "dangling", "folder", "page.html"];
-            let all = pages.iter().flat_map(|page| files.map(|db| (page, db)));
-            all.map(|(page, db)| format!("report --html {page} --db {db}")).collect()
-        }
+        "report" | "serve" => page_lines(verb, &files),
         "runs" => runs_lines(&files),
         "import" | "export" | "baseline" => exchange_lines(verb, &files),
         "history" => files.iter().map(|db| format!("history --db {db}")).collect(),
@@ -430,6 +425,22 @@ fn lines_for(
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),
     }
+}
+
+/// Pages and galleries at paths of other files, and sockets there; at a new path the server would
+/// run.
+fn page_lines(verb: &str, files: &[&str]) -> Vec<String> {
+    if verb == "serve" {
+        let old = files.iter().filter(|file| **file != "new.db");
+        let sockets = old.map(|file| format!("serve --db swept.db --unix {file}"));
+        return sockets.chain(files.iter().map(|db| format!("serve --db {db} --plan"))).collect();
+    }
+    let pages = ["precious.html", "precious.txt", "link", "dangling", "folder", "page.html"];
+    let all = pages.iter().flat_map(|page| files.iter().map(move |db| (page, db)));
+    let one = all.map(|(page, db)| format!("report --html {page} --db {db}"));
+    let galleries = ["precious.html", "precious.txt", "link", "dangling", "plain"]
+        .map(|folder| format!("report --all --html {folder} --db swept.db"));
+    one.chain(galleries).collect()
 }
 
 /// Copies a file, a folder and a device onto everything, with a wrong permission.

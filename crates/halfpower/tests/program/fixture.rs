@@ -433,6 +433,13 @@ impl Running {
         self.until(words, || fs::read_to_string(&stderr).unwrap().contains(words));
     }
 
+    /// Waits until what the program has printed to stdout fits.
+    #[track_caller]
+    pub fn until_it_prints(&mut self, mut fits: impl FnMut(&str) -> bool) {
+        let stdout = self.stdout.clone();
+        self.until("output", || fits(&fs::read_to_string(&stdout).unwrap()));
+    }
+
     /// Sends a signal by its name, such as INT.
     pub fn signal(&self, name: &str) {
         // The process was not waited for yet, so its id cannot have been reused.

@@ -40,6 +40,7 @@ mod peer;
 mod ranks;
 mod reproduce;
 mod run;
+mod serve;
 mod simulated;
 mod skew;
 mod soak;

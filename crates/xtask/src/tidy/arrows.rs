@@ -47,13 +47,14 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("exchange", &["lab", "papers"]),
     ("compare", &["lab", "exchange"]),
     ("study", &["lab", "survey", "papers"]),
-    ("halfpower", &["lab", "survey", "predict", "papers", "exchange", "compare", "study"]),
+    ("serve", &["lab", "survey", "compare"]),
+    ("halfpower", &["lab", "survey", "predict", "papers", "exchange", "compare", "study", "serve"]),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 8] =
-    ["lab", "survey", "predict", "papers", "exchange", "compare", "study", "halfpower"];
+const ABOVE_LIBRARIES: [&str; 9] =
+    ["lab", "survey", "predict", "papers", "exchange", "compare", "study", "serve", "halfpower"];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {

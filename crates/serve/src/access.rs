@@ -1,0 +1,247 @@
+//! Who may be answered: clients that know the token and name this server as their host.
+//!
+//! The token is 32 random bytes. It stands once in the address that is printed; the answer to it
+//! sets a cookie, and leads on to the address without it, so that it is in no history and no
+//! bookmark. Programs may send it as `Authorization: Bearer`. Tokens are compared by their BLAKE3
+//! hashes, in constant time. The names of the host are checked because a page of another origin may
+//! let its own name point to this machine (DNS rebinding): the browser then sends that name.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue};
+use lab::failure::{Failure, Outcome};
+
+/// Length of the token (bytes).
+const TOKEN_BYTES: usize = 32;
+/// Longest text that is compared with the token (bytes); a longer one is none.
+const TEXT_BYTES_MAX: usize = 256;
+/// Most cookies that are looked at in a request.
+const COOKIES_MAX: usize = 64;
+
+/// The token that clients must know.
+#[derive(Clone)]
+pub struct Token {
+    text: String,
+    hash: blake3::Hash,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(secret)")
+    }
+}
+
+impl Token {
+    /// A random token.
+    ///
+    /// # Errors
+    /// No random bytes from the kernel.
+    pub fn random() -> Outcome<Token> {
+        let mut bytes = [0; TOKEN_BYTES];
+        let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+        read.map_err(|error| {
+            let cause = ioengine::error::cause(&error);
+            Failure::failed(format!("reading /dev/urandom for the token: {cause}; mount /dev"))
+        })?;
+        Ok(Token::of(&blake3::Hash::from_bytes(bytes).to_hex()))
+    }
+
+    /// The token with this text.
+    pub fn of(text: &str) -> Token {
+        Token { text: text.to_owned(), hash: blake3::hash(text.as_bytes()) }
+    }
+
+    /// The text that clients send.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a text is the token. The time that this takes does not depend on how much of it is
+    /// right.
+    pub fn is(&self, text: &[u8]) -> bool {
+        // `blake3::Hash` compares in constant time.
+        text.len() <= TEXT_BYTES_MAX && blake3::hash(text) == self.hash
+    }
+}
+
+/// Who may be answered.
+#[derive(Clone, Debug)]
+pub struct Access {
+    token: Token,
+    cookie: String,
+    hosts: Hosts,
+}
+
+/// The names that clients may use for this server.
+#[derive(Clone, Debug)]
+enum Hosts {
+    /// These names, with their port.
+    Names(Vec<String>),
+    /// These names, and every number of a network address, with this port. A page of another origin
+    /// has a name, so a number is no sign of it.
+    NamesAndNumbers(Vec<String>, u16),
+}
+
+impl Access {
+    /// Access to a server on a Unix socket. Its clients name it `localhost`, with any port.
+    pub fn of_socket(token: Token) -> Access {
+        let hosts = Hosts::Names(vec!["localhost".to_owned()]);
+        Access { token, cookie: "halfpower-socket".to_owned(), hosts }
+    }
+
+    /// Access to a server at a network address; `host_name` is the name of this machine.
+    pub fn of_address(token: Token, address: SocketAddr, host_name: &str) -> Access {
+        let port = address.port();
+        let cookie = format!("halfpower-{port}");
+        let local = format!("localhost:{port}");
+        let hosts = if address.ip().is_loopback() {
+            Hosts::Names(vec![address.to_string(), local])
+        } else if address.ip().is_unspecified() {
+            Hosts::NamesAndNumbers(vec![local, format!("{host_name}:{port}")], port)
+        } else {
+            Hosts::Names(vec![address.to_string(), local, format!("{host_name}:{port}")])
+        };
+        Access { token, cookie, hosts }
+    }
+
+    /// The value of `Set-Cookie` for a client that knew the token. The browser sends it only to
+    /// this host, and only from its own pages; scripts do not see it.
+    pub fn cookie(&self) -> Option<HeaderValue> {
+        let (name, text) = (&self.cookie, self.token.text());
+        let value = format!("{name}={text}; Path=/; HttpOnly; SameSite=Strict");
+        HeaderValue::from_str(&value).ok()
+    }
+
+    /// Whether a text is the token.
+    pub fn is_token(&self, text: &str) -> bool {
+        self.token.is(text.as_bytes())
+    }
+
+    /// Whether a request names this server as its host, exactly once.
+    pub fn is_for_us(&self, headers: &HeaderMap) -> bool {
+        let mut all = headers.get_all(HOST).iter();
+        let (Some(host), None) = (all.next(), all.next()) else { return false };
+        host.to_str().is_ok_and(|host| self.hosts.has(&host.to_ascii_lowercase()))
+    }
+
+    /// Whether a request carries the token, in its cookie or as a bearer.
+    pub fn is_known(&self, headers: &HeaderMap) -> bool {
+        let bearer = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
+            let (scheme, text) = value.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(text.trim())
+        });
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let cookies = cookies.flat_map(|line| line.split(';')).take(COOKIES_MAX);
+        let cookies = cookies.filter_map(|cookie| {
+            let (name, value) = cookie.trim().split_once('=')?;
+            (name == self.cookie).then_some(value)
+        });
+        bearer.take(1).chain(cookies).any(|text| self.token.is(text.as_bytes()))
+    }
+}
+
+impl Hosts {
+    fn has(&self, host: &str) -> bool {
+        match self {
+            // A Unix socket has no port; curl sends none for it, other clients may send one.
+            Hosts::Names(names) if matches!(names.as_slice(), [only] if only == "localhost") => {
+                host.split(':').next() == Some("localhost")
+            }
+            Hosts::Names(names) => names.iter().any(|name| name.eq_ignore_ascii_case(host)),
+            Hosts::NamesAndNumbers(names, port) => {
+                let is_number =
+                    host.parse::<SocketAddr>().is_ok_and(|address| address.port() == *port);
+                let is_default = *port == 80 && host.parse::<IpAddr>().is_ok();
+                is_number || is_default || names.iter().any(|name| name.eq_ignore_ascii_case(host))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in all {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn access(address: &str) -> Access {
+        Access::of_address(Token::of("secret"), address.parse().unwrap(), "db1.example")
+    }
+
+    #[test]
+    fn a_token_is_random_and_only_itself() {
+        let (one, two) = (Token::random().unwrap(), Token::random().unwrap());
+        assert!(one.is(one.text().as_bytes()) && !one.is(two.text().as_bytes()));
+        assert_eq!(one.text().len(), 2 * TOKEN_BYTES);
+        assert!(!one.is(b"") && !one.is(&one.text().as_bytes()[1..]));
+        assert!(!Token::of(&"x".repeat(TEXT_BYTES_MAX + 1)).is(&[b'x'; TEXT_BYTES_MAX + 1]));
+        assert!(!format!("{one:?}").contains(one.text()));
+    }
+
+    #[test]
+    fn a_cookie_or_a_bearer_with_the_token_is_known_and_nothing_else() {
+        let access = access("127.0.0.1:80");
+        let known = |all: &[(&'static str, &str)]| access.is_known(&headers(all));
+        assert!(known(&[("cookie", "a=b; halfpower-80=secret")]));
+        assert!(known(&[("cookie", "a=b"), ("cookie", "halfpower-80=secret")]));
+        assert!(known(&[("authorization", "bearer secret")]));
+        for wrong in [
+            ("cookie", "halfpower-81=secret"),
+            ("cookie", "halfpower-80=secret2"),
+            ("cookie", "halfpower-80=secre"),
+            ("cookie", "halfpower-80"),
+            ("cookie", "secret"),
+            ("authorization", "secret"),
+            ("authorization", "Basic secret"),
+        ] {
+            assert!(!known(&[wrong]), "{wrong:?}");
+        }
+        assert!(!known(&[]));
+        let many = "a=b; ".repeat(COOKIES_MAX) + "halfpower-80=secret";
+        assert!(!known(&[("cookie", &many)]), "only so many cookies are looked at");
+        let cookie = access.cookie().unwrap();
+        let cookie = cookie.to_str().unwrap();
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+    }
+
+    #[test]
+    fn only_names_of_this_server_are_taken_as_its_host() {
+        let is_for = |access: &Access, host: &str| access.is_for_us(&headers(&[("host", host)]));
+        let local = access("127.0.0.1:7752");
+        for host in ["127.0.0.1:7752", "localhost:7752", "LOCALHOST:7752"] {
+            assert!(is_for(&local, host), "{host}");
+        }
+        for host in [
+            "evil.example:7752",
+            "127.0.0.1",
+            "localhost",
+            "127.0.0.1:7753",
+            "localhost.evil.example:7752",
+            "127.0.0.1:7752.evil.example",
+            "evil.example#localhost:7752",
+            "db1.example:7752",
+            "10.0.0.1:7752",
+            "",
+        ] {
+            assert!(!is_for(&local, host), "{host}");
+        }
+        assert!(!local.is_for_us(&HeaderMap::new()));
+        let twice = headers(&[("host", "localhost:7752"), ("host", "localhost:7752")]);
+        assert!(!local.is_for_us(&twice));
+        let everywhere = access("0.0.0.0:7752");
+        assert!(is_for(&everywhere, "10.0.0.1:7752") && is_for(&everywhere, "db1.example:7752"));
+        assert!(!is_for(&everywhere, "evil.example:7752") && !is_for(&everywhere, "10.0.0.1:1"));
+        let socket = Access::of_socket(Token::of("secret"));
+        assert!(is_for(&socket, "localhost") && is_for(&socket, "localhost:80"));
+        assert!(!is_for(&socket, "localhost.evil.example") && !is_for(&socket, "evil.example"));
+    }
+}

@@ -1,0 +1,97 @@
+//! Where the pages of a gallery are: in a folder, or on a server. Pages refer to each other through
+//! a [`Place`], so that both have the same content.
+
+use std::collections::BTreeSet;
+
+use form_urlencoded::Serializer;
+
+/// A target on a host, the subject of a page.
+pub type TargetOfHost = (String, String);
+
+/// Where pages are.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// On a server, which makes any page on request.
+    Server,
+    /// In a folder, which has the pages of these runs and targets only.
+    Folder {
+        /// Numbers of the runs.
+        runs: BTreeSet<i64>,
+        /// The targets; the file of each has its number in this list.
+        targets: Vec<TargetOfHost>,
+    },
+}
+
+impl Place {
+    /// Address of the list of runs.
+    pub fn index(&self) -> &'static str {
+        match self {
+            Place::Server => "/",
+            Place::Folder { .. } => "index.html",
+        }
+    }
+
+    /// Address of the page of a run; None if there is none.
+    pub fn run(&self, id: i64) -> Option<String> {
+        match self {
+            Place::Server => Some(format!("/run/{id}")),
+            Place::Folder { runs, .. } => runs.contains(&id).then(|| format!("run-{id}.html")),
+        }
+    }
+
+    /// Address of the page of a target on a host; None if there is none.
+    pub fn target(&self, host: &str, target: &str) -> Option<String> {
+        match self {
+            Place::Server => {
+                let words = [("host", host), ("target", target)];
+                let query = Serializer::new(String::new()).extend_pairs(words).finish();
+                Some(format!("/target?{query}"))
+            }
+            Place::Folder { targets, .. } => {
+                let is_it = |(known, name): &TargetOfHost| known == host && name == target;
+                let number = targets.iter().position(is_it)?;
+                Some(format!("target-{}.html", number + 1))
+            }
+        }
+    }
+
+    /// Address of the list from a run on, with the words that are searched for; None in a folder.
+    pub fn list(&self, query: &str, skip: usize) -> Option<String> {
+        let Place::Server = self else { return None };
+        let mut words = Serializer::new(String::new());
+        if !query.is_empty() {
+            words.append_pair("q", query);
+        }
+        if skip > 0 {
+            words.append_pair("skip", &skip.to_string());
+        }
+        Some(match words.finish() {
+            query if query.is_empty() => "/".to_owned(),
+            query => format!("/?{query}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_addresses_are_encoded_so_that_they_stay_one_word() {
+        let address = Place::Server.target("a&b=c", "ext4 on <sda>?#/..").unwrap();
+        assert_eq!(address, "/target?host=a%26b%3Dc&target=ext4+on+%3Csda%3E%3F%23%2F..");
+        assert_eq!(Place::Server.list("", 0).unwrap(), "/");
+        assert_eq!(Place::Server.list("a b", 500).unwrap(), "/?q=a+b&skip=500");
+    }
+
+    #[test]
+    fn a_folder_leads_only_to_pages_that_it_has() {
+        let targets = vec![("h".to_owned(), "one".to_owned()), ("h".to_owned(), "two".to_owned())];
+        let folder = Place::Folder { runs: BTreeSet::from([3]), targets };
+        assert_eq!(folder.run(3).as_deref(), Some("run-3.html"));
+        assert_eq!(folder.run(4), None);
+        assert_eq!(folder.target("h", "two").as_deref(), Some("target-2.html"));
+        assert_eq!(folder.target("g", "two"), None);
+        assert_eq!(folder.list("word", 0), None);
+    }
+}

@@ -1,0 +1,374 @@
+//! The page of a stored run of any kind. A survey has its own page, made again from what is stored.
+//! Other runs have a table of their points, the rates by request size, and the findings that were
+//! stored with them.
+
+use std::collections::BTreeMap;
+
+use analysis::units;
+use lab::date;
+use lab::failure::Outcome;
+use lab::json;
+use lab::machine::{Host, TargetFacts};
+use lab::point::{Point, Summary};
+use lab::point_key::PointKey;
+use lab::recorder;
+use report::model::{
+    Axis, Block, Cell, Chart, Column, Finding, KeyFigure, Kind, POINTS_SECTION, Page,
+    Point as Mark, Scale, Section, Series, State, Table, Tone, Verdict,
+};
+use report::units::Unit;
+use results::{RunKind, RunRow, RunState, Store};
+use serde::Deserialize;
+use survey::insight::Insight;
+use survey::survey_data::SurveyData;
+use survey::view;
+
+/// Most rows in the table of points.
+const ROWS_MAX: usize = 2000;
+/// Most charts.
+const CHARTS_MAX: usize = 12;
+/// Most curves in a chart.
+const CURVES_MAX: usize = 8;
+
+/// The page of a stored run.
+///
+/// # Errors
+/// A database that cannot be read.
+pub fn of(store: &Store, row: &RunRow) -> Outcome<Page> {
+    if row.kind == RunKind::Survey {
+        let data = SurveyData::of_row(store, row)?;
+        let insight = Insight::of(&data);
+        if !insight.seen.is_empty() {
+            let mut page = report::survey_page(&view::of(&data, &insight));
+            add_progress(&mut page.verdict, row);
+            return Ok(page);
+        }
+    }
+    let mut points = Vec::new();
+    let mut left_out = 0;
+    recorder::each_point(store, row.id, |point| {
+        if point.trials.is_empty() || points.len() >= ROWS_MAX {
+            left_out += usize::from(!point.trials.is_empty());
+        } else {
+            points.push(MeasuredRow::of(&point));
+        }
+    })?;
+    Ok(page(row, &points, left_out))
+}
+
+/// A point without its trials.
+#[derive(Clone, Debug)]
+struct MeasuredRow {
+    key: PointKey,
+    trials: usize,
+    summary: Summary,
+}
+
+impl MeasuredRow {
+    fn of(point: &Point) -> MeasuredRow {
+        MeasuredRow { key: point.key.clone(), trials: point.trials.len(), summary: point.summary() }
+    }
+
+    fn rate(&self) -> f64 {
+        self.summary.bytes_per_s.value
+    }
+}
+
+fn page(row: &RunRow, points: &[MeasuredRow], left_out: usize) -> Page {
+    let host: Host = serde_json::from_str(&row.host_json).unwrap_or_default();
+    let target: TargetFacts = serde_json::from_str(&row.target_json).unwrap_or_default();
+    let label = row.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
+    let mut sections: Vec<Section> = charts(points).into_iter().collect();
+    sections.push(table(points, left_out));
+    Page {
+        title: format!("Run {}: {} of {}{label}", row.id, row.kind, target.name),
+        subtitle: format!(
+            "{}, {}, Linux {} \u{b7} {} UTC",
+            host.name,
+            host.cpu,
+            host.kernel,
+            date::utc(row.started_unix_ns)
+        ),
+        verdict: verdict(row),
+        key_figures: key_figures(row, points, left_out),
+        findings: findings(row),
+        advice: Vec::new(),
+        sections,
+        provenance: provenance(row, &host, &target),
+    }
+}
+
+fn verdict(row: &RunRow) -> Verdict {
+    let state = match row.verdict {
+        Some(results::Verdict::Valid) => State::Valid,
+        Some(results::Verdict::Invalid) => State::Invalid,
+        Some(results::Verdict::Suspect) | None => State::Suspect,
+    };
+    let reasons = serde_json::from_str(&row.verdict_reasons_json).unwrap_or_default();
+    let mut verdict = Verdict { state, reasons, in_doubt: None };
+    add_progress(&mut verdict, row);
+    if row.verdict.is_none() && verdict.reasons.is_empty() {
+        verdict.reasons.push("nothing was measured".to_owned());
+    }
+    verdict
+}
+
+/// Adds to a verdict that the run has not ended, or did not end well.
+fn add_progress(verdict: &mut Verdict, row: &RunRow) {
+    let why = match row.state {
+        RunState::Finished => return,
+        RunState::Running => "this run has not ended: it is in progress, or it was killed",
+        RunState::Interrupted => "this run was interrupted; its finished trials are shown",
+        RunState::Failed => "this run ended with an error; its finished trials are shown",
+    };
+    if verdict.state == State::Valid {
+        verdict.state = State::Suspect;
+    }
+    verdict.reasons.insert(0, why.to_owned());
+}
+
+fn key_figures(row: &RunRow, points: &[MeasuredRow], left_out: usize) -> Vec<KeyFigure> {
+    let figure = |label: &str, value: String, note: String| KeyFigure {
+        label: label.to_owned(),
+        value,
+        note,
+    };
+    let trials: usize = points.iter().map(|point| point.trials).sum();
+    let count = (points.len() + left_out) as u64;
+    let trials_note = match left_out {
+        0 => units::counted(trials as u64, "trial"),
+        _ => String::new(),
+    };
+    let mut all = vec![figure("Points", count.to_string(), trials_note)];
+    let usable =
+        points.iter().filter(|point| point.summary.verdict.state != lab::point::State::Invalid);
+    if let Some(best) = usable.max_by(|a, b| a.rate().total_cmp(&b.rate())) {
+        let rate = Unit::BytesPerSecond.format(best.rate());
+        all.push(figure("Highest rate", rate, best.key.describe()));
+    }
+    if let Some(end) = row.finished_unix_ns {
+        let ns = end.saturating_sub(row.started_unix_ns).max(0);
+        all.push(figure("Duration", units::time(ns as f64), String::new()));
+    }
+    all
+}
+
+/// The stored findings of a study, a survey or an import.
+fn findings(row: &RunRow) -> Vec<Finding> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Kept {
+        findings: Vec<Stored>,
+    }
+    #[derive(Deserialize)]
+    struct Stored {
+        id: String,
+        text: String,
+    }
+    let kept = row.findings_json.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    let kept: Kept = kept.unwrap_or_default();
+    let finding = |Stored { id, text }: Stored| Finding {
+        id,
+        headline: text,
+        detail: String::new(),
+        tone: Tone::Note,
+    };
+    kept.findings.into_iter().map(finding).collect()
+}
+
+/// Rates by request size of points that differ in it.
+fn charts(points: &[MeasuredRow]) -> Option<Section> {
+    let mut groups: BTreeMap<String, BTreeMap<String, Vec<&MeasuredRow>>> = BTreeMap::new();
+    for point in points {
+        let key = &point.key;
+        let curve = format!("{}, depth {} x {}", key.caching.name(), key.depth(), key.threads());
+        groups.entry(key.rw().to_owned()).or_default().entry(curve).or_default().push(point);
+    }
+    let mut blocks = Vec::new();
+    for (number, (rw, curves)) in groups.into_iter().enumerate() {
+        let all = curves.into_iter().map(|(name, points)| series(name, points));
+        let mut series: Vec<Series> = all.filter(|series| series.points.len() > 1).collect();
+        let left_out = series.len().saturating_sub(CURVES_MAX);
+        series.truncate(CURVES_MAX);
+        if !series.is_empty() && blocks.len() < CHARTS_MAX {
+            blocks.push(Block::Chart(chart(number, &rw, series, left_out)));
+        }
+    }
+    (!blocks.is_empty()).then(|| Section {
+        id: "curves".to_owned(),
+        title: "Rates by request size".to_owned(),
+        lead: "Bars are 95% intervals.".to_owned(),
+        blocks,
+    })
+}
+
+fn series(name: String, mut points: Vec<&MeasuredRow>) -> Series {
+    points.sort_by_key(|point| point.key.request_bytes());
+    points.dedup_by_key(|point| point.key.request_bytes());
+    let mark = |point: &&MeasuredRow| Mark {
+        x: point.key.request_bytes() as f64,
+        y: point.rate(),
+        low: Some(point.summary.bytes_per_s.low),
+        high: Some(point.summary.bytes_per_s.high),
+        note: Some(point.summary.verdict.state.word().to_owned()),
+    };
+    Series { name, points: points.iter().map(mark).collect(), dashed: false, hue: None }
+}
+
+fn chart(number: usize, rw: &str, series: Vec<Series>, left_out: usize) -> Chart {
+    let summary = match left_out {
+        0 => format!("Rate of {rw} by request size."),
+        left_out => format!("Rate of {rw} by request size; {left_out} more are in the table."),
+    };
+    let axis = |label: &str, unit, scale| Axis { label: label.to_owned(), unit, scale };
+    Chart {
+        id: format!("rates-{number}"),
+        title: rw.to_owned(),
+        summary,
+        x: axis("request size", Unit::Bytes, Scale::Log2),
+        y: axis("rate", Unit::BytesPerSecond, Scale::Linear),
+        series,
+        guides: Vec::new(),
+        kind: Kind::Lines,
+    }
+}
+
+fn table(points: &[MeasuredRow], left_out: usize) -> Section {
+    let column = |label: &str, unit| Column { label: label.to_owned(), unit };
+    let rows = points.iter().map(|point| {
+        let Summary { bytes_per_s, requests_per_s, latency, cpu_lower_ns, verdict, .. } =
+            &point.summary;
+        let quantile = |of: f64| Cell::from(latency.quantile(of).map(|ns| ns as f64));
+        vec![
+            Cell::Text(point.key.describe()),
+            Cell::Number(bytes_per_s.value),
+            Cell::Number(bytes_per_s.low),
+            Cell::Number(bytes_per_s.high),
+            Cell::Number(requests_per_s.value),
+            quantile(0.5),
+            quantile(0.99),
+            Cell::from(*cpu_lower_ns),
+            Cell::Number(point.trials as f64),
+            Cell::Text(verdict.state.word().to_owned()),
+            Cell::Text(verdict.reasons.join("; ")),
+        ]
+    });
+    let table = Table {
+        id: "points".to_owned(),
+        caption: match left_out {
+            0 => "All points".to_owned(),
+            left_out => format!("The first {} points; {left_out} are left out", points.len()),
+        },
+        columns: vec![
+            column("workload", None),
+            column("rate", Some(Unit::BytesPerSecond)),
+            column("low", Some(Unit::BytesPerSecond)),
+            column("high", Some(Unit::BytesPerSecond)),
+            column("requests", Some(Unit::PerSecond)),
+            column("median latency", Some(Unit::Nanoseconds)),
+            column("p99 latency", Some(Unit::Nanoseconds)),
+            column("CPU per request", Some(Unit::Nanoseconds)),
+            column("trials", Some(Unit::Count)),
+            column("verdict", None),
+            column("reasons", None),
+        ],
+        rows: rows.collect(),
+    };
+    Section {
+        id: POINTS_SECTION.to_owned(),
+        title: "All points".to_owned(),
+        lead: "Medians of the trials, with 95% intervals of the rate.".to_owned(),
+        blocks: vec![Block::Table(table)],
+    }
+}
+
+fn provenance(
+    row: &RunRow,
+    host: &Host,
+    target: &TargetFacts,
+) -> Vec<(String, Vec<(String, String)>)> {
+    let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut run = vec![
+        fact("number", &row.id.to_string()),
+        fact("uuid", &row.uuid),
+        fact("state", row.state.as_str()),
+        fact("command", &row.command_line),
+        fact("version", &row.version),
+        fact("seed", &row.seed.0.to_string()),
+    ];
+    let optional = [("label", &row.label), ("note", &row.note)];
+    run.extend(optional.iter().filter_map(|(name, text)| Some(fact(name, text.as_deref()?))));
+    vec![("Run".to_owned(), run), json::facts("Host", host), json::facts("Target", target)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::point::testing::point;
+    use results::{RunId, Seed};
+
+    fn row(state: RunState, verdict: Option<results::Verdict>) -> RunRow {
+        RunRow {
+            id: RunId(7),
+            uuid: "u".into(),
+            kind: RunKind::Sweep,
+            command_line: "halfpower sweep <script>".into(),
+            label: Some("'; DROP TABLE run; --".into()),
+            started_unix_ns: 0,
+            finished_unix_ns: Some(5_000_000_000),
+            state,
+            version: "1".into(),
+            schema: 1,
+            seed: Seed(1),
+            pid: 1,
+            boot_id: String::new(),
+            host_json: "not json".into(),
+            target_json: "{\"name\": 1}".into(),
+            settings_json: "{}".into(),
+            findings_json: Some(r#"{"findings": [{"id": "a", "text": "it <b> is"}]}"#.into()),
+            verdict,
+            verdict_reasons_json: "[\"noisy\"]".into(),
+            note: None,
+        }
+    }
+
+    fn measured() -> Vec<MeasuredRow> {
+        let sized = |request_bytes: u32| {
+            let mut point = point(&[u64::from(request_bytes) * 100, 4096 * 101]);
+            point.key.workload.request_bytes = request_bytes;
+            MeasuredRow::of(&point)
+        };
+        [4096, 8192, 65536].map(sized).to_vec()
+    }
+
+    #[test]
+    fn a_run_shows_its_curve_its_points_and_its_stored_findings() {
+        let page = page(&row(RunState::Finished, Some(results::Verdict::Valid)), &measured(), 0);
+        let [curves, points] = page.sections.as_slice() else { panic!("two sections") };
+        let Block::Chart(chart) = &curves.blocks[0] else { panic!("a chart") };
+        assert_eq!(chart.series[0].points.len(), 3);
+        let Block::Table(table) = &points.blocks[0] else { panic!("a table") };
+        assert_eq!(table.rows.len(), 3);
+        assert_eq!(page.findings[0].headline, "it <b> is");
+        assert_eq!((page.verdict.state, page.verdict.reasons.len()), (State::Valid, 1));
+        let html = report::render(&page);
+        assert!(html.contains("it &lt;b&gt; is") && !html.contains("sweep <script>"));
+    }
+
+    #[test]
+    fn a_run_that_has_not_ended_is_suspect_and_says_so() {
+        for state in [RunState::Running, RunState::Interrupted, RunState::Failed] {
+            let page = page(&row(state, None), &[], 0);
+            assert_eq!(page.verdict.state, State::Suspect);
+            assert!(page.verdict.reasons[0].starts_with("this run "), "{:?}", page.verdict);
+        }
+    }
+
+    #[test]
+    fn points_beyond_the_limit_are_counted() {
+        let page = page(&row(RunState::Finished, None), &measured(), 5);
+        assert_eq!(page.key_figures[0].value, "8");
+        let html = report::render(&page);
+        assert!(html.contains("The first 3 points; 5 are left out"), "{html}");
+    }
+}
