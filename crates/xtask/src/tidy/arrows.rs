@@ -26,7 +26,7 @@ const LIBRARIES: [&str; 13] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("explain", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
