@@ -8,6 +8,7 @@
 use maud::{Markup, html};
 
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Scale, Series};
+use crate::reading::reading;
 use crate::scale::{Projection, Tick};
 use crate::svg::{DOT, HUES, error_bars, line, marker, number, translate};
 use crate::table::{chart_data, csv_button};
@@ -39,20 +40,57 @@ const BAR_TEXT: f64 = 270.0;
 /// A chart as an HTML figure.
 pub(crate) fn chart(chart: &Chart) -> Markup {
     html! {
-        figure.chart id=(chart.id) {
-            figcaption {
-                h3 { (chart.title) }
-                (csv_button(&chart.id))
-            }
-            p.summary { (chart.summary) }
+        figure.chart id=(chart.id) data-x=(chart.x.label) data-y=(chart.y.label) {
+            figcaption { h3 { (chart.title) } }
+            p.summary { (chart.summary) " " span.reading { (reading(chart)) } }
             (legend(chart))
             div.plot {
                 @if let Kind::Bars = chart.kind { (bars(chart)) } @else { (plot(chart)) }
                 div.tip role="status" aria-live="polite" hidden="" {}
             }
+            (tools(chart))
             (chart_data(chart))
         }
     }
+}
+
+/// Buttons that zoom and that save the chart, and the range that is shown; hidden until the script
+/// runs.
+fn tools(chart: &Chart) -> Markup {
+    let zoom = |key: &str, sign: &str, what: &str| {
+        html! {
+            button.quiet type="button" data-zoom=(key) hidden=[(key == "0").then_some("")]
+                aria-label=(format!("{what}: {}", chart.title)) { (sign) }
+        }
+    };
+    let picture = |kind: &str| {
+        html! {
+            button.quiet.picture type="button" data-name=(format!("{}.{kind}", chart.id))
+                aria-label=(format!("Download {} as {}", chart.id, kind.to_uppercase())) {
+                (kind.to_uppercase())
+            }
+        }
+    };
+    html! {
+        div.tools {
+            @if is_zoomable(chart) {
+                (zoom("+", "+", "Zoom in"))
+                (zoom("-", "\u{2212}", "Zoom out"))
+                (zoom("0", "All", "Show everything"))
+                span.range role="status" {}
+            }
+            span.files {
+                (csv_button(&chart.id))
+                (picture("svg"))
+                (picture("png"))
+            }
+        }
+    }
+}
+
+/// Whether the script can draw a part of the chart: both axes have numbers.
+fn is_zoomable(chart: &Chart) -> bool {
+    chart.kind != Kind::Bars && !matches!(chart.x.scale, Scale::Category(_))
 }
 
 /// The legend: buttons that toggle series, or plain text without the script.
@@ -130,6 +168,11 @@ impl Frame {
         points().any(|point| frame.place(point.x, point.y).is_some()).then_some(frame)
     }
 
+    /// Left, right, top and bottom of the area of the data.
+    fn edges(&self) -> String {
+        format!("{LEFT} {} {} {}", self.right, self.top, HEIGHT - BOTTOM)
+    }
+
     fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         Some((self.x.position(x)?, self.y.position(y)?))
     }
@@ -138,16 +181,31 @@ impl Frame {
 fn plot(chart: &Chart) -> Markup {
     let view = format!("0 0 {WIDTH} {HEIGHT}");
     let frame = Frame::new(chart);
+    let zoomed = frame.as_ref().filter(|_| is_zoomable(chart));
+    let steps = (chart.kind == Kind::Steps).then_some("steps");
     html! {
-        svg role="img" aria-label=(chart.summary) viewBox=(view) {
-            @if let Some(frame) = frame {
-                (axes(chart, &frame))
-                (guides(chart, &frame))
-                (all_series(chart, &frame))
+        svg role="img" aria-label=(chart.summary) viewBox=(view) data-kind=[steps]
+            data-x=[zoomed.map(|frame| frame.x.for_script())]
+            data-y=[zoomed.map(|frame| frame.y.for_script())]
+            data-frame=[zoomed.map(Frame::edges)] {
+            @if let Some(frame) = &frame {
+                (axes(chart, frame))
+                (guides(chart, frame))
+                (within(frame, &all_series(chart, frame)))
             } @else {
                 text.empty x=(WIDTH / 2.0) y=(HEIGHT / 2.0) { "No data" }
             }
         }
+    }
+}
+
+/// A drawing of its own with the coordinates of the chart, which the script makes cut what lies
+/// beyond the axes after a zoom.
+fn within(frame: &Frame, content: &Markup) -> Markup {
+    let (width, height) = (frame.right - LEFT, HEIGHT - BOTTOM - frame.top);
+    html! {
+        svg.inner overflow="visible" x=(LEFT) y=(frame.top) width=(width) height=(height)
+            viewBox=(format!("{LEFT} {} {width} {height}", frame.top)) { (content) }
     }
 }
 
@@ -203,14 +261,18 @@ fn guides(chart: &Chart, frame: &Frame) -> Markup {
     let upright = upright.filter_map(|guide| Some((frame.x.position(guide.at)?, guide)));
     html! {
         @for (y, text_y, guide) in level_guides(chart, frame) {
-            path.guide d=(format!("M{LEFT} {}H{right}", number(y))) {}
-            text.guide x=(right + 6.0) y=(number(text_y + 4.0)) { (guide.label) }
+            g data-guide=(format!("y {}", guide.at)) {
+                path.guide d=(format!("M{LEFT} {}H{right}", number(y))) {}
+                text.guide x=(right + 6.0) y=(number(text_y + 4.0)) { (guide.label) }
+            }
         }
         @for (index, (x, guide)) in upright.enumerate() {
             @let text_y = TOP - 6.0 + (index + 1) as f64 * GUIDE_LINE;
-            path.guide d=(format!("M{} {top}V{bottom}", number(x))) {}
-            text.guide.middle[x > WIDTH / 3.0].end[x > WIDTH / 1.5]
-                x=(number(x)) y=(number(text_y)) { (guide.label) }
+            g data-guide=(format!("x {}", guide.at)) {
+                path.guide d=(format!("M{} {top}V{bottom}", number(x))) {}
+                text.guide.middle[x > WIDTH / 3.0].end[x > WIDTH / 1.5]
+                    x=(number(x)) y=(number(text_y)) { (guide.label) }
+            }
         }
     }
 }
@@ -265,7 +327,8 @@ fn one_series(
     let dotted = dotted(chart, series);
     let shape = if dotted { DOT } else { marker(hue) };
     html! {
-        g class=(classes(series, hue)) data-s=(index) {
+        g class=(classes(series, hue)) data-s=(index)
+            data-rows=(format!("{first_row} {}", series.points.len())) {
             @if !bars.is_empty() { path.error d=(error_bars(&bars)) {} }
             @if lined { path.line d=(line(&places, chart.kind == Kind::Steps)) {} }
             @for (row, place) in places.iter().enumerate() {

@@ -2,9 +2,9 @@
 //!
 //! [`survey_page`] turns the numbers of a survey ([`view::SurveyView`]) into a [`model::Page`], and
 //! [`render`] turns any page into HTML. Charts are SVG, so the page can be read without scripts,
-//! printed, and opened from a file. A small inline script adds tooltips, a legend that toggles
-//! series, and CSV downloads. The numbers of a chart are in the page once, in a table below the
-//! chart, which the script reads.
+//! printed, and opened from a file. An inline script adds tooltips, a legend that toggles
+//! series, zoom, sorting, downloads (CSV, SVG, PNG), and keeps the view in the URL. The numbers of a
+//! chart are in the page once, in a table below the chart, which the script reads.
 //!
 //! The crate does no I/O and reads no clock. It does not depend on the store or the measuring
 //! crates; the caller converts.
@@ -20,6 +20,8 @@ mod svg;
 
 mod table;
 
+mod reading;
+
 mod chart;
 
 mod page;
@@ -28,7 +30,10 @@ pub mod view;
 
 mod curves;
 
+mod percentiles;
+
 mod survey;
 
 pub use page::render;
+pub use percentiles::percentile_chart;
 pub use survey::survey_page;

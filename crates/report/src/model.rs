@@ -159,7 +159,8 @@ pub struct Chart {
     pub id: String,
     /// Heading of the chart.
     pub title: String,
-    /// One sentence that describes the chart; also the text for screen readers.
+    /// One sentence that says what the chart shows or what to look for; also the text for screen
+    /// readers. How to read its axes and marks follows from the other fields and is added.
     pub summary: String,
     /// The horizontal axis; the categories for [`Kind::Bars`].
     pub x: Axis,
@@ -206,6 +207,9 @@ pub enum Scale {
     Log2,
     /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
+    /// Percentiles: shares from 0 to below 1, each further nine as far as the one before. A share of
+    /// 1 is not drawn.
+    Percentile,
     /// Categories; the x of a data point is the index of its category.
     Category(Vec<String>),
 }

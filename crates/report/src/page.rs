@@ -14,7 +14,18 @@ use crate::model::{
 use crate::table::table;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+/// The parts of the script in the order of their use, inside one function.
+const SCRIPT: &str = concat!(
+    "(() => {\n\"use strict\";\n",
+    include_str!("script/page.js"),
+    include_str!("script/view.js"),
+    include_str!("script/table.js"),
+    include_str!("script/axis.js"),
+    include_str!("script/zoom.js"),
+    include_str!("script/picture.js"),
+    include_str!("script/chart.js"),
+    "})();\n",
+);
 
 /// Written by hand with closed void elements, because the page must be well-formed XML.
 const HEAD: &str = concat!(
@@ -46,12 +57,38 @@ pub fn render(page: &Page) -> String {
                     @for one in &page.sections { (section(one)) }
                     (provenance(page))
                 }
-                footer { p { "Made by halfpower. Sizes are powers of 1024; MB/s are decimal." } }
-                script { (character_data(SCRIPT)) }
+                (footer(page))
+                script { (character_data(&without_comments(SCRIPT))) }
             }
         }
     };
     document.into_string()
+}
+
+/// The closing lines, with the keys of charts if the page has charts.
+fn footer(page: &Page) -> Markup {
+    let blocks = page.sections.iter().flat_map(|section| &section.blocks);
+    let has_charts = blocks.into_iter().any(|block| matches!(block, Block::Chart(_)));
+    html! {
+        footer {
+            p { "Made by halfpower. Sizes are powers of 1024; MB/s are decimal." }
+            @if has_charts {
+                p.keys id="keys" {
+                    "Charts: drag to zoom, double-click to see everything again. Keys: arrows move \
+                     between points and series, + and - zoom, 0 shows everything, Escape hides the \
+                     values. The address of the page keeps the view."
+                }
+            }
+        }
+    }
+}
+
+/// The script without indentation and without lines of comments: a third less on each page. No
+/// text of the script extends over several lines.
+fn without_comments(script: &str) -> String {
+    let lines = script.lines().map(str::trim_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Style or script text, wrapped in CDATA for XML parsers and in comments for HTML parsers.
@@ -64,7 +101,10 @@ fn header(page: &Page) -> Markup {
         header {
             div.bar {
                 p.brand { "halfpower" }
-                button.quiet.theme type="button" { "Dark" }
+                div.bar-tools {
+                    button.quiet.reset-view type="button" hidden="" { "Reset view" }
+                    button.quiet.theme type="button" { "Dark" }
+                }
             }
             div.title {
                 h1 { (page.title) }
@@ -351,7 +391,11 @@ mod tests {
         for text in [STYLE, SCRIPT] {
             assert!(!text.contains("]]>") && !text.contains("</"), "would end its element");
         }
-        assert!(SCRIPT.len() < 8 * 1024);
+        // Zoom, pictures and the view in the URL take 18 KiB of it; a page with charts weighs ten
+        // times as much. More than this needs a reason.
+        let shipped = without_comments(SCRIPT);
+        assert!(shipped.len() < 28 * 1024, "{} bytes", shipped.len());
+        assert!(!shipped.contains("\n//") && shipped.contains("register("));
     }
 
     /// Relative luminance of WCAG 2, from `#rrggbb`.

@@ -31,7 +31,7 @@ pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {
         details.data {
-            summary { "Data" }
+            summary { "Data" span.unseen { " of " (chart.title) } }
             (scroller(&format!("Data of {}", chart.title), &grid(&columns, &rows, false)))
         }
     }
