@@ -61,6 +61,9 @@ pub struct PointChange {
     pub key: PointKey,
     /// Rates of both sides (bytes per second).
     pub rates: [Interval; 2],
+    /// Latency (ns) and the share of requests at or below it, of both sides; empty for sides that
+    /// were read without their distributions.
+    pub latency: [Vec<(f64, f64)>; 2],
     /// One per quantity that both sides have, the rate first.
     pub changes: Vec<Change>,
 }
@@ -146,6 +149,7 @@ fn point_change(before: &Point, after: &Point) -> PointChange {
         workload: if of_a == of_b { of_a } else { format!("{of_a} -> {of_b}") },
         key: before.key.clone(),
         rates: [before.bytes_per_s(), after.bytes_per_s()],
+        latency: [before, after].map(|point| point.latency(None).cumulative().collect()),
         changes: changes.collect(),
     }
 }

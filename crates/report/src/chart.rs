@@ -7,6 +7,7 @@
 
 use maud::{Markup, html};
 
+use crate::heat_map::{moment_width, shaded};
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Scale, Series};
 use crate::reading::reading;
 use crate::scale::{Projection, Tick};
@@ -110,7 +111,7 @@ fn legend(chart: &Chart) -> Markup {
 }
 
 fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
-    let bar = chart.kind == Kind::Bars;
+    let bar = matches!(chart.kind, Kind::Bars | Kind::HeatMap);
     let lined = !bar && (chart.kind != Kind::Scatter || series.dashed);
     let marked = !bar && !dotted(chart, series);
     html! {
@@ -153,9 +154,11 @@ impl Frame {
         let guides =
             |direction| chart.guides.iter().filter(move |guide| guide.direction == direction);
         let at = |direction| guides(direction).map(|guide| guide.at);
-        let xs = points().map(|point| point.x).chain(at(Direction::Vertical));
+        let cells = chart.kind == Kind::HeatMap;
+        let ends = points().map(|point| point.x + if cells { moment_width(chart) } else { 0.0 });
+        let xs = points().map(|point| point.x).chain(ends).chain(at(Direction::Vertical));
         let ys = points()
-            .flat_map(|point| [Some(point.y), point.low, point.high])
+            .flat_map(|point| [Some(point.y).filter(|_| !cells), point.low, point.high])
             .flatten()
             .chain(at(Direction::Horizontal));
         let letters = guides(Direction::Horizontal).map(|guide| guide.label.chars().count()).max();
@@ -165,7 +168,10 @@ impl Frame {
         let x = Projection::new(&chart.x.scale, chart.x.unit, xs, (LEFT, right))?;
         let y = Projection::new(&chart.y.scale, chart.y.unit, ys, (HEIGHT - BOTTOM, top))?;
         let frame = Self { x, y, top, right };
-        points().any(|point| frame.place(point.x, point.y).is_some()).then_some(frame)
+        let drawn = |y: Option<f64>, x| y.is_some_and(|y| frame.place(x, y).is_some());
+        let any =
+            points().any(|point| drawn(if cells { point.low } else { Some(point.y) }, point.x));
+        any.then_some(frame)
     }
 
     /// Left, right, top and bottom of the area of the data.
@@ -186,7 +192,7 @@ fn plot(chart: &Chart) -> Markup {
     html! {
         svg role="img" aria-label=(chart.summary) viewBox=(view) data-kind=[steps]
             data-x=[zoomed.map(|frame| frame.x.for_script())]
-            data-y=[zoomed.map(|frame| frame.y.for_script())]
+            data-y=[zoomed.filter(|_| chart.kind != Kind::HeatMap).map(|f| f.y.for_script())]
             data-frame=[zoomed.map(Frame::edges)] {
             @if let Some(frame) = &frame {
                 (axes(chart, frame))
@@ -314,6 +320,10 @@ fn one_series(
     first_row: usize,
 ) -> Markup {
     let hue = hue(series, index);
+    if chart.kind == Kind::HeatMap {
+        let cells = shaded(chart, series, (&frame.x, &frame.y), first_row);
+        return html! { g class=(classes(series, hue)) data-s=(index) { (cells) } };
+    }
     let places: Vec<_> = series.points.iter().map(|point| frame.place(point.x, point.y)).collect();
     let bars: Vec<_> = series
         .points

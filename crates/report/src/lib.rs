@@ -22,18 +22,21 @@ mod table;
 
 mod reading;
 
+mod curves;
+
+mod heat_map;
+
 mod chart;
 
 mod page;
 
 pub mod view;
 
-mod curves;
-
 mod percentiles;
 
 mod survey;
 
+pub use heat_map::latency_heat_map;
 pub use page::render;
 pub use percentiles::percentile_chart;
 pub use survey::survey_page;

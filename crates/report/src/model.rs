@@ -183,6 +183,9 @@ pub enum Kind {
     Scatter,
     /// Horizontal bars, one group per category of the x axis.
     Bars,
+    /// Cells: x is the start of a moment, all moments are equally long; low and high are the edges of
+    /// a range on the y axis; y is the share of the moment's requests in that range, shown as shade.
+    HeatMap,
     /// Steps: each value holds until the next point, as in a cumulative distribution.
     Steps,
 }
@@ -232,7 +235,7 @@ pub struct Series {
 pub struct Point {
     /// Position on the x axis, in the base unit of the axis.
     pub x: f64,
-    /// Value, in the base unit of the y axis.
+    /// Value, in the base unit of the y axis; a share for [`Kind::HeatMap`].
     pub y: f64,
     /// Lower end of the confidence interval.
     pub low: Option<f64>,

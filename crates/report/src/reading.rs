@@ -30,6 +30,9 @@ fn marks(chart: &Chart) -> String {
         Kind::Lines => format!("each point is the {y} at one {x}"),
         Kind::Scatter => format!("each mark is the {y} at one {x}"),
         Kind::Bars => format!("the longer the bar, the larger the {y}; one bar per series"),
+        Kind::HeatMap => "each cell is a moment and a range of latency; the stronger its colour, \
+                          the larger its share of the requests of that moment"
+            .to_string(),
         Kind::Steps => format!("each line gives the {y} up to the {x} below it"),
     }
 }
@@ -49,7 +52,7 @@ fn in_sentence(label: &str) -> String {
 fn better(chart: &Chart) -> Option<String> {
     let (more, less) = match chart.kind {
         Kind::Bars => ("longer is faster", "shorter is better"),
-        Kind::Steps => return None,
+        Kind::Steps | Kind::HeatMap => return None,
         _ => ("higher is faster", "lower is better"),
     };
     match chart.y.unit {

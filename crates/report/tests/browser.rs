@@ -20,6 +20,7 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use report::model::{Block, Section};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -115,11 +116,29 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
     })
 }
 
+/// A section with a heat map: hits of a cache all the time, misses from the middle on.
+fn over_time() -> Section {
+    let request = |index: u64| {
+        let misses = index > 2_000 && index % 3 == 0;
+        (index * 1_000_000, if misses { 900_000 + index * 40 } else { 15_000 + index % 7_000 })
+    };
+    let requests = (0..4_000).map(request).collect();
+    let map = report::latency_heat_map("heat", "Latency over time", [("read".into(), requests)]);
+    Section {
+        id: "heat-map".into(),
+        title: "Latency over time".into(),
+        lead: String::new(),
+        blocks: vec![Block::Chart(map.unwrap())],
+    }
+}
+
 /// A folder with the page under test (`page.html`), the same with its print style forced on
 /// (`paper.html`), the frames around both, and the original page (`shipped.html`).
 fn folder() -> TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let shipped = report::render(&report::survey_page(&survey::made_up()));
+    let mut page = report::survey_page(&survey::made_up());
+    page.sections.push(over_time());
+    let shipped = report::render(&page);
     let script = |text: &str| format!("<script>{text}</script>");
     let collector = script(include_str!("browser/collector.js"));
     let driver = script(include_str!("browser/driver.js"));

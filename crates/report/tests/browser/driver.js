@@ -16,10 +16,10 @@
     return { row: Number(lit[0].dataset.r), series: Number(lit[0].parentNode.dataset.s),
       text: tip.textContent, wanted: numbers(rows[lit[0].dataset.r]) };
   };
-  // The middle of a round mark, the end of a bar.
+  // The middle of a round mark or of a cell, the end of a bar.
   const middle = (mark) => {
     const box = mark.getBoundingClientRect();
-    const x = mark.dataset.x ? box.right : box.left + box.width / 2;
+    const x = mark.matches(".bar") ? box.right : box.left + box.width / 2;
     return { clientX: x, clientY: box.top + box.height / 2, bubbles: true };
   };
   const point = (mark) =>
@@ -123,7 +123,7 @@
       .filter(({ name }) => /^(class|style|data-|on)/.test(name));
     return { file, type, error: read.querySelector("parsererror")?.textContent ?? "",
       root: read.documentElement.localName, left: left.length, shown: shown.length,
-      shapes: read.querySelectorAll("path").length, variables: /var\(|light-dark|url\(/.test(text),
+      shapes: read.querySelectorAll("path, rect").length, variables: /var\(|light-dark|url\(/.test(text),
       names: all("text", read).map((node) => node.textContent),
       wanted: all(".legend button, h3", button.closest("figure")).map((e) => e.textContent.trim()),
       background: read.querySelector("rect").getAttribute("fill") };
@@ -142,6 +142,13 @@
     });
   };
 
+  // The middle of a cell of a heat map, as the place of a mark.
+  const placeOf = (cell) => {
+    const [inside, around] = [cell, cell.closest(".plot > svg")].map((e) => e.getBoundingClientRect());
+    const scale = cell.closest(".plot > svg").viewBox.baseVal.width / around.width;
+    const x = (inside.left + inside.width / 2 - around.left) * scale;
+    return `translate(${x} ${(inside.top + inside.height / 2 - around.top) * scale})`;
+  };
   // What a chart shows: labels of its axes, places of its marks, its range in words.
   const look = (figure) => {
     const seen = (node) => getComputedStyle(node).display !== "none";
@@ -151,7 +158,7 @@
     return { x: labels("x"), y: labels("y"), range: figure.querySelector(".range")?.textContent,
       off: all('.legend button[aria-pressed="false"]', figure).map((button) => button.dataset.s),
       line: all("path.line", svg).map((path) => path.getAttribute("d")),
-      marks: all(".mark", svg).map((mark) => mark.getAttribute("transform")) };
+      marks: all(".mark", svg).map((mark) => mark.getAttribute("transform") ?? placeOf(mark)) };
   };
   const numbersOf = (texts) => texts.flatMap((text) => text.match(/-?[\d.]+/g).map(Number));
   const furthest = (a, b) => {
