@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
+use analysis::units::counted;
 use lab::point_key::PointKey;
 use report::model::{Axis, Block, Chart, Kind, Point as Mark, Scale, Section, Series};
 use report::units::{Unit, bytes};
 
 use crate::quantity::Quantity;
-use crate::verdict::{Comparison, PointChange};
+use crate::verdict::{Comparison, Distribution, PointChange};
 
 /// A point of a curve, with the number of its comparison.
 type Placed<'a> = (usize, &'a PointChange);
@@ -42,13 +43,8 @@ pub fn section(comparisons: &[Comparison]) -> Option<Section> {
 
 /// The key of a curve: the description of a point without its request size.
 pub(crate) fn curve_of(key: &PointKey) -> String {
-    format!(
-        "{}, {}, depth {} x {} threads",
-        key.rw(),
-        key.caching.name(),
-        key.depth(),
-        key.threads()
-    )
+    let threads = counted(u64::from(key.threads()), "thread");
+    format!("{}, {}, depth {}, {threads}", key.rw(), key.caching.name(), key.depth())
 }
 
 /// The axis of request sizes.
@@ -105,6 +101,11 @@ fn series(name: &str, side: usize, points: Vec<Mark>) -> Series {
     Series { name: name.to_owned(), points, dashed: side == 0, hue: None }
 }
 
+/// A side as [`report::percentile_chart`] takes it.
+fn named<'a>(name: &str, side: &'a Distribution) -> (String, &'a [(f64, f64)], u64) {
+    (name.to_owned(), &side.cumulative, side.requests)
+}
+
 /// Latency by percentile at the request size whose 99th percentile differs most; `None` if the
 /// sides were read without distributions.
 fn latency(
@@ -113,7 +114,7 @@ fn latency(
     title: &str,
     points: &[Placed<'_>],
 ) -> Option<Chart> {
-    let known = |point: &PointChange| point.latency.iter().all(|side| !side.is_empty());
+    let known = |point: &PointChange| point.latency.iter().all(|side| side.requests > 0);
     let differs = |point: &PointChange| {
         let tail = point.change(Quantity::P99).or_else(|| point.change(Quantity::P50));
         tail.map_or(0.0, |change| change.ratio.value.ln().abs())
@@ -123,16 +124,16 @@ fn latency(
     let size = most.key.request_bytes();
     let at_size = |(_, point): &&Placed<'_>| point.key.request_bytes() == size && known(point);
     let chosen: Vec<&Placed<'_>> = points.iter().filter(at_size).collect();
-    let baseline = [(comparisons.first()?.before_name.clone(), most.latency[0].as_slice())];
-    let others = chosen.iter().map(|(number, point)| {
-        (comparisons[*number].after_name.clone(), point.latency[1].as_slice())
-    });
+    let baseline = named(&comparisons.first()?.before_name, &most.latency[0]);
+    let others = chosen
+        .iter()
+        .map(|(number, point)| named(&comparisons[*number].after_name, &point.latency[1]));
     let mut chart = report::percentile_chart(
         &format!("{id}-latency"),
         &format!("Latency of {} requests: {title}", bytes(size as f64)),
         "How slow the slowest requests of each side are, at the request size with the largest \
          difference.",
-        baseline.into_iter().chain(others),
+        std::iter::once(baseline).chain(others),
     )?;
     if let Some(first) = chart.series.first_mut() {
         first.dashed = true;

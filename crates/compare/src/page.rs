@@ -1,6 +1,6 @@
 //! The comparison as a page. For each group of points that differ only in request size, it shows
-//! the curves of all sides (`overlay`), and for each side its ratio to the baseline. A table of all points follows, and then
-//! the differences between the sides.
+//! the curves of all sides (`overlay`), and for each side its ratio to the baseline. A table of all
+//! points follows, and then the differences between the sides.
 
 use std::collections::BTreeMap;
 
@@ -104,6 +104,7 @@ fn charts(comparison: &Comparison, number: usize) -> Option<Section> {
         points.dedup_by_key(|point| point.key.request_bytes());
         if points.len() > 1 {
             let id = format!("curve-{number}-{index}");
+            let title = format!("{} to {}: {title}", comparison.after_name, comparison.before_name);
             blocks.push(Block::Chart(ratios(&id, &title, &points)));
         }
     }
@@ -130,10 +131,10 @@ fn ratios(id: &str, title: &str, points: &[&PointChange]) -> Chart {
     let points = points.iter().filter_map(mark).collect();
     Chart {
         id: format!("{id}-ratio"),
-        title: format!("Ratio: {title}"),
-        summary: "Ratio of the rates; one means no difference.".to_owned(),
+        title: format!("Ratio of {title}"),
+        summary: "Ratio of the rates; 1 means no difference.".to_owned(),
         x: size_axis(),
-        y: Axis { label: "ratio".to_owned(), unit: Unit::Count, scale: Scale::Linear },
+        y: Axis { label: "Ratio".to_owned(), unit: Unit::Count, scale: Scale::Linear },
         series: vec![Series { name: "ratio".to_owned(), points, dashed: false, hue: Some(2) }],
         guides: vec![Guide { label: "1".to_owned(), at: 1.0, direction: Direction::Horizontal }],
         kind: Kind::Lines,
@@ -183,7 +184,8 @@ fn all_points(comparison: &Comparison, number: usize) -> Section {
         blocks.push(Block::List(points.clone()));
     }
     let lead = "Verdicts hold after correction for the number of points (false-discovery rate 5%).";
-    Section { id, title: "All points".to_owned(), lead: lead.to_owned(), blocks }
+    let title = format!("All points of {}", comparison.after_name);
+    Section { id, title, lead: lead.to_owned(), blocks }
 }
 
 fn provenance(comparison: &Comparison) -> (String, Vec<(String, String)>) {

@@ -77,7 +77,7 @@ fn tools(chart: &Chart) -> Markup {
             @if is_zoomable(chart) {
                 (zoom("+", "+", "Zoom in"))
                 (zoom("-", "\u{2212}", "Zoom out"))
-                (zoom("0", "All", "Show everything"))
+                (zoom("0", "All", "All of the chart"))
                 span.range role="status" {}
             }
             span.files {
@@ -127,7 +127,9 @@ fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
 /// Whether the points of a series are dots that are visible only when touched.
 fn dotted(chart: &Chart, series: &Series) -> bool {
     let fitted = chart.kind == Kind::Scatter && series.dashed;
-    fitted || chart.kind == Kind::Steps || series.points.len() > DENSE
+    // Curves by percentile have so many points only to be smooth.
+    let smooth = chart.kind == Kind::Steps || chart.x.scale == Scale::Percentile;
+    fitted || smooth || series.points.len() > DENSE
 }
 
 fn hue(series: &Series, index: usize) -> usize {
@@ -576,5 +578,22 @@ mod tests {
         let html = chart(&dense).into_string();
         assert_eq!(html.matches("class=\"mark dot\"").count(), DENSE + 1);
         assert_eq!(html.matches("class=\"error\"").count(), 1);
+    }
+
+    #[test]
+    fn every_cell_is_drawn_with_its_row_and_a_larger_share_is_stronger() {
+        // One request of 10 us in each moment, and a slow one in every fourth of the later ones.
+        let request =
+            |index: u64| (index, if index > 4_800 && index % 4 == 0 { 1_200_000 } else { 12_000 });
+        let requests = (0..9_600).map(request).collect();
+        let map = crate::heat_map::latency_heat_map("h", "H", [("read".into(), requests)]).unwrap();
+        let cells = map.series[0].points.len();
+        let html = chart(&map).into_string();
+        assert_eq!(html.matches("class=\"mark cell\"").count(), cells);
+        assert_eq!(html.matches("<tr>").count(), cells + 1);
+        assert!(html.contains("fill-opacity=\"1.00\"") && html.contains("fill-opacity=\"0.57\""));
+        assert!(
+            html.contains("data-csv=\"latency__low_ns\"") && html.contains("share_of_requests")
+        );
     }
 }

@@ -148,19 +148,6 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_is_drawn_with_its_row_and_a_larger_share_is_stronger() {
-        let chart = latency_heat_map("h", "H", [("read".to_string(), two_groups())]).unwrap();
-        let cells = chart.series[0].points.len();
-        let html = crate::chart::chart(&chart).into_string();
-        assert_eq!(html.matches("class=\"mark cell\"").count(), cells);
-        assert_eq!(html.matches("<tr>").count(), cells + 1);
-        assert!(html.contains("fill-opacity=\"1.00\"") && html.contains("fill-opacity=\"0.57\""));
-        assert!(
-            html.contains("data-csv=\"latency__low_ns\"") && html.contains("share_of_requests")
-        );
-    }
-
-    #[test]
     fn without_a_span_of_time_there_is_no_map() {
         assert!(latency_heat_map("h", "H", []).is_none());
         assert!(latency_heat_map("h", "H", [("read".to_string(), vec![(5, 9), (5, 8)])]).is_none());

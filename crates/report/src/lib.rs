@@ -2,8 +2,8 @@
 //!
 //! [`survey_page`] turns the numbers of a survey ([`view::SurveyView`]) into a [`model::Page`], and
 //! [`render`] turns any page into HTML. Charts are SVG, so the page can be read without scripts,
-//! printed, and opened from a file. An inline script adds tooltips, a legend that toggles
-//! series, zoom, sorting, downloads (CSV, SVG, PNG), and keeps the view in the URL. The numbers of a
+//! printed, and opened from a file. An inline script adds tooltips, a legend that toggles series,
+//! zoom, sorting and downloads (CSV, SVG, PNG), and keeps the view in the URL. The numbers of a
 //! chart are in the page once, in a table below the chart, which the script reads.
 //!
 //! The crate does no I/O and reads no clock. It does not depend on the store or the measuring
@@ -14,23 +14,23 @@ pub use analysis::units::page as units;
 
 pub mod model;
 
+pub mod view;
+
 mod scale;
 
 mod svg;
 
 mod table;
 
-mod reading;
-
 mod curves;
 
 mod heat_map;
 
+mod reading;
+
 mod chart;
 
 mod page;
-
-pub mod view;
 
 mod percentiles;
 

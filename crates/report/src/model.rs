@@ -183,8 +183,9 @@ pub enum Kind {
     Scatter,
     /// Horizontal bars, one group per category of the x axis.
     Bars,
-    /// Cells: x is the start of a moment, all moments are equally long; low and high are the edges of
-    /// a range on the y axis; y is the share of the moment's requests in that range, shown as shade.
+    /// Cells: x is the start of a moment, all moments are equally long; low and high are the edges
+    /// of a range on the y axis; y is the share of the moment's requests in that range, shown as
+    /// shade.
     HeatMap,
     /// Steps: each value holds until the next point, as in a cumulative distribution.
     Steps,
@@ -210,8 +211,8 @@ pub enum Scale {
     Log2,
     /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
-    /// Percentiles: shares from 0 to below 1, each further nine as far as the one before. A share of
-    /// 1 is not drawn.
+    /// Percentiles: shares from 0 to below 1, each further nine as far as the one before. A share
+    /// of 1 is not drawn.
     Percentile,
     /// Categories; the x of a data point is the index of its category.
     Category(Vec<String>),

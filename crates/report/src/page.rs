@@ -141,6 +141,12 @@ fn first_screen(page: &Page) -> Markup {
                 dl { @for figure in &page.key_figures { (key_figure(figure)) } }
             }
         }
+        @if !page.findings.is_empty() || !page.advice.is_empty() { (answers(page)) }
+    }
+}
+
+fn answers(page: &Page) -> Markup {
+    html! {
         div.answers {
             @if !page.findings.is_empty() {
                 section id="findings" {

@@ -29,7 +29,7 @@ fn marks(chart: &Chart) -> String {
     match chart.kind {
         Kind::Lines => format!("each point is the {y} at one {x}"),
         Kind::Scatter => format!("each mark is the {y} at one {x}"),
-        Kind::Bars => format!("the longer the bar, the larger the {y}; one bar per series"),
+        Kind::Bars => format!("each bar is the {y} of one {x}"),
         Kind::HeatMap => "each cell is a moment and a range of latency; the stronger its colour, \
                           the larger its share of the requests of that moment"
             .to_string(),

@@ -179,7 +179,7 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
         points: model
             .residuals
             .iter()
-            .map(|r| point(r.request_bytes as f64, r.measured_ns / r.fitted_ns - 1.0))
+            .map(|r| point(r.request_bytes as f64, residual(r)))
             .collect(),
         dashed: false,
         hue: None,
@@ -194,6 +194,12 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
     )?;
     let zero = Guide { label: String::new(), at: 0.0, direction: Direction::Horizontal };
     Some(Chart { kind: Kind::Scatter, guides: vec![zero], ..chart })
+}
+
+/// Share by which a measured cost exceeds the fitted one, without the rounding errors of a fit that
+/// is exact, as on simulated systems.
+fn residual(of: &ResidualView) -> f64 {
+    ((of.measured_ns / of.fitted_ns - 1.0) * 1e9).round() / 1e9
 }
 
 fn cost_table(view: &SurveyView) -> Table {
@@ -245,7 +251,10 @@ fn latency(view: &SurveyView) -> Option<Section> {
         series.collect(),
     );
     let cumulative = cumulative.map(|chart| Chart { kind: Kind::Steps, ..chart });
-    let named = view.distributions.iter().map(|one| (one.name.clone(), one.cumulative.as_slice()));
+    let named = view
+        .distributions
+        .iter()
+        .map(|one| (one.name.clone(), one.cumulative.as_slice(), one.requests));
     let curves = percentile_chart(
         "latency-percentiles",
         "Latency by percentile",
@@ -503,10 +512,18 @@ mod tests {
     }
 
     #[test]
+    fn rounding_errors_of_an_exact_fit_are_no_residuals() {
+        let exact = ResidualView { request_bytes: 1, measured_ns: 0.1 + 0.2, fitted_ns: 0.3 };
+        assert_eq!(residual(&exact), 0.0);
+        assert!((residual(&ResidualView { fitted_ns: 0.2, ..exact }) - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
     fn thinning_keeps_both_ends_and_bounds_the_length() {
         let share = |index: i32| (f64::from(index + 1), f64::from(index + 1) / 50_000.0);
         let name = String::new();
-        let long = DistributionView { name, cumulative: (0..50_000).map(share).collect() };
+        let cumulative = (0..50_000).map(share).collect();
+        let long = DistributionView { name, cumulative, requests: 50_000 };
         let kept = thinned(&long);
         assert!(kept.len() < 400, "{}", kept.len());
         assert_eq!(kept.first(), long.cumulative.first());

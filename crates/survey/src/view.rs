@@ -198,6 +198,7 @@ fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
     let view = |point: &&MeasuredPoint| DistributionView {
         name: name(point),
         cumulative: point.summary.latency.cumulative().collect(),
+        requests: point.summary.latency.count(),
     };
     chosen.iter().map(view).collect()
 }

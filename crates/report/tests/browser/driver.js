@@ -123,7 +123,8 @@
       .filter(({ name }) => /^(class|style|data-|on)/.test(name));
     return { file, type, error: read.querySelector("parsererror")?.textContent ?? "",
       root: read.documentElement.localName, left: left.length, shown: shown.length,
-      shapes: read.querySelectorAll("path, rect").length, variables: /var\(|light-dark|url\(/.test(text),
+      shapes: read.querySelectorAll("path, rect").length,
+      variables: /var\(|light-dark|url\(/.test(text),
       names: all("text", read).map((node) => node.textContent),
       wanted: all(".legend button, h3", button.closest("figure")).map((e) => e.textContent.trim()),
       background: read.querySelector("rect").getAttribute("fill") };
@@ -136,7 +137,8 @@
     }
     return pictures.map(({ file, url }) => {
       const bytes = atob(url.split(",")[1]);
-      const number = (at) => [0, 1, 2, 3].reduce((sum, i) => sum * 256 + bytes.charCodeAt(at + i), 0);
+      const number = (at) => [0, 1, 2, 3]
+        .reduce((sum, i) => sum * 256 + bytes.charCodeAt(at + i), 0);
       return { file, kind: bytes.slice(1, 4), width: number(16), height: number(20),
         size: bytes.length };
     });
@@ -144,7 +146,8 @@
 
   // The middle of a cell of a heat map, as the place of a mark.
   const placeOf = (cell) => {
-    const [inside, around] = [cell, cell.closest(".plot > svg")].map((e) => e.getBoundingClientRect());
+    const [inside, around] = [cell, cell.closest(".plot > svg")]
+      .map((one) => one.getBoundingClientRect());
     const scale = cell.closest(".plot > svg").viewBox.baseVal.width / around.width;
     const x = (inside.left + inside.width / 2 - around.left) * scale;
     return `translate(${x} ${(inside.top + inside.height / 2 - around.top) * scale})`;
@@ -193,14 +196,16 @@
       left + (Number(x) - left - (right - left) / 4) * 2);
     const found = { id: figure.id, rectangles, before: before.x, zoomed: zoomed.x,
       y_kept: String(zoomed.y) === String(before.y), range: zoomed.range, link: location.hash,
-      off_by: furthest(before.marks.map(spread), zoomed.marks), left_over: all(".drag", svg).length };
+      off_by: furthest(before.marks.map(spread), zoomed.marks),
+      left_over: all(".drag", svg).length };
 
     svg.focus();
     press(svg, "0");
     await settled(200);
     const whole = look(figure);
     found.whole = { x: whole.x, range: whole.range, link: location.hash,
-      off_by: furthest(before.marks, whole.marks), line: String(before.line) === String(whole.line) };
+      off_by: furthest(before.marks, whole.marks),
+      line: String(before.line) === String(whole.line) };
 
     // Around the second point, four times as near; then along the series to its end and back.
     press(svg, "ArrowRight");

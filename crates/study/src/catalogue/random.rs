@@ -11,6 +11,7 @@ use lab::failure::Outcome;
 use lab::point::Point;
 use lab::rounds::{self, Rounds};
 use lab::simulated_target;
+use report::model::Chart;
 use workload::LoggedRequest;
 
 use crate::catalogue::Study;
@@ -124,9 +125,10 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Draws the latency of each request over time, from the first trial of the first striped point.
+/// Draws the latency of each request over time, from the first trial of the striped point whose
+/// latencies differ most: a map with one stripe says little.
 fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
-    let Some(trial) = point.trials.first().filter(|_| runner.charts.is_empty()) else { return };
+    let Some(trial) = point.trials.first() else { return };
     let start = trial.log().iter().map(|one| one.submit_ns).min().unwrap_or_default();
     let requests = |op: Op| {
         let done = trial.log().iter().filter(|one| one.op == op && !one.failed);
@@ -137,7 +139,12 @@ fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
     };
     let title = format!("Latency over time: {}", point.key.describe());
     let named = Op::ALL.map(requests);
-    runner.charts.extend(report::latency_heat_map("random-latency-over-time", &title, named));
+    let cells = |chart: &Chart| chart.series.iter().map(|one| one.points.len()).sum::<usize>();
+    let drawn = report::latency_heat_map("random-latency-over-time", &title, named);
+    let most = runner.charts.iter().map(cells).max().unwrap_or_default();
+    if let Some(chart) = drawn.filter(|chart| cells(chart) > most) {
+        runner.charts = vec![chart];
+    }
 }
 
 /// Notes the load balance of a striped point, averaged over its trials.
