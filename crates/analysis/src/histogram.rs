@@ -272,6 +272,16 @@ impl Histogram {
         })
     }
 
+    /// Latency in nanoseconds (upper bound of a bucket) and the share of all values at or below it,
+    /// both ascending. Values beyond the range are missing, so that the last share is then below 1.
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+        let total = self.count().max(1) as f64;
+        self.buckets().scan(0_u64, move |below, bucket| {
+            *below = below.saturating_add(bucket.count);
+            Some((bucket.high_ns as f64, *below as f64 / total))
+        })
+    }
+
     /// The exact figures; `None` if empty. Store them with [`Self::buckets`] to restore the
     /// histogram with [`Self::from_buckets`].
     pub fn exact(&self) -> Option<Exact> {

@@ -4,9 +4,9 @@
 //! user named, `quantity` lists the quantities that are compared, `verdict` compares trials and
 //! decides, `limit` defines when a change fails a build, `live` measures sides in turn, `command`
 //! runs other tools, `baseline` measures a stored run again, and `document`, `text`, `junit` and
-//! `page` show the result. `history` follows points over time. The first side is the baseline; the
-//! others are compared with it. `fleet` compares many hosts with each other, and `fleet_page` shows
-//! them.
+//! `page` with `overlay` show the result. `history` follows points over time. The first side is the
+//! baseline; the others are compared with it. `fleet` compares many hosts with each other, and
+//! `fleet_page` shows them.
 
 pub mod matching;
 pub mod side;
@@ -19,6 +19,7 @@ pub mod limit;
 pub mod document;
 pub mod text;
 pub mod junit;
+pub mod overlay;
 pub mod page;
 pub mod history;
 pub mod fleet;

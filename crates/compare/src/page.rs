@@ -1,16 +1,16 @@
 //! The comparison as a page. For each group of points that differ only in request size, it shows
-//! the curves of both sides, and below them their ratio. A table of all points follows, and then
-//! the differences between the sides.
+//! the curves of all sides (`overlay`), and for each side its ratio to the baseline. A table of all
+//! points follows, and then the differences between the sides.
 
 use std::collections::BTreeMap;
 
-use lab::point_key::PointKey;
 use report::model::{
     Axis, Block, Cell, Chart, Column, Direction, Finding, Guide, KeyFigure, Kind, POINTS_SECTION,
     Page, Point as Mark, Scale, Section, Series, State, Table, Tone, Verdict as Trust,
 };
 use report::units::Unit;
 
+use crate::overlay::{self, curve_of, size_axis};
 use crate::quantity::Quantity;
 use crate::text;
 use crate::verdict::{Comparison, PointChange, Verdict};
@@ -24,7 +24,7 @@ pub fn html(comparisons: &[Comparison], program: &str) -> String {
 pub fn page(comparisons: &[Comparison], program: &str) -> Page {
     let names: Vec<&str> = comparisons.iter().map(|found| found.after_name.as_str()).collect();
     let baseline = comparisons.first().map_or("", |found| &found.before_name);
-    let mut sections = Vec::new();
+    let mut sections: Vec<Section> = overlay::section(comparisons).into_iter().collect();
     for (number, comparison) in comparisons.iter().enumerate() {
         sections.extend(charts(comparison, number));
         sections.push(all_points(comparison, number));
@@ -94,17 +94,6 @@ fn findings(comparison: &Comparison) -> Vec<Finding> {
     found
 }
 
-/// The key of a curve: the description of a point without its request size.
-fn curve_of(key: &PointKey) -> String {
-    format!(
-        "{}, {}, depth {} x {} threads",
-        key.rw(),
-        key.caching.name(),
-        key.depth(),
-        key.threads()
-    )
-}
-
 fn charts(comparison: &Comparison, number: usize) -> Option<Section> {
     let mut curves: BTreeMap<String, Vec<&PointChange>> = BTreeMap::new();
     for point in &comparison.points {
@@ -116,50 +105,16 @@ fn charts(comparison: &Comparison, number: usize) -> Option<Section> {
         points.dedup_by_key(|point| point.key.request_bytes());
         if points.len() > 1 {
             let id = format!("curve-{number}-{index}");
-            blocks.push(Block::Chart(rates(comparison, &id, &title, &points)));
+            let title = format!("{} to {}: {title}", comparison.after_name, comparison.before_name);
             blocks.push(Block::Chart(ratios(&id, &title, &points)));
         }
     }
     (!blocks.is_empty()).then(|| Section {
         id: format!("curves-{number}"),
         title: format!("{} against {}", comparison.after_name, comparison.before_name),
-        lead: "Rate by request size of both sides, and the ratio of the second to the first. Bars \
-               are 95% intervals."
-            .to_owned(),
+        lead: "Ratio of the rates by request size: above 1 the second side is faster.".to_owned(),
         blocks,
     })
-}
-
-fn size_axis() -> Axis {
-    Axis { label: "request size".to_owned(), unit: Unit::Bytes, scale: Scale::Log2 }
-}
-
-fn rates(comparison: &Comparison, id: &str, title: &str, points: &[&PointChange]) -> Chart {
-    let series = |name: &str, side: usize, dashed: bool| {
-        let mark = |point: &&PointChange| {
-            let rate = point.rates[side];
-            Mark {
-                x: point.key.request_bytes() as f64,
-                y: rate.value,
-                low: Some(rate.low),
-                high: Some(rate.high),
-                note: None,
-            }
-        };
-        let points = points.iter().map(mark).collect();
-        Series { name: name.to_owned(), points, dashed, hue: None }
-    };
-    let (before, after) = (&comparison.before_name, &comparison.after_name);
-    Chart {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        summary: format!("Rate of {before} and of {after} by request size."),
-        x: size_axis(),
-        y: Axis { label: "rate".to_owned(), unit: Unit::BytesPerSecond, scale: Scale::Linear },
-        series: vec![series(before, 0, true), series(after, 1, false)],
-        guides: Vec::new(),
-        kind: Kind::Lines,
-    }
 }
 
 fn ratios(id: &str, title: &str, points: &[&PointChange]) -> Chart {
@@ -177,10 +132,10 @@ fn ratios(id: &str, title: &str, points: &[&PointChange]) -> Chart {
     let points = points.iter().filter_map(mark).collect();
     Chart {
         id: format!("{id}-ratio"),
-        title: format!("Ratio: {title}"),
-        summary: "Ratio of the rates; one means no difference.".to_owned(),
+        title: format!("Ratio of {title}"),
+        summary: "Ratio of the rates; 1 means no difference.".to_owned(),
         x: size_axis(),
-        y: Axis { label: "ratio".to_owned(), unit: Unit::Count, scale: Scale::Linear },
+        y: Axis { label: "Ratio".to_owned(), unit: Unit::Count, scale: Scale::Linear },
         series: vec![Series { name: "ratio".to_owned(), points, dashed: false, hue: Some(2) }],
         guides: vec![Guide { label: "1".to_owned(), at: 1.0, direction: Direction::Horizontal }],
         kind: Kind::Lines,
@@ -230,7 +185,8 @@ fn all_points(comparison: &Comparison, number: usize) -> Section {
         blocks.push(Block::List(points.clone()));
     }
     let lead = "Verdicts hold after correction for the number of points (false-discovery rate 5%).";
-    Section { id, title: "All points".to_owned(), lead: lead.to_owned(), blocks }
+    let title = format!("All points of {}", comparison.after_name);
+    Section { id, title, lead: lead.to_owned(), blocks }
 }
 
 fn provenance(comparison: &Comparison) -> (String, Vec<(String, String)>) {
@@ -265,11 +221,10 @@ mod tests {
         };
         let found = compare(&side("old <disk>", 1), &side("new", 2), 0.02);
         let page = page(std::slice::from_ref(&found), "halfpower");
-        let [curves, points] = page.sections.as_slice() else { panic!("two sections") };
-        let [Block::Chart(rates), Block::Chart(ratio)] = curves.blocks.as_slice() else {
-            panic!("two charts")
-        };
+        let [curves, ratios, points] = page.sections.as_slice() else { panic!("three sections") };
+        let [Block::Chart(rates), ..] = curves.blocks.as_slice() else { panic!("curves") };
         assert_eq!((rates.series.len(), rates.series[0].points.len()), (2, 3));
+        let [Block::Chart(ratio)] = ratios.blocks.as_slice() else { panic!("a chart") };
         assert!((ratio.series[0].points[2].y - 2.0).abs() < 1e-9);
         assert_eq!(points.id, POINTS_SECTION);
         let html = html(&[found], "halfpower");

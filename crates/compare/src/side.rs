@@ -14,7 +14,7 @@ use lab::failure::{Failure, Outcome};
 use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
-use lab::recorder::RatesReader;
+use lab::recorder::{self, RatesReader};
 use results::{RunHead, RunRow, Store};
 use serde::Deserialize;
 
@@ -63,6 +63,15 @@ pub enum Source {
     Now,
 }
 
+/// How much of a stored run is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Rates and percentiles: quick for any number of runs.
+    Rates,
+    /// Latency distributions as well, for the curves of a page.
+    Distributions,
+}
+
 /// Facts that differ between any two runs and explain nothing.
 const NEVER_COMPARED: [&str; 2] = ["host boot id", "target name"];
 
@@ -71,14 +80,14 @@ impl Side {
     ///
     /// # Errors
     /// No such run or file, no points, or a database that cannot be read.
-    pub fn load(name: &str, db: &Path) -> Outcome<Side> {
+    pub fn load(name: &str, db: &Path, detail: Detail) -> Outcome<Side> {
         let (path, selector) = place_of(name, db);
         if import::is_foreign(&path) {
             return Side::of_file(name, &path);
         }
         let store = Store::open_read_only(&path)?;
         let snapshot = store.snapshot()?;
-        let side = Side::of_rows(name, &store, runs_of(&store, selector)?);
+        let side = Side::of_rows(name, &store, runs_of(&store, selector)?, detail);
         drop(snapshot);
         side
     }
@@ -87,20 +96,21 @@ impl Side {
     ///
     /// # Errors
     /// No points, or a database that cannot be read.
-    pub fn of_rows(name: &str, store: &Store, mut rows: Vec<RunRow>) -> Outcome<Side> {
+    pub fn of_rows(
+        name: &str,
+        store: &Store,
+        mut rows: Vec<RunRow>,
+        detail: Detail,
+    ) -> Outcome<Side> {
         rows.sort_by_key(|row| (row.started_unix_ns, row.id));
-        let (mut reader, mut points) = (RatesReader::default(), Vec::new());
-        let mut runs = Vec::new();
-        for row in rows {
-            for (number, trials) in reader.read(store, row.id, |_| true)? {
-                points.resize_with(reader.keys().len().max(points.len()), Vec::new);
-                points[number].extend(trials);
+        let mut points = match detail {
+            Detail::Rates => rates_of(store, &rows)?,
+            Detail::Distributions => {
+                let all = rows.iter().map(|row| recorder::load(store, row.id));
+                all.collect::<Outcome<Vec<_>>>()?.concat()
             }
-            runs.push(RunFacts::of(row));
-        }
-        let keys = reader.keys().iter().cloned();
-        let mut points: Vec<Point> =
-            keys.zip(points).map(|(key, trials)| Point { key, trials }).collect();
+        };
+        let runs = rows.into_iter().map(RunFacts::of).collect();
         points.retain(|point| !point.trials.is_empty());
         if points.is_empty() {
             return Err(Failure::failed(format!(
@@ -349,6 +359,19 @@ fn find<'a>(facts: &'a [(String, String)], name: &str) -> Option<&'a String> {
 
 fn shown(value: Option<&String>) -> String {
     value.cloned().unwrap_or_else(|| "-".to_owned())
+}
+
+/// The points of stored runs without their distributions.
+fn rates_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
+    let (mut reader, mut points) = (RatesReader::default(), Vec::new());
+    for row in rows {
+        for (number, trials) in reader.read(store, row.id, |_| true)? {
+            points.resize_with(reader.keys().len().max(points.len()), Vec::new);
+            points[number].extend(trials);
+        }
+    }
+    let keys = reader.keys().iter().cloned();
+    Ok(keys.zip(points).map(|(key, trials)| Point { key, trials }).collect())
 }
 
 /// Splits `FILE:RUN`. A name that is no file is a run of `db`.

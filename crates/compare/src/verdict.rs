@@ -52,6 +52,15 @@ pub struct Change {
     pub more_trials: Option<u32>,
 }
 
+/// The latencies of a point's requests.
+#[derive(Clone, Debug, Default)]
+pub struct Distribution {
+    /// Latency (ns) and the share of requests at or below it, both ascending.
+    pub cumulative: Vec<(f64, f64)>,
+    /// Number of requests.
+    pub requests: u64,
+}
+
 /// The comparison of a point.
 #[derive(Clone, Debug)]
 pub struct PointChange {
@@ -61,6 +70,8 @@ pub struct PointChange {
     pub key: PointKey,
     /// Rates of both sides (bytes per second).
     pub rates: [Interval; 2],
+    /// Latencies of both sides; empty for sides that were read without their distributions.
+    pub latency: [Distribution; 2],
     /// One per quantity that both sides have, the rate first.
     pub changes: Vec<Change>,
 }
@@ -132,6 +143,13 @@ impl Comparison {
     }
 }
 
+impl Distribution {
+    fn of(point: &Point) -> Distribution {
+        let latency = point.latency(None);
+        Distribution { cumulative: latency.cumulative().collect(), requests: latency.count() }
+    }
+}
+
 impl PointChange {
     /// The change of a quantity; None if a side lacks it.
     pub fn change(&self, quantity: Quantity) -> Option<&Change> {
@@ -146,6 +164,7 @@ fn point_change(before: &Point, after: &Point) -> PointChange {
         workload: if of_a == of_b { of_a } else { format!("{of_a} -> {of_b}") },
         key: before.key.clone(),
         rates: [before.bytes_per_s(), after.bytes_per_s()],
+        latency: [before, after].map(Distribution::of),
         changes: changes.collect(),
     }
 }

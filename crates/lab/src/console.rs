@@ -72,8 +72,8 @@ pub fn data(text: &str) {
     note(&written);
 }
 
-/// Prints the text of a survey or study, coloured on a terminal: verdicts, headings, doubts, results
-/// of claims, and words that `halfpower explain` knows.
+/// Prints the text of a survey or study, coloured on a terminal: verdicts, headings, doubts,
+/// results of claims, and words that `halfpower explain` knows.
 pub fn result(text: &str) {
     let coloured: Vec<String> = printable(text).lines().map(terminal::coloured).collect();
     let mut stream = anstream::stdout();

@@ -7,7 +7,9 @@
 
 use maud::{Markup, html};
 
+use crate::heat_map::{moment_width, shaded};
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Scale, Series};
+use crate::reading::reading;
 use crate::scale::{Projection, Tick};
 use crate::svg::{DOT, HUES, error_bars, line, marker, number, translate};
 use crate::table::{chart_data, csv_button};
@@ -39,20 +41,57 @@ const BAR_TEXT: f64 = 270.0;
 /// A chart as an HTML figure.
 pub(crate) fn chart(chart: &Chart) -> Markup {
     html! {
-        figure.chart id=(chart.id) {
-            figcaption {
-                h3 { (chart.title) }
-                (csv_button(&chart.id))
-            }
-            p.summary { (chart.summary) }
+        figure.chart id=(chart.id) data-x=(chart.x.label) data-y=(chart.y.label) {
+            figcaption { h3 { (chart.title) } }
+            p.summary { (chart.summary) " " span.reading { (reading(chart)) } }
             (legend(chart))
             div.plot {
                 @if let Kind::Bars = chart.kind { (bars(chart)) } @else { (plot(chart)) }
                 div.tip role="status" aria-live="polite" hidden="" {}
             }
+            (tools(chart))
             (chart_data(chart))
         }
     }
+}
+
+/// Buttons that zoom and that save the chart, and the range that is shown; hidden until the script
+/// runs.
+fn tools(chart: &Chart) -> Markup {
+    let zoom = |key: &str, sign: &str, what: &str| {
+        html! {
+            button.quiet type="button" data-zoom=(key) hidden=[(key == "0").then_some("")]
+                aria-label=(format!("{what}: {}", chart.title)) { (sign) }
+        }
+    };
+    let picture = |kind: &str| {
+        html! {
+            button.quiet.picture type="button" data-name=(format!("{}.{kind}", chart.id))
+                aria-label=(format!("Download {} as {}", chart.id, kind.to_uppercase())) {
+                (kind.to_uppercase())
+            }
+        }
+    };
+    html! {
+        div.tools {
+            @if is_zoomable(chart) {
+                (zoom("+", "+", "Zoom in"))
+                (zoom("-", "\u{2212}", "Zoom out"))
+                (zoom("0", "All", "All of the chart"))
+                span.range role="status" {}
+            }
+            span.files {
+                (csv_button(&chart.id))
+                (picture("svg"))
+                (picture("png"))
+            }
+        }
+    }
+}
+
+/// Whether the script can draw a part of the chart: both axes have numbers.
+fn is_zoomable(chart: &Chart) -> bool {
+    chart.kind != Kind::Bars && !matches!(chart.x.scale, Scale::Category(_))
 }
 
 /// The legend: buttons that toggle series, or plain text without the script.
@@ -72,7 +111,7 @@ fn legend(chart: &Chart) -> Markup {
 }
 
 fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
-    let bar = chart.kind == Kind::Bars;
+    let bar = matches!(chart.kind, Kind::Bars | Kind::HeatMap);
     let lined = !bar && (chart.kind != Kind::Scatter || series.dashed);
     let marked = !bar && !dotted(chart, series);
     html! {
@@ -88,7 +127,9 @@ fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
 /// Whether the points of a series are dots that are visible only when touched.
 fn dotted(chart: &Chart, series: &Series) -> bool {
     let fitted = chart.kind == Kind::Scatter && series.dashed;
-    fitted || chart.kind == Kind::Steps || series.points.len() > DENSE
+    // Curves by percentile have so many points only to be smooth.
+    let smooth = chart.kind == Kind::Steps || chart.x.scale == Scale::Percentile;
+    fitted || smooth || series.points.len() > DENSE
 }
 
 fn hue(series: &Series, index: usize) -> usize {
@@ -115,9 +156,11 @@ impl Frame {
         let guides =
             |direction| chart.guides.iter().filter(move |guide| guide.direction == direction);
         let at = |direction| guides(direction).map(|guide| guide.at);
-        let xs = points().map(|point| point.x).chain(at(Direction::Vertical));
+        let cells = chart.kind == Kind::HeatMap;
+        let ends = points().map(|point| point.x + if cells { moment_width(chart) } else { 0.0 });
+        let xs = points().map(|point| point.x).chain(ends).chain(at(Direction::Vertical));
         let ys = points()
-            .flat_map(|point| [Some(point.y), point.low, point.high])
+            .flat_map(|point| [Some(point.y).filter(|_| !cells), point.low, point.high])
             .flatten()
             .chain(at(Direction::Horizontal));
         let letters = guides(Direction::Horizontal).map(|guide| guide.label.chars().count()).max();
@@ -127,7 +170,15 @@ impl Frame {
         let x = Projection::new(&chart.x.scale, chart.x.unit, xs, (LEFT, right))?;
         let y = Projection::new(&chart.y.scale, chart.y.unit, ys, (HEIGHT - BOTTOM, top))?;
         let frame = Self { x, y, top, right };
-        points().any(|point| frame.place(point.x, point.y).is_some()).then_some(frame)
+        let drawn = |y: Option<f64>, x| y.is_some_and(|y| frame.place(x, y).is_some());
+        let any =
+            points().any(|point| drawn(if cells { point.low } else { Some(point.y) }, point.x));
+        any.then_some(frame)
+    }
+
+    /// Left, right, top and bottom of the area of the data.
+    fn edges(&self) -> String {
+        format!("{LEFT} {} {} {}", self.right, self.top, HEIGHT - BOTTOM)
     }
 
     fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
@@ -138,16 +189,31 @@ impl Frame {
 fn plot(chart: &Chart) -> Markup {
     let view = format!("0 0 {WIDTH} {HEIGHT}");
     let frame = Frame::new(chart);
+    let zoomed = frame.as_ref().filter(|_| is_zoomable(chart));
+    let steps = (chart.kind == Kind::Steps).then_some("steps");
     html! {
-        svg role="img" aria-label=(chart.summary) viewBox=(view) {
-            @if let Some(frame) = frame {
-                (axes(chart, &frame))
-                (guides(chart, &frame))
-                (all_series(chart, &frame))
+        svg role="img" aria-label=(chart.summary) viewBox=(view) data-kind=[steps]
+            data-x=[zoomed.map(|frame| frame.x.for_script())]
+            data-y=[zoomed.filter(|_| chart.kind != Kind::HeatMap).map(|f| f.y.for_script())]
+            data-frame=[zoomed.map(Frame::edges)] {
+            @if let Some(frame) = &frame {
+                (axes(chart, frame))
+                (guides(chart, frame))
+                (within(frame, &all_series(chart, frame)))
             } @else {
                 text.empty x=(WIDTH / 2.0) y=(HEIGHT / 2.0) { "No data" }
             }
         }
+    }
+}
+
+/// A drawing of its own with the coordinates of the chart, which the script makes cut what lies
+/// beyond the axes after a zoom.
+fn within(frame: &Frame, content: &Markup) -> Markup {
+    let (width, height) = (frame.right - LEFT, HEIGHT - BOTTOM - frame.top);
+    html! {
+        svg.inner overflow="visible" x=(LEFT) y=(frame.top) width=(width) height=(height)
+            viewBox=(format!("{LEFT} {} {width} {height}", frame.top)) { (content) }
     }
 }
 
@@ -203,14 +269,18 @@ fn guides(chart: &Chart, frame: &Frame) -> Markup {
     let upright = upright.filter_map(|guide| Some((frame.x.position(guide.at)?, guide)));
     html! {
         @for (y, text_y, guide) in level_guides(chart, frame) {
-            path.guide d=(format!("M{LEFT} {}H{right}", number(y))) {}
-            text.guide x=(right + 6.0) y=(number(text_y + 4.0)) { (guide.label) }
+            g data-guide=(format!("y {}", guide.at)) {
+                path.guide d=(format!("M{LEFT} {}H{right}", number(y))) {}
+                text.guide x=(right + 6.0) y=(number(text_y + 4.0)) { (guide.label) }
+            }
         }
         @for (index, (x, guide)) in upright.enumerate() {
             @let text_y = TOP - 6.0 + (index + 1) as f64 * GUIDE_LINE;
-            path.guide d=(format!("M{} {top}V{bottom}", number(x))) {}
-            text.guide.middle[x > WIDTH / 3.0].end[x > WIDTH / 1.5]
-                x=(number(x)) y=(number(text_y)) { (guide.label) }
+            g data-guide=(format!("x {}", guide.at)) {
+                path.guide d=(format!("M{} {top}V{bottom}", number(x))) {}
+                text.guide.middle[x > WIDTH / 3.0].end[x > WIDTH / 1.5]
+                    x=(number(x)) y=(number(text_y)) { (guide.label) }
+            }
         }
     }
 }
@@ -252,6 +322,10 @@ fn one_series(
     first_row: usize,
 ) -> Markup {
     let hue = hue(series, index);
+    if chart.kind == Kind::HeatMap {
+        let cells = shaded(chart, series, (&frame.x, &frame.y), first_row);
+        return html! { g class=(classes(series, hue)) data-s=(index) { (cells) } };
+    }
     let places: Vec<_> = series.points.iter().map(|point| frame.place(point.x, point.y)).collect();
     let bars: Vec<_> = series
         .points
@@ -265,7 +339,8 @@ fn one_series(
     let dotted = dotted(chart, series);
     let shape = if dotted { DOT } else { marker(hue) };
     html! {
-        g class=(classes(series, hue)) data-s=(index) {
+        g class=(classes(series, hue)) data-s=(index)
+            data-rows=(format!("{first_row} {}", series.points.len())) {
             @if !bars.is_empty() { path.error d=(error_bars(&bars)) {} }
             @if lined { path.line d=(line(&places, chart.kind == Kind::Steps)) {} }
             @for (row, place) in places.iter().enumerate() {
@@ -503,5 +578,22 @@ mod tests {
         let html = chart(&dense).into_string();
         assert_eq!(html.matches("class=\"mark dot\"").count(), DENSE + 1);
         assert_eq!(html.matches("class=\"error\"").count(), 1);
+    }
+
+    #[test]
+    fn every_cell_is_drawn_with_its_row_and_a_larger_share_is_stronger() {
+        // One request of 10 us in each moment, and a slow one in every fourth of the later ones.
+        let request =
+            |index: u64| (index, if index > 4_800 && index % 4 == 0 { 1_200_000 } else { 12_000 });
+        let requests = (0..9_600).map(request).collect();
+        let map = crate::heat_map::latency_heat_map("h", "H", [("read".into(), requests)]).unwrap();
+        let cells = map.series[0].points.len();
+        let html = chart(&map).into_string();
+        assert_eq!(html.matches("class=\"mark cell\"").count(), cells);
+        assert_eq!(html.matches("<tr>").count(), cells + 1);
+        assert!(html.contains("fill-opacity=\"1.00\"") && html.contains("fill-opacity=\"0.57\""));
+        assert!(
+            html.contains("data-csv=\"latency__low_ns\"") && html.contains("share_of_requests")
+        );
     }
 }

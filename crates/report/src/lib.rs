@@ -2,9 +2,9 @@
 //!
 //! [`survey_page`] turns the numbers of a survey ([`view::SurveyView`]) into a [`model::Page`], and
 //! [`render`] turns any page into HTML. Charts are SVG, so the page can be read without scripts,
-//! printed, and opened from a file. A small inline script adds tooltips, a legend that toggles
-//! series, and CSV downloads. The numbers of a chart are in the page once, in a table below the
-//! chart, which the script reads.
+//! printed, and opened from a file. An inline script adds tooltips, a legend that toggles series,
+//! zoom, sorting and downloads (CSV, SVG, PNG), and keeps the view in the URL. The numbers of a
+//! chart are in the page once, in a table below the chart, which the script reads.
 //!
 //! The crate does no I/O and reads no clock. It does not depend on the store or the measuring
 //! crates; the caller converts.
@@ -14,11 +14,19 @@ pub use analysis::units::page as units;
 
 pub mod model;
 
+pub mod view;
+
 mod scale;
 
 mod svg;
 
 mod table;
+
+mod curves;
+
+mod heat_map;
+
+mod reading;
 
 mod chart;
 
@@ -30,12 +38,12 @@ mod links;
 
 mod page;
 
-pub mod view;
-
-mod curves;
+mod percentiles;
 
 mod survey;
 
+pub use heat_map::latency_heat_map;
 pub use page::{message, render, render_in, scripts};
+pub use percentiles::percentile_chart;
 pub use survey::{survey_page, terminal_charts};
 pub use text_chart::{Charset, text_chart};

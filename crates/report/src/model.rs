@@ -161,7 +161,8 @@ pub struct Chart {
     pub id: String,
     /// Heading of the chart.
     pub title: String,
-    /// One sentence that describes the chart; also the text for screen readers.
+    /// One sentence that says what the chart shows or what to look for; also the text for screen
+    /// readers. How to read its axes and marks follows from the other fields and is added.
     pub summary: String,
     /// The horizontal axis; the categories for [`Kind::Bars`].
     pub x: Axis,
@@ -184,6 +185,10 @@ pub enum Kind {
     Scatter,
     /// Horizontal bars, one group per category of the x axis.
     Bars,
+    /// Cells: x is the start of a moment, all moments are equally long; low and high are the edges
+    /// of a range on the y axis; y is the share of the moment's requests in that range, shown as
+    /// shade.
+    HeatMap,
     /// Steps: each value holds until the next point, as in a cumulative distribution.
     Steps,
 }
@@ -208,6 +213,9 @@ pub enum Scale {
     Log2,
     /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
+    /// Percentiles: shares from 0 to below 1, each further nine as far as the one before. A share
+    /// of 1 is not drawn.
+    Percentile,
     /// Categories; the x of a data point is the index of its category.
     Category(Vec<String>),
 }
@@ -230,7 +238,7 @@ pub struct Series {
 pub struct Point {
     /// Position on the x axis, in the base unit of the axis.
     pub x: f64,
-    /// Value, in the base unit of the y axis.
+    /// Value, in the base unit of the y axis; a share for [`Kind::HeatMap`].
     pub y: f64,
     /// Lower end of the confidence interval.
     pub low: Option<f64>,

@@ -42,8 +42,15 @@ pub(crate) struct Projection {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    Linear { axis_unit: AxisUnit, step: f64 },
-    Log { base: f64 },
+    Linear {
+        axis_unit: AxisUnit,
+        step: f64,
+    },
+    Log {
+        base: f64,
+    },
+    /// The number of nines: the decimal logarithm of one divided by what a share leaves.
+    Percentile,
 }
 
 impl Projection {
@@ -56,17 +63,21 @@ impl Projection {
         (start, end): (f64, f64),
     ) -> Option<Self> {
         let base = match scale {
-            Scale::Linear | Scale::Category(_) => None,
+            Scale::Linear | Scale::Category(_) | Scale::Percentile => None,
             Scale::Log2 => Some(2.0),
             Scale::Log10 => Some(10.0),
         };
-        let drawable =
-            |value: &f64| value.abs() <= LARGEST && (base.is_none() || *value >= 1.0 / LARGEST);
+        let percentile = *scale == Scale::Percentile;
+        let drawable = |value: &f64| {
+            let scaled = !percentile || (0.0..1.0).contains(value);
+            scaled && value.abs() <= LARGEST && (base.is_none() || *value >= 1.0 / LARGEST)
+        };
         let (low, high) =
             values.filter(drawable).fold(None, |ends: Option<(f64, f64)>, value| {
                 Some(ends.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
             })?;
         let (kind, first, last) = match base {
+            None if percentile => (Kind::Percentile, nines(low), nines(high).max(nines(low) + 1.0)),
             None => linear_ends(unit, low, high),
             Some(base) => log_ends(base, low, high),
         };
@@ -79,17 +90,36 @@ impl Projection {
             Kind::Linear { .. } => value,
             Kind::Log { .. } if value <= 0.0 => return None,
             Kind::Log { base } => value.ln() / base.ln(),
+            Kind::Percentile if !(0.0..1.0).contains(&value) => return None,
+            Kind::Percentile => nines(value),
         };
         let share = (along - self.first) / (self.last - self.first);
         let inside = (-0.001..=1.001).contains(&share);
         inside.then_some(self.start + share * (self.end - self.start))
     }
 
+    /// The axis for the script: scale, ends along the axis, their positions, the size of the unit
+    /// that a linear axis shows, and the base unit.
+    pub(crate) fn for_script(&self) -> String {
+        let (scale, divisor) = match self.kind {
+            Kind::Linear { axis_unit, .. } => ("linear", axis_unit.divisor),
+            Kind::Log { base: 2.0 } => ("log2", 1.0),
+            Kind::Log { .. } => ("log10", 1.0),
+            Kind::Percentile => ("percentile", 1.0),
+        };
+        let unit = match self.unit {
+            Unit::PerSecond | Unit::Count => "count",
+            other => other.csv_suffix(),
+        };
+        let Self { first, last, start, end, .. } = self;
+        format!("{scale} {first} {last} {start} {end} {divisor} {unit}")
+    }
+
     /// The unit to show with the axis label; empty if the ticks have units.
     pub(crate) fn suffix(&self) -> &'static str {
         match self.kind {
             Kind::Linear { axis_unit, .. } => axis_unit.suffix,
-            Kind::Log { .. } => "",
+            Kind::Log { .. } | Kind::Percentile => "",
         }
     }
 
@@ -99,6 +129,7 @@ impl Projection {
             Kind::Linear { axis_unit, step } => self.linear_ticks(axis_unit, step),
             Kind::Log { base } if base == 2.0 => self.power_ticks(base),
             Kind::Log { .. } => self.decade_ticks(),
+            Kind::Percentile => self.percentile_ticks(),
         };
         let labels = ticks.iter().filter(|tick| tick.label.is_some()).count();
         if labels <= MAX_LABELS_NARROW {
@@ -145,6 +176,18 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
+    /// The median, 90%, 99%, 99.9% ...
+    fn percentile_ticks(&self) -> Vec<Tick> {
+        let nines = (self.first.ceil().max(1.0) as i32..=self.last.floor() as i32).enumerate();
+        let tick = |share: f64, spare| {
+            let label = Some(self.unit.tick(share));
+            Some(Tick { position: self.position(share)?, label, spare })
+        };
+        let others =
+            nines.filter_map(|(index, nines)| tick(1.0 - 10f64.powi(-nines), index % 2 != 0));
+        tick(0.5, false).into_iter().chain(others).collect()
+    }
+
     /// Decades; if there are few, 2 and 5 have labels too.
     fn decade_ticks(&self) -> Vec<Tick> {
         let span = self.last - self.first;
@@ -165,6 +208,11 @@ impl Projection {
             .flat_map(|exponent| (1..10).filter_map(move |digit| tick(exponent, digit)))
             .collect()
     }
+}
+
+/// The number of nines of a share below 1: 1 for 90%, 2 for 99%.
+fn nines(share: f64) -> f64 {
+    -(1.0 - share).log10()
 }
 
 /// Zero and round numbers around `low` and `high`, about five steps apart.

@@ -12,6 +12,7 @@ use crate::model::{
     Block, Cell, Chart, Column, Direction, Guide, Kind, POINTS_SECTION, Page, Point, Scale,
     Section, Series, Table,
 };
+use crate::percentiles::percentile_chart;
 use crate::units::Unit;
 use crate::view::{
     CostModelView, DistributionView, Estimate, LadderView, Pattern, PointView, ResidualView,
@@ -192,7 +193,7 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
         points: model
             .residuals
             .iter()
-            .map(|r| point(r.request_bytes as f64, r.measured_ns / r.fitted_ns - 1.0))
+            .map(|r| point(r.request_bytes as f64, residual(r)))
             .collect(),
         dashed: false,
         hue: None,
@@ -207,6 +208,12 @@ fn cost_residuals(view: &SurveyView) -> Option<Chart> {
     )?;
     let zero = Guide { label: String::new(), at: 0.0, direction: Direction::Horizontal };
     Some(Chart { kind: Kind::Scatter, guides: vec![zero], ..chart })
+}
+
+/// Share by which a measured cost exceeds the fitted one, without the rounding errors of a fit that
+/// is exact, as on simulated systems.
+fn residual(of: &ResidualView) -> f64 {
+    ((of.measured_ns / of.fitted_ns - 1.0) * 1e9).round() / 1e9
 }
 
 fn cost_table(view: &SurveyView) -> Table {
@@ -241,46 +248,44 @@ fn point(x: f64, y: f64) -> Point {
 
 fn latency(view: &SurveyView) -> Option<Section> {
     let thinned: Vec<_> = view.distributions.iter().map(thinned).collect();
-    let chart = |id: &str, title: &str, summary: &str, y, value: fn(f64) -> f64| {
-        let series = view.distributions.iter().zip(&thinned).map(|(distribution, points)| Series {
-            name: distribution.name.clone(),
-            points: points.iter().map(|(ns, share)| point(*ns, value(*share))).collect(),
-            dashed: false,
-            hue: None,
-        });
-        let x = axis("Latency", Unit::Nanoseconds, Scale::Log10);
-        let (id, title, summary) = (id.to_string(), title.to_string(), summary.to_string());
-        let chart = lines(id, title, summary, (x, y), series.collect())?;
-        Some(Chart { kind: Kind::Steps, ..chart })
-    };
-    let cumulative = chart(
-        "latency-cdf",
-        "Latency: cumulative distribution",
-        "Share of requests that completed within the time on the axis.",
-        axis("Share of requests", Unit::Share, Scale::Linear),
-        |share| share,
+    let series = view.distributions.iter().zip(&thinned).map(|(distribution, points)| Series {
+        name: distribution.name.clone(),
+        points: points.iter().map(|(ns, share)| point(*ns, *share)).collect(),
+        dashed: false,
+        hue: None,
+    });
+    let cumulative = lines(
+        "latency-cdf".to_string(),
+        "Latency: cumulative distribution".to_string(),
+        "Share of requests that completed within the time on the axis.".to_string(),
+        (
+            axis("Latency", Unit::Nanoseconds, Scale::Log10),
+            axis("Share of requests", Unit::Share, Scale::Linear),
+        ),
+        series.collect(),
     );
-    let tail = chart(
-        "latency-tail",
-        "Latency: the slowest requests",
-        "Share of requests that took longer than the time on the axis; each step down is ten \
-         times rarer.",
-        axis("Share that took longer", Unit::Share, Scale::Log10),
-        // After a share of 1, the remainder is a rounding error and not a request.
-        |share| if 1.0 - share < 1e-12 { 0.0 } else { 1.0 - share },
+    let cumulative = cumulative.map(|chart| Chart { kind: Kind::Steps, ..chart });
+    let named = view
+        .distributions
+        .iter()
+        .map(|one| (one.name.clone(), one.cumulative.as_slice(), one.requests));
+    let curves = percentile_chart(
+        "latency-percentiles",
+        "Latency by percentile",
+        "How slow the slowest requests are: the share on the axis completed within the latency \
+         of the curve.",
+        named,
     );
-    section("latency", "Latency", "", charts(cumulative.into_iter().chain(tail)))
+    section("latency", "Latency", "", charts(cumulative.into_iter().chain(curves)))
 }
 
-/// The points of a distribution that visibly change the drawing: the share rises by at least 0.4%,
-/// or the remainder shrinks by at least a tenth. First and last are always kept.
+/// The points of a distribution that visibly change the drawing: the share rises by at least 0.4%.
+/// First and last are always kept.
 fn thinned(distribution: &DistributionView) -> Vec<(f64, f64)> {
     let all = &distribution.cumulative;
     let mut kept: Vec<(f64, f64)> = Vec::new();
     for (index, (ns, share)) in all.iter().copied().enumerate() {
-        let moved = kept
-            .last()
-            .is_none_or(|(_, last)| share - last >= 0.004 || 1.0 - share <= (1.0 - last) * 0.9);
+        let moved = kept.last().is_none_or(|(_, last)| share - last >= 0.004);
         if moved || index + 1 == all.len() {
             kept.push((ns, share));
         }
@@ -510,19 +515,29 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_leaves_out_what_no_request_exceeded() {
+    fn the_percentile_curve_ends_where_its_requests_do() {
         let page = survey_page(&full("read"));
         let latency = page.sections.iter().find(|section| section.id == "latency").unwrap();
-        let Block::Chart(tail) = &latency.blocks[1] else { panic!("a chart was expected") };
-        let ys: Vec<_> = tail.series[0].points.iter().map(|point| point.y).collect();
-        assert!((ys[0] - 0.5).abs() < 1e-12 && ys[3] == 0.0, "{ys:?}");
+        let Block::Chart(curves) = &latency.blocks[1] else { panic!("a chart was expected") };
+        let points = &curves.series[0].points;
+        let (first, last) = (points.first().unwrap(), points.last().unwrap());
+        assert_eq!((first.x, first.y), (0.5, 1e5));
+        assert_eq!((last.x, last.y), (0.9999, 4e5));
+    }
+
+    #[test]
+    fn rounding_errors_of_an_exact_fit_are_no_residuals() {
+        let exact = ResidualView { request_bytes: 1, measured_ns: 0.1 + 0.2, fitted_ns: 0.3 };
+        assert_eq!(residual(&exact), 0.0);
+        assert!((residual(&ResidualView { fitted_ns: 0.2, ..exact }) - 0.5).abs() < 1e-6);
     }
 
     #[test]
     fn thinning_keeps_both_ends_and_bounds_the_length() {
         let share = |index: i32| (f64::from(index + 1), f64::from(index + 1) / 50_000.0);
         let name = String::new();
-        let long = DistributionView { name, cumulative: (0..50_000).map(share).collect() };
+        let cumulative = (0..50_000).map(share).collect();
+        let long = DistributionView { name, cumulative, requests: 50_000 };
         let kept = thinned(&long);
         assert!(kept.len() < 400, "{}", kept.len());
         assert_eq!(kept.first(), long.cumulative.first());

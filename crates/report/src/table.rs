@@ -6,8 +6,8 @@
 
 use maud::{Markup, html};
 
-use crate::model::{Cell, Chart, Column, Scale, Series, Table};
-use crate::units::MISSING;
+use crate::model::{Cell, Chart, Column, Kind, Scale, Series, Table};
+use crate::units::{MISSING, Unit};
 
 /// Text cells longer than this are wrapped.
 const PROSE: usize = 24;
@@ -31,7 +31,7 @@ pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {
         details.data {
-            summary { "Data" }
+            summary { "Data" span.unseen { " of " (chart.title) } }
             (scroller(&format!("Data of {}", chart.title), &grid(&columns, &rows, false)))
         }
     }
@@ -45,8 +45,9 @@ pub(crate) fn csv_button(id: &str) -> Markup {
     }
 }
 
+/// A group and no landmark: with a landmark for each table, nobody would find the others.
 pub(crate) fn scroller(label: &str, grid: &Markup) -> Markup {
-    html! { div.scroller role="region" tabindex="0" aria-label=(label) { (grid) } }
+    html! { div.scroller role="group" tabindex="0" aria-label=(label) { (grid) } }
 }
 
 fn grid(columns: &[Column], rows: &[Vec<Cell>], sortable: bool) -> Markup {
@@ -98,7 +99,8 @@ fn csv_name(column: &Column) -> String {
     name
 }
 
-/// Columns: series, x, y, and, if any point has them, the interval and the note.
+/// Columns: series, x, y, and, if any point has them, the interval and the note. A heat map has the
+/// share of requests for y, and the edges of the range for the interval.
 fn chart_rows(chart: &Chart) -> (Vec<Column>, Vec<Vec<Cell>>) {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let intervals = points().any(|point| point.low.is_some() || point.high.is_some());
@@ -109,8 +111,14 @@ fn chart_rows(chart: &Chart) -> (Vec<Column>, Vec<Vec<Cell>>) {
         _ => Some(chart.x.unit),
     };
     let mut columns = vec![column("Series", None), column(&chart.x.label, x_unit)];
-    columns.push(column(&chart.y.label, Some(chart.y.unit)));
-    if intervals {
+    if chart.kind == Kind::HeatMap {
+        columns.push(column("Share of requests", Some(Unit::Share)));
+        columns.push(column(&format!("{}, low", chart.y.label), Some(chart.y.unit)));
+        columns.push(column(&format!("{}, high", chart.y.label), Some(chart.y.unit)));
+    } else {
+        columns.push(column(&chart.y.label, Some(chart.y.unit)));
+    }
+    if intervals && chart.kind != Kind::HeatMap {
         columns.push(column("Low", Some(chart.y.unit)));
         columns.push(column("High", Some(chart.y.unit)));
     }
@@ -152,7 +160,6 @@ fn category(names: &[String], x: f64) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Unit;
 
     fn sample(cells: Vec<Cell>) -> String {
         let columns = vec![

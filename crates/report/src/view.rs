@@ -166,6 +166,8 @@ pub struct DistributionView {
     /// Latency in nanoseconds and the share of requests at or below it, both ascending. Long lists
     /// are thinned out for drawing.
     pub cumulative: Vec<(f64, f64)>,
+    /// Number of requests.
+    pub requests: u64,
 }
 
 /// Throughput within one trial.
@@ -317,6 +319,7 @@ pub(crate) mod tests {
             distributions: vec![DistributionView {
                 name: text(),
                 cumulative: vec![(1e5, 0.5), (2e5, 0.99), (4e5, 0.9999), (9e5, 1.0)],
+                requests: 10_000,
             }],
             time_series: vec![TimeSeriesView {
                 name: text(),

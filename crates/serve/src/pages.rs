@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use compare::history::{self, Filter};
-use compare::side::Side;
+use compare::side::{Detail, Side};
 use compare::verdict;
 use ioengine::clock::unix_ns;
 use ioengine::{Clock, Monotonic};
@@ -303,7 +303,7 @@ fn comparison(db: &Path, names: &[RunName]) -> Result<Page, Refusal> {
     for name in names {
         let row = row(&store, name)?;
         let title = format!("run {}", row.id);
-        let side = Side::of_rows(&title, &store, vec![row]);
+        let side = Side::of_rows(&title, &store, vec![row], Detail::Distributions);
         sides.push(side.map_err(|failure| Refusal::new(400, failure.message))?);
     }
     drop(snapshot);

@@ -16,6 +16,7 @@ use lab::rounds::{self, Rounds};
 use lab::settings::{Changed, HostSetting};
 use lab::simulated;
 use lab::trials::{Lab, Setting};
+use report::model::Chart;
 use workload::Workload;
 
 use crate::plan::{Group, Plan};
@@ -50,6 +51,8 @@ pub struct StudyRunner<'a> {
     pub evidence: Evidence,
     /// Exit code of the first part of the plan that was left out.
     pub refused: Option<Exit>,
+    /// Charts of what the evidence does not keep, such as single requests.
+    pub charts: Vec<Chart>,
 }
 
 /// A group of points with its targets open.

@@ -69,7 +69,7 @@ pub struct StudyResult {
     pub evidence: Evidence,
     /// The findings, claims and advice drawn from the evidence.
     pub conclusion: Conclusion,
-    /// The charts of the plan, then those of the analysis.
+    /// The charts of the plan, then those of the analysis, then those of single requests.
     pub charts: Vec<Chart>,
     /// Why the study failed; None if it succeeded.
     pub failure: Option<String>,
@@ -115,12 +115,13 @@ impl Session<'_> {
             recorder: &mut recorder,
             evidence: self.evidence(),
             refused: None,
+            charts: Vec::new(),
         };
         let measured = match study.and_then(|study| study.measure) {
             Some(measure) => measure(&mut runner),
             None => runner.measure(),
         };
-        let (mut evidence, refused) = (runner.evidence, runner.refused);
+        let (mut evidence, refused, charts) = (runner.evidence, runner.refused, runner.charts);
         let failure = measured.err().filter(|failure| failure.exit != Exit::Interrupted);
         let interrupted = self.lab.interrupt.is_set();
         if interrupted && evidence.points.is_empty() && evidence.readings.is_empty() {
@@ -131,8 +132,9 @@ impl Session<'_> {
             evidence.skipped = skipped(&evidence, failure.as_ref());
         }
         let refused = refused.filter(|_| evidence.skipped.is_some());
-        let made = self.conclude(name, study, plan, evidence, failure);
-        let made = StudyResult { refused, ..made };
+        let mut made = self.conclude(name, study, plan, evidence, failure);
+        made.refused = refused;
+        made.charts.extend(charts);
         let state = match (&made.failure, interrupted) {
             (Some(_), _) => RunState::Failed,
             (None, true) => RunState::Interrupted,

@@ -1,7 +1,6 @@
 //! The page of a survey: converts evidence and insight into the types of the crate `report`, which
 //! renders them as HTML.
 
-use analysis::histogram::Histogram;
 use analysis::interval::Interval;
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -199,15 +198,6 @@ fn cost_models(insight: &Insight<'_>) -> Vec<CostModelView> {
     insight.costs.iter().map(view).collect()
 }
 
-fn cumulative(histogram: &Histogram) -> Vec<(f64, f64)> {
-    let (mut below, total) = (0_u64, histogram.count().max(1) as f64);
-    let step = |bucket: analysis::histogram::Bucket| {
-        below = below.saturating_add(bucket.count);
-        (bucket.high_ns as f64, below as f64 / total)
-    };
-    histogram.buckets().map(step).collect()
-}
-
 /// Latency distributions of random 8 KiB requests at every depth and of the best sequential
 /// settings.
 fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
@@ -218,7 +208,8 @@ fn distributions(insight: &Insight<'_>) -> Vec<DistributionView> {
     }
     let view = |point: &&MeasuredPoint| DistributionView {
         name: name(point),
-        cumulative: cumulative(&point.summary.latency),
+        cumulative: point.summary.latency.cumulative().collect(),
+        requests: point.summary.latency.count(),
     };
     chosen.iter().map(view).collect()
 }

@@ -30,6 +30,8 @@ pub enum Unit {
     Count,
     /// A share of one, shown in percent.
     Share,
+    /// A percentile as a share of one, shown in percent with all of its nines.
+    Percentile,
 }
 
 /// How a linear axis shows numbers: each number is divided by `divisor`, and `suffix` is written
@@ -55,6 +57,7 @@ impl Unit {
             Unit::Seconds => nanoseconds(value * 1e9),
             Unit::Count => count(value),
             Unit::Share => percent(value),
+            Unit::Percentile => percentile(value),
         }
     }
 
@@ -73,6 +76,7 @@ impl Unit {
                 format!("{} ppm", trimmed(value * 1e6))
             }
             Unit::Share => format!("{}%", trimmed(value * 100.0)),
+            Unit::Percentile => percentile(value),
         }
     }
 
@@ -89,7 +93,7 @@ impl Unit {
             Unit::Nanoseconds => pick(TIMES),
             Unit::Seconds => AxisUnit { divisor: 1.0, suffix: "s" },
             Unit::Count => AxisUnit { divisor: 1.0, suffix: "" },
-            Unit::Share => AxisUnit { divisor: 0.01, suffix: "%" },
+            Unit::Share | Unit::Percentile => AxisUnit { divisor: 0.01, suffix: "%" },
         }
     }
 
@@ -102,7 +106,7 @@ impl Unit {
             Unit::Nanoseconds => "ns",
             Unit::Seconds => "s",
             Unit::Count => "",
-            Unit::Share => "share",
+            Unit::Share | Unit::Percentile => "share",
         }
     }
 }
@@ -157,6 +161,17 @@ pub fn percent(share: f64) -> String {
         return MISSING.to_string();
     }
     format!("{}%", significant(share * 100.0, Zeros::Keep))
+}
+
+/// A percentile as a share of one, in percent without unneeded zeros: `50%`, `99.9%`, `99.995%`.
+pub fn percentile(share: f64) -> String {
+    if !share.is_finite() {
+        return MISSING.to_string();
+    }
+    let nines = -(1.0 - share).max(1e-12).log10();
+    let text = format!("{:.*}", nines.ceil().clamp(1.0, 12.0) as usize, share * 100.0);
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text}%")
 }
 
 /// A number for an axis with a separate unit: thousands separated, no unneeded zeros.
@@ -283,8 +298,25 @@ mod tests {
     }
 
     #[test]
+    fn a_percentile_keeps_its_nines() {
+        for (share, text) in [
+            (0.5, "50%"),
+            (0.9, "90%"),
+            (0.975, "97.5%"),
+            (0.999_9, "99.99%"),
+            (0.999_975, "99.9975%"),
+            (1.0, "100%"),
+            (0.0, "0%"),
+        ] {
+            assert_eq!(percentile(share), text);
+        }
+    }
+
+    #[test]
     fn what_is_not_finite_is_a_dash() {
-        for unit in [Unit::Bytes, Unit::BytesPerSecond, Unit::Nanoseconds, Unit::Count] {
+        for unit in
+            [Unit::Percentile, Unit::Bytes, Unit::BytesPerSecond, Unit::Nanoseconds, Unit::Count]
+        {
             assert_eq!(unit.format(f64::NAN), MISSING);
             assert_eq!(unit.format(f64::INFINITY), MISSING);
         }

@@ -12,7 +12,7 @@ use compare::document::ComparisonsDocument;
 use compare::fleet::{self, Question};
 use compare::history::{self, Filter};
 use compare::live::{self, Contestant, Terms, Work};
-use compare::side::Side;
+use compare::side::{Detail, Side};
 use compare::verdict::{self, Comparison};
 use compare::{fleet_page, junit, limit, page, text};
 use lab::console::{self, Console};
@@ -158,8 +158,10 @@ fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
         console::data(&format!("compare the stored results of {sides}; nothing was done"));
         return Ok(None);
     }
+    // Only the page draws distributions, and reading them takes much longer.
+    let detail = if args.html.is_some() { Detail::Distributions } else { Detail::Rates };
     let sides: Outcome<Vec<Side>> =
-        args.sides.iter().map(|name| Side::load(name, &args.db)).collect();
+        args.sides.iter().map(|name| Side::load(name, &args.db, detail)).collect();
     let sides = sides?;
     let others = sides[1..].iter();
     Ok(Some(others.map(|other| verdict::compare(&sides[0], other, args.same_within)).collect()))

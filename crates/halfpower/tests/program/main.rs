@@ -36,6 +36,7 @@ mod known_truth;
 mod memory;
 mod network;
 mod objects;
+mod pages;
 mod peer;
 mod ranks;
 mod reproduce;

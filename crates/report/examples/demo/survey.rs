@@ -429,7 +429,7 @@ fn distributions(points: &[PointView]) -> Vec<DistributionView> {
         };
         let last = (typical * (spread * 12.0).exp(), 1.0);
         let cumulative = (-120..=230).map(step).chain([last]).collect();
-        DistributionView { name: name.to_string(), cumulative }
+        DistributionView { name: name.to_string(), cumulative, requests: 200_000 }
     };
     vec![
         distribution("random 8 KiB read, depth 1", random(points, 1)),

@@ -1,6 +1,7 @@
 // Stands first in a page under test: keeps what would only reach the console.
 "use strict";
 globalThis.complaints = [];
+globalThis.linked = location.hash !== "";
 addEventListener("error", (event) => complaints.push(`error: ${event.message}`), true);
 addEventListener("unhandledrejection", (event) => complaints.push(`rejection: ${event.reason}`));
 addEventListener("securitypolicyviolation", (event) =>

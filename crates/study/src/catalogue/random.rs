@@ -4,12 +4,15 @@
 use analysis::units;
 use std::slice;
 
+use ioengine::Op;
 use ioengine::stripe::Layout;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use lab::point::Point;
 use lab::rounds::{self, Rounds};
 use lab::simulated_target;
+use report::model::Chart;
+use workload::LoggedRequest;
 
 use crate::catalogue::Study;
 use crate::conclusion::{Conclusion, words_of_times};
@@ -115,10 +118,33 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (points, measured) = rounds::measure(runner.lab, &rounds, settings, runner.recorder);
     for (owner, mut point) in owners.into_iter().zip(points) {
         note_stripe_load(runner, owner, &point);
+        draw_latency(runner, &point);
         point.trials.iter_mut().for_each(|trial| trial.live_mut().log = Vec::new());
         runner.add(owner, &[], point);
     }
     measured
+}
+
+/// Draws the latency of each request over time, from the first trial of the striped point whose
+/// latencies differ most: a map with one stripe says little.
+fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
+    let Some(trial) = point.trials.first() else { return };
+    let start = trial.log().iter().map(|one| one.submit_ns).min().unwrap_or_default();
+    let requests = |op: Op| {
+        let done = trial.log().iter().filter(|one| one.op == op && !one.failed);
+        let latency = |one: &LoggedRequest| {
+            (one.complete_ns - start, one.complete_ns.saturating_sub(one.submit_ns))
+        };
+        (op.to_string(), done.map(latency).collect())
+    };
+    let title = format!("Latency over time: {}", point.key.describe());
+    let named = Op::ALL.map(requests);
+    let cells = |chart: &Chart| chart.series.iter().map(|one| one.points.len()).sum::<usize>();
+    let drawn = report::latency_heat_map("random-latency-over-time", &title, named);
+    let most = runner.charts.iter().map(cells).max().unwrap_or_default();
+    if let Some(chart) = drawn.filter(|chart| cells(chart) > most) {
+        runner.charts = vec![chart];
+    }
 }
 
 /// Notes the load balance of a striped point, averaged over its trials.

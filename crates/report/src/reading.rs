@@ -1,0 +1,122 @@
+//! How to read a chart, in one sentence that follows from its kind, axes and data.
+//!
+//! It stands below the summary, which says what the chart shows. Because it is derived, no chart
+//! lacks it, and it cannot contradict the drawing.
+
+use crate::model::{Chart, Kind, Scale};
+use crate::units::Unit;
+
+/// One sentence on how to read `chart`.
+pub(crate) fn reading(chart: &Chart) -> String {
+    let mut parts = vec![marks(chart)];
+    parts.extend(better(chart));
+    parts.extend(scales(chart));
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let drawn = matches!(chart.kind, Kind::Lines | Kind::Scatter | Kind::Steps);
+    if drawn && points().any(|point| point.low.is_some() && point.high.is_some()) {
+        parts.push("thin vertical bars are 95% intervals".to_string());
+    }
+    let mut text = parts.join("; ");
+    if let Some(first) = text.get(..1) {
+        text = format!("{}{}", first.to_uppercase(), &text[1..]);
+    }
+    format!("{text}.")
+}
+
+/// What a mark of the chart is.
+fn marks(chart: &Chart) -> String {
+    let (x, y) = (in_sentence(&chart.x.label), in_sentence(&chart.y.label));
+    match chart.kind {
+        Kind::Lines => format!("each point is the {y} at one {x}"),
+        Kind::Scatter => format!("each mark is the {y} at one {x}"),
+        Kind::Bars => format!("each bar is the {y} of one {x}"),
+        Kind::HeatMap => "each cell is a moment and a range of latency; the stronger its colour, \
+                          the larger its share of the requests of that moment"
+            .to_string(),
+        Kind::Steps => format!("each line gives the {y} up to the {x} below it"),
+    }
+}
+
+/// A label within a sentence: a lower first letter, unless it is an abbreviation.
+fn in_sentence(label: &str) -> String {
+    let mut letters = label.chars();
+    let first = letters.next();
+    let abbreviation = letters.clone().next().is_some_and(|c| !c.is_lowercase() && c != ' ');
+    if abbreviation {
+        return label.to_string();
+    }
+    first.into_iter().flat_map(char::to_lowercase).chain(letters).collect()
+}
+
+/// Which direction is better, where the unit of the values says it.
+fn better(chart: &Chart) -> Option<String> {
+    let (more, less) = match chart.kind {
+        Kind::Bars => ("longer is faster", "shorter is better"),
+        Kind::Steps | Kind::HeatMap => return None,
+        _ => ("higher is faster", "lower is better"),
+    };
+    match chart.y.unit {
+        Unit::BytesPerSecond | Unit::PerSecond => Some(more.to_string()),
+        Unit::Nanoseconds => Some(less.to_string()),
+        _ => None,
+    }
+}
+
+/// The axes on which equal distances are equal factors.
+fn scales(chart: &Chart) -> Option<String> {
+    let is_log = |scale: &Scale| matches!(scale, Scale::Log2 | Scale::Log10);
+    if chart.x.scale == Scale::Percentile {
+        return Some("each step to the right is ten times rarer".to_string());
+    }
+    let text = match (is_log(&chart.x.scale), is_log(&chart.y.scale)) {
+        (true, true) => "both axes are logarithmic",
+        (true, false) => "the horizontal axis is logarithmic",
+        (false, true) if chart.kind == Kind::Bars => "bars are on a logarithmic scale",
+        (false, true) => "the vertical axis is logarithmic",
+        (false, false) => return None,
+    };
+    Some(text.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Axis, Point, Series};
+
+    fn chart(kind: Kind, y: Unit, scales: [Scale; 2], low: Option<f64>) -> Chart {
+        let axis = |label: &str, unit, scale| Axis { label: label.to_string(), unit, scale };
+        let [x_scale, y_scale] = scales;
+        let point = Point { x: 1.0, y: 2.0, low, high: low.map(|_| 3.0), note: None };
+        let series = Series { name: "a".into(), points: vec![point], dashed: false, hue: None };
+        Chart {
+            id: "c".to_string(),
+            title: "C".to_string(),
+            summary: "C.".to_string(),
+            x: axis("Request size", Unit::Bytes, x_scale),
+            y: axis("CPU time", y, y_scale),
+            series: vec![series],
+            guides: Vec::new(),
+            kind,
+        }
+    }
+
+    #[test]
+    fn the_sentence_names_direction_scale_and_intervals_only_where_they_are() {
+        let full = chart(Kind::Lines, Unit::Nanoseconds, [Scale::Log2, Scale::Linear], Some(1.0));
+        assert_eq!(
+            reading(&full),
+            "Each point is the CPU time at one request size; lower is better; the horizontal axis \
+             is logarithmic; thin vertical bars are 95% intervals."
+        );
+        let plain = chart(Kind::Scatter, Unit::Share, [Scale::Linear, Scale::Linear], None);
+        assert_eq!(reading(&plain), "Each mark is the CPU time at one request size.");
+    }
+
+    #[test]
+    fn every_kind_has_a_sentence() {
+        for kind in [Kind::Lines, Kind::Scatter, Kind::Bars, Kind::Steps] {
+            let text = reading(&chart(kind, Unit::Count, [Scale::Log2, Scale::Log10], None));
+            assert!(text.ends_with('.') && text.contains("CPU time"), "{text}");
+        }
+    }
+}
