@@ -10,6 +10,6 @@ mod topic;
 mod library;
 mod render;
 
-pub use library::{Found, find, is_finding, of_kind};
+pub use library::{Found, check_of, find, is_finding, of_kind};
 pub use render::{Block, lines, paragraphs};
 pub use topic::{Kind, Topic};

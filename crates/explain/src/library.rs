@@ -26,6 +26,13 @@ pub fn is_finding(id: &str) -> bool {
     all.any(|topic| topic.name == id)
 }
 
+/// The name of the check in a reason of a verdict, such as `noisy` in
+/// `best reads (direct): noisy: +-19%`.
+pub fn check_of(reason: &str) -> Option<&str> {
+    let is_check = |part: &&str| of_kind(Kind::Reason).any(|topic| topic.name == *part);
+    reason.split(": ").find(is_check)
+}
+
 /// What was found for a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -101,6 +108,13 @@ mod tests {
         for word in ["half-power point", "Half_Power", "half power", "[half-power]"] {
             assert!(names(word).contains(&"half-power point"), "{word}");
         }
+    }
+
+    #[test]
+    fn the_check_of_a_reason_is_found_also_behind_the_name_of_its_point() {
+        assert_eq!(check_of("noisy: +-19%"), Some("noisy"));
+        assert_eq!(check_of("best reads (direct, 1 MiB): noisy: +-19%"), Some("noisy"));
+        assert_eq!(check_of("something else"), None);
     }
 
     #[test]

@@ -32,6 +32,8 @@ mod chart;
 
 mod text_chart;
 
+mod explanation;
+
 pub mod frame;
 
 mod links;

@@ -148,6 +148,8 @@ pub enum Block {
     List(Vec<String>),
     /// A chart with its data.
     Chart(Chart),
+    /// The text of `halfpower explain` about this study, folded away.
+    Study(String),
     /// A table.
     Table(Table),
     /// A table whose rows lead to other pages.

@@ -7,7 +7,10 @@
 
 use maud::{Markup, PreEscaped, html};
 
+use explain::Kind;
+
 use crate::chart::chart;
+use crate::explanation::{explanation, explanation_of_study};
 use crate::frame::{self, Frame};
 use crate::links;
 use crate::model::{
@@ -163,7 +166,14 @@ fn header(page: &Page, has_verdict: bool) -> Markup {
             @if !page.subtitle.is_empty() { p.subtitle { (page.subtitle) } }
             @if !page.verdict.reasons.is_empty() {
                 ul class={ "reasons " (page.verdict.state.word()) } {
-                    @for reason in &page.verdict.reasons { li { (reason) } }
+                    @for reason in &page.verdict.reasons {
+                        li {
+                            (reason)
+                            @if let Some(check) = explain::check_of(reason) {
+                                (explanation(check, &[Kind::Reason]))
+                            }
+                        }
+                    }
                 }
             }
         }
@@ -231,6 +241,7 @@ fn finding(finding: &Finding) -> Markup {
         li class=(class) {
             p.headline { span.unseen { (word) } (finding.headline) }
             @if !finding.detail.is_empty() { p { (finding.detail) } }
+            (explanation(&finding.id, &[Kind::Finding]))
         }
     }
 }
@@ -244,6 +255,7 @@ fn advice(advice: &Advice) -> Markup {
             }
             @if !advice.how.is_empty() { p { code { (advice.how) } } }
             @if !advice.evidence.is_empty() { p { (advice.evidence) } }
+            (explanation(&advice.id, &[Kind::Advice]))
         }
     }
 }
@@ -287,6 +299,7 @@ fn block(block: &Block) -> Markup {
         Block::Chart(one) => chart(one),
         Block::Table(one) => table(one),
         Block::Links(one) => links::link_table(one),
+        Block::Study(name) => explanation_of_study(name),
     }
 }
 

@@ -125,6 +125,7 @@ fn section(study: &StudyResult) -> Section {
     if !study.papers.is_empty() {
         blocks.push(Block::Text(format!("The papers: {}.", study.papers)));
     }
+    blocks.push(Block::Study(study.name.clone()));
     if let Some(skipped) = &study.evidence.skipped {
         blocks.push(Block::Text(format!("Skipped: {}; {}.", skipped.reason, skipped.remedy)));
     }

@@ -39,7 +39,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("workload", &["ioengine", "cpucost", "analysis"]),
     ("simulator", &["ioengine", "cpucost", "analysis"]),
     ("fusefile", &["ioengine"]),
-    ("report", &["analysis", "results"]),
+    ("report", &["analysis", "explain", "results"]),
     ("lab", &[]),
     ("survey", &["lab"]),
     ("predict", &["lab"]),
