@@ -124,7 +124,7 @@ mod tests {
     fn two_groups() -> Vec<(u64, u64)> {
         let requests = (0..9_600_u64).flat_map(|index| {
             let end = index * 1_000_000;
-            let slow = index >= 4_800 && index % 4 == 0;
+            let slow = index >= 4_800 && index.is_multiple_of(4);
             [(end, if slow { 1_200_000 } else { 12_000 })]
         });
         requests.collect()

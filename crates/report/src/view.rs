@@ -265,6 +265,11 @@ pub(crate) mod tests {
         Finding { id, headline, detail, tone: Tone::Warn }
     }
 
+    fn over_time(word: &str) -> TimeSeriesView {
+        let samples = vec![(0.1, 1e9), (0.2, 1.1e9), (0.3, 1.05e9)];
+        TimeSeriesView { name: word.to_string(), samples }
+    }
+
     /// A survey with every field filled; all texts are derived from `word`.
     pub(crate) fn full(word: &str) -> SurveyView {
         let text = || word.to_string();
@@ -321,10 +326,7 @@ pub(crate) mod tests {
                 cumulative: vec![(1e5, 0.5), (2e5, 0.99), (4e5, 0.9999), (9e5, 1.0)],
                 requests: 10_000,
             }],
-            time_series: vec![TimeSeriesView {
-                name: text(),
-                samples: vec![(0.1, 1e9), (0.2, 1.1e9), (0.3, 1.05e9)],
-            }],
+            time_series: vec![over_time(word)],
             ladder: Some(LadderView {
                 rungs: vec![RungView {
                     component: text(),

@@ -119,7 +119,7 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
 /// A section with a heat map: hits of a cache all the time, misses from the middle on.
 fn over_time() -> Section {
     let request = |index: u64| {
-        let misses = index > 2_000 && index % 3 == 0;
+        let misses = index > 2_000 && index.is_multiple_of(3);
         (index * 1_000_000, if misses { 900_000 + index * 40 } else { 15_000 + index % 7_000 })
     };
     let requests = (0..4_000).map(request).collect();
