@@ -47,7 +47,7 @@ fn text(topic: &Topic) -> Markup {
         @for group in blocks.chunk_by(is_same) {
             @match group {
                 [Block::Item(_), ..] => ul { @for item in group { (item_of(item)) } },
-                [Block::Code(code), ..] => pre tabindex="0" { code { (code) } },
+                [Block::Code(code), ..] => pre { code { (code) } },
                 [Block::Text(words), ..] => p { (words) },
                 [] => {}
             }

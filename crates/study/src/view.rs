@@ -267,9 +267,19 @@ fn left_out(study: &StudyResult) -> Vec<String> {
     reasons.iter().map(|(reason, names)| format!("{}: {reason}", names.join(", "))).collect()
 }
 
+/// Name and title of a study, without the name twice: "depth: requests outstanding".
+fn heading(name: &str, title: &str) -> String {
+    let (lead, rest) = title.split_once(": ").unwrap_or_default();
+    if lead.to_lowercase().replace(' ', "-") == name {
+        format!("{name}: {rest}")
+    } else {
+        format!("{name}: {title}")
+    }
+}
+
 /// A study as text for the terminal, with its first figure.
 pub fn text(study: &StudyResult, charts: Charts) -> String {
-    let mut lines = vec![format!("{}: {}", study.name, study.plan.title)];
+    let mut lines = vec![heading(&study.name, &study.plan.title)];
     if let Some(skipped) = &study.evidence.skipped {
         lines.extend(terminal::wrapped("  skipped: ", &skipped.reason));
         lines.extend(terminal::wrapped("           ", &skipped.remedy));
@@ -322,6 +332,13 @@ fn claims_in_words(results: &[ClaimResult]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::conclusion::Conclusion;
+
+    #[test]
+    fn the_name_of_a_study_stands_once_in_its_heading() {
+        assert_eq!(heading("depth", "Depth: requests outstanding"), "depth: requests outstanding");
+        assert_eq!(heading("copy-cost", "Copy cost: paths"), "copy-cost: paths");
+        assert_eq!(heading("hints", "Hints and read-ahead"), "hints: Hints and read-ahead");
+    }
 
     #[test]
     fn a_claim_is_listed_with_its_statement_and_the_result() {

@@ -326,8 +326,29 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
         None => (headline, detail),
     };
     let out = out_of_box_limit(insight);
-    let detail = [Some(detail), out].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let detail = [Some(detail), far_below(insight, &headline), out]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; ");
     Some(finding("bottleneck", Tone::Note, headline, detail))
+}
+
+/// Share of its advertised rate below which a limiting link may be set up wrongly.
+const FAR_BELOW: f64 = 0.5;
+
+/// A remark if the component that the headline names advertises far more than it delivers.
+fn far_below(insight: &Insight<'_>, headline: &str) -> Option<String> {
+    let named = insight.rungs.iter().find(|rung| headline.ends_with(&rung.component))?;
+    let advertised = named.pap_bytes_per_s?;
+    let share = insight.fastest(Op::Read)?.rate() / advertised.max(1.0);
+    (share < FAR_BELOW).then(|| {
+        let (share, advertised) = (100.0 * share, units::rate_mb(advertised));
+        format!(
+            "that is {share:.0}% of the {advertised} that it advertises: check the speed of the \
+             link and its cable"
+        )
+    })
 }
 
 /// Why the out-of-box setting is slower than the best: CPU or latency.
@@ -378,12 +399,19 @@ pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     let (suspect, invalid, all) = insight.doubtful();
     match (suspect, invalid) {
         (0, 0) => None,
-        (suspect, 0) => Some(format!("{suspect} of {all} points are suspect")),
-        (0, invalid) => Some(format!("{invalid} of {all} points are invalid")),
-        (suspect, invalid) => {
-            Some(format!("{suspect} of {all} points are suspect, {invalid} are invalid"))
-        }
+        (suspect, 0) => Some(format!("{suspect} of {all} points {} suspect", are(suspect))),
+        (0, invalid) => Some(format!("{invalid} of {all} points {} invalid", are(invalid))),
+        (suspect, invalid) => Some(format!(
+            "{suspect} of {all} points {} suspect, {invalid} {} invalid",
+            are(suspect),
+            are(invalid)
+        )),
     }
+}
+
+/// The verb for so many points.
+fn are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn doubtful(insight: &Insight<'_>) -> Option<Finding> {

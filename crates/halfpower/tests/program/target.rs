@@ -118,8 +118,8 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "reproduce" => "reproduce riedel97 --plan".to_owned(),
             "selftest" | "restore" => format!("{verb} --plan"),
             "soak" => "soak --plan -- true".to_owned(),
-            // This verb needs a stored survey.
-            "report" | "help" => continue,
+            // These verbs need a stored survey, or a database.
+            "report" | "serve" | "help" => continue,
             "calibrate" => "calibrate --measure sim:sata-hdd-7200 --plan".to_owned(),
             "whatif" => "whatif nt4-ultrawide --iodepth-to 2 --plan".to_owned(),
             "plan" => "plan --need reads,8k,100/s --plan".to_owned(),

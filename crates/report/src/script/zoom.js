@@ -15,7 +15,7 @@ const drawing = (svg, rows, points) => {
   };
   const value = (row, column) => {
     const text = rows[row].cells[column]?.dataset.v;
-    return text === undefined ? NaN : Number(text);
+    return text === undefined ? Number.NaN : Number(text);
   };
   const at = (axis, row, column) => {
     const found = place(axis, value(row, column));
@@ -150,7 +150,7 @@ const drawing = (svg, rows, points) => {
 const rangeText = (axis) => isZoomed(axis)
   ? axis.range.map((end) => Number(axis.back(end).toPrecision(9))).join("~") : "";
 const writeRange = (axis, text) => {
-  const [first, last, more] = text.split("~").map((end) => axis.along(Number(end || NaN)));
+  const [first, last, more] = text.split("~").map((end) => axis.along(Number(end || Number.NaN)));
   axis.range = axis.full;
   const makesSense = more === undefined && Number.isFinite(first) && Number.isFinite(last)
     && first < last && last > axis.full[0] && first < axis.full[1];
