@@ -51,14 +51,15 @@ fn axe_finds_nothing_on_any_kind_of_page_in_any_view() {
             assert!(view["overflow"].as_i64() <= Some(0), "{kind}, {name}: {view}");
         }
         if let Some(artefacts) = std::env::var_os("HALFPOWER_ARTEFACTS") {
-            pictures(folder.path(), &page, kind, &seen, &Path::new(&artefacts).join("pages"));
+            let pages = Path::new(&artefacts).join("pages");
+            pictures(folder.path(), &page, &kind.replace('/', "-"), &seen, &pages);
         }
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 /// Makes a page of each kind; their names without `.html`.
-fn kinds(place: &Place) -> [&'static str; 6] {
+fn kinds(place: &Place) -> [&'static str; 9] {
     place.does("survey sim:nvme-gen4 --quick --quiet --db a.db --html survey.html");
     place.does("survey sim:nvme-ftl --quick --quiet --db b.db --html other.html");
     place.does("study all sim:sata-ssd --quick --quiet --no-store --html study-all.html");
@@ -74,7 +75,10 @@ fn kinds(place: &Place) -> [&'static str; 6] {
         databases += &format!(" {disk}.db");
     }
     place.does(&format!("fleet{databases} --html fleet.html"));
-    ["survey", "study-all", "study-one", "compare-two", "compare-three", "fleet"]
+    place.does("report --all --db a.db --html gallery");
+    let of_gallery = ["gallery/index", "gallery/run-1", "gallery/target-1"];
+    let [list, run, target] = of_gallery;
+    ["survey", "study-all", "study-one", "compare-two", "compare-three", "fleet", list, run, target]
 }
 
 /// The text of axe-core, or why there is none.
