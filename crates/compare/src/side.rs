@@ -14,6 +14,7 @@ use lab::failure::{Failure, Outcome};
 use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
+use lab::record::{self, StoredFinding};
 use lab::recorder::{self, RatesReader};
 use results::{RunHead, RunRow, Store};
 use serde::Deserialize;
@@ -300,21 +301,9 @@ impl RunFacts {
 
 /// The stored findings of a survey or study. Several findings with one name are numbered.
 fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Kept {
-        findings: Vec<Stored>,
-    }
-    #[derive(Deserialize)]
-    struct Stored {
-        id: String,
-        text: String,
-    }
-    let kept: Kept =
-        findings_json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
     let mut all: Vec<(String, String)> = Vec::new();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-    for Stored { id, text } in kept.findings {
+    for StoredFinding { id, text } in record::stored_findings(findings_json) {
         let count = counts.entry(id.clone()).or_insert(0);
         *count += 1;
         all.push((if *count == 1 { id } else { format!("{id} {count}") }, text));

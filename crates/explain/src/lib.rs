@@ -8,8 +8,8 @@
 
 mod topic;
 mod library;
-mod render;
+mod parts;
 
 pub use library::{Found, check_of, find, is_finding, of_kind};
-pub use render::{Block, lines, paragraphs};
+pub use parts::{Block, paragraphs};
 pub use topic::{Kind, Topic};

@@ -92,14 +92,6 @@ pub struct Topic {
     pub text: String,
 }
 
-impl Topic {
-    /// The first sentence of the text.
-    pub fn summary(&self) -> &str {
-        let first = self.text.split("\n\n").next().unwrap_or_default();
-        first.split_inclusive(['.', '?']).next().unwrap_or(first).trim()
-    }
-}
-
 /// The topics of one kind in a file.
 fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
     let mut topics: Vec<Topic> = Vec::new();
@@ -168,7 +160,6 @@ mod tests {
             ("R 6", &["size".to_owned()][..])
         );
         assert_eq!(depth.text, "How deep? Deep.\n\n```\n# not a heading\n```");
-        assert_eq!(depth.summary(), "How deep?");
         assert_eq!((size.name.as_str(), size.text.as_str()), ("size", "How large."));
     }
 

@@ -289,8 +289,9 @@ impl Progress {
         }
     }
 
-    /// Shows how a trial goes on. `outstanding` is the number of requests that it keeps in flight.
-    pub fn observe(&mut self, at: TrialProgress, outstanding: u64) {
+    /// Shows how a trial goes on. `outstanding` is the number of requests that it keeps in flight;
+    /// `None` if that varies, and the mean latency is then unknown.
+    pub fn observe(&mut self, at: TrialProgress, outstanding: Option<u64>) {
         if !self.is_live {
             return;
         }
@@ -317,7 +318,7 @@ impl Progress {
 }
 
 /// Values of a sparkline.
-const SPARKS: usize = 24;
+const SPARKS: usize = 18;
 /// The characters of a sparkline, from the lowest value to the highest.
 const SPARK_CHARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// The same in ASCII.
@@ -368,16 +369,18 @@ impl Live {
     }
 
     /// The line of the live view; `None` before the first observation.
-    fn text(&self, outstanding: u64) -> Option<String> {
+    fn text(&self, outstanding: Option<u64>) -> Option<String> {
         let rate = *self.rates.back()?;
         // Little's law: requests in flight = rate x mean latency.
-        let latency = (self.requests_per_s > 0.0)
-            .then(|| units::time(outstanding as f64 * 1e9 / self.requests_per_s));
+        let per_s = Some(self.requests_per_s).filter(|per_s| *per_s > 0.0);
+        let latency = outstanding.zip(per_s).map(|(outstanding, per_s)| {
+            format!("mean latency {}  ", units::time(outstanding as f64 * 1e9 / per_s))
+        });
         Some(format!(
-            "{}  {} requests/s  latency {}  CPU {:.0}%  {}",
+            "{}  {} requests/s  {}CPU {:.0}%  {}",
             units::rate_mib(rate),
             units::count(self.requests_per_s),
-            latency.unwrap_or_else(|| "-".to_owned()),
+            latency.unwrap_or_default(),
             100.0 * self.cpu_share,
             sparkline(&self.rates, self.charset)
         ))
@@ -415,12 +418,13 @@ mod tests {
     #[test]
     fn the_live_view_shows_the_rate_since_the_last_observation() {
         let mut live = Live::new(Charset::Unicode);
-        assert_eq!(live.text(1), None);
+        assert_eq!(live.text(Some(1)), None);
         live.add(at(100_000_000, 100 << 20), 0, 0);
         live.add(at(200_000_000, 300 << 20), 100_000_000, 50_000_000);
-        let text = live.text(8).unwrap();
+        let text = live.text(Some(8)).unwrap();
         // 200 MiB in 0.1 s; 51,200 requests in 0.1 s with 8 in flight take 15.6 us each.
-        for part in ["2000 MiB/s", "512k requests/s", "latency 15.6 us", "CPU 50%", "▅█"] {
+        assert!(!live.text(None).unwrap().contains("latency"));
+        for part in ["2000 MiB/s", "512k requests/s", "mean latency 15.6 us", "CPU 50%", "▅█"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -430,6 +434,6 @@ mod tests {
         let mut live = Live::new(Charset::Unicode);
         live.add(at(900_000_000, 900 << 20), 0, 0);
         live.add(at(100_000_000, 50 << 20), 1, 0);
-        assert!(live.text(1).unwrap().contains("500 MiB/s"), "{:?}", live.text(1));
+        assert!(live.text(None).unwrap().contains("500 MiB/s"), "{:?}", live.text(None));
     }
 }

@@ -96,9 +96,11 @@ impl PointKey {
         self.workload.threads.saturating_mul(self.targets).saturating_mul(self.rank_count())
     }
 
-    /// Requests that a closed loop keeps in flight, over all threads.
-    pub fn outstanding(&self) -> u64 {
-        u64::from(self.depth()) * u64::from(self.threads())
+    /// Requests in flight over all threads, if the workload keeps their number constant: a closed
+    /// loop without pauses.
+    pub fn outstanding(&self) -> Option<u64> {
+        let is_full = self.requests_per_s().is_none() && !self.has_pauses();
+        is_full.then(|| u64::from(self.depth()) * u64::from(self.threads()))
     }
 
     /// Number of ranks; 1 for one process.

@@ -8,6 +8,7 @@ use cpucost::CpuUsage;
 use ioengine::Op;
 use ioengine::target::{DeviceCounters, Scrub};
 use results::{LatencyRow, Operation, PointEnd, SeriesRow, TrialRates, TrialRow};
+use serde::Deserialize;
 use workload::sample::Failure;
 use workload::{FullQueue, Sample};
 
@@ -98,6 +99,27 @@ fn damage_text(sample: &Sample) -> Option<String> {
     let first = sample.first_damage?;
     let (damaged, checked) = (sample.damaged_blocks, sample.verified_blocks);
     Some(format!("verification failed: {damaged} of {checked} blocks are damaged; first: {first}"))
+}
+
+/// A finding of a survey or study as it is stored.
+#[derive(Clone, Debug, Deserialize)]
+pub struct StoredFinding {
+    /// Its name.
+    pub id: String,
+    /// Its sentence.
+    pub text: String,
+}
+
+/// The findings in the JSON that a survey, a study or an import stored with its run; empty if it
+/// has none.
+pub fn stored_findings(findings_json: Option<&str>) -> Vec<StoredFinding> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Kept {
+        findings: Vec<StoredFinding>,
+    }
+    let kept = findings_json.and_then(|json| serde_json::from_str::<Kept>(json).ok());
+    kept.unwrap_or_default().findings
 }
 
 fn state_row(state: State) -> results::Verdict {

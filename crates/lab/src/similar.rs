@@ -20,7 +20,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 /// begins with.
 pub fn with_offer(error: &str) -> String {
     let offered = error.split_once("; one of ").or_else(|| error.split_once("; use "));
-    let offer = offered.and_then(|(what, list)| {
+    let offer = offered.filter(|(_, list)| list.contains(", ")).and_then(|(what, list)| {
         let names = list.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or");
         Some((what, nearest(mistyped(what)?, names)?))
     });
@@ -64,6 +64,7 @@ mod tests {
             ("unknown kernel 'stream'; one of store, triad", "; one of store, triad"),
             ("no such file; create it", "no such file; create it"),
             ("it's used; use a file", "it's used; use a file"),
+            ("'fil' is a folder; use a file", "; use a file"),
         ];
         for (error, end) in cases {
             assert!(with_offer(error).ends_with(end), "{}", with_offer(error));

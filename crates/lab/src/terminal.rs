@@ -81,7 +81,9 @@ pub(crate) fn coloured(line: &str) -> String {
         return format!("{yellow}{line}{end}");
     }
     if let Some(claim) = line.strip_prefix("  = claim ") {
-        let colour = if claim.contains("does not hold") { red } else { green };
+        // The claim's own words follow the first colon.
+        let verdict = claim.split(':').next().unwrap_or_default();
+        let colour = if verdict.ends_with("does not hold") { red } else { green };
         return format!("  {colour}={end} claim {claim}");
     }
     match line.rfind('[').filter(|_| line.ends_with(']')) {

@@ -489,9 +489,7 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
 
 /// Little's law: rate times mean latency is the mean number of requests in flight.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    let outstanding = u64::from(key.depth()) * u64::from(key.threads());
-    let full = key.requests_per_s().is_none() && !key.has_pauses();
-    let Some(mean) = trial.latency().mean().filter(|_| full) else { return };
+    let Some((outstanding, mean)) = key.outstanding().zip(trial.latency().mean()) else { return };
     // No requests are in flight during a flush.
     let flushed = trial
         .live

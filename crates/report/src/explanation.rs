@@ -41,7 +41,7 @@ pub(crate) fn explanation_of_study(name: &str) -> Markup {
 }
 
 fn text(topic: &Topic) -> Markup {
-    let blocks = explain::paragraphs(topic);
+    let blocks = explain::paragraphs(&topic.text);
     let is_same = |a: &Block, b: &Block| matches!((a, b), (Block::Item(_), Block::Item(_)));
     html! {
         @for group in blocks.chunk_by(is_same) {

@@ -7,15 +7,12 @@
 //! let its own name point to this machine (DNS rebinding): the browser then sends that name.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue};
 use lab::failure::{Failure, Outcome};
+use lab::peer::key;
 
-/// Length of the token (bytes).
-const TOKEN_BYTES: usize = 32;
 /// Longest text that is compared with the token (bytes); a longer one is none.
 const TEXT_BYTES_MAX: usize = 256;
 /// Most cookies that are looked at in a request.
@@ -40,9 +37,7 @@ impl Token {
     /// # Errors
     /// No random bytes from the kernel.
     pub fn random() -> Outcome<Token> {
-        let mut bytes = [0; TOKEN_BYTES];
-        let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-        read.map_err(|error| {
+        let bytes = key::random_bytes().map_err(|error| {
             let cause = ioengine::error::cause(&error);
             Failure::failed(format!("reading /dev/urandom for the token: {cause}; mount /dev"))
         })?;
@@ -181,7 +176,7 @@ mod tests {
     fn a_token_is_random_and_only_itself() {
         let (one, two) = (Token::random().unwrap(), Token::random().unwrap());
         assert!(one.is(one.text().as_bytes()) && !one.is(two.text().as_bytes()));
-        assert_eq!(one.text().len(), 2 * TOKEN_BYTES);
+        assert_eq!(one.text().len(), 64);
         assert!(!one.is(b"") && !one.is(&one.text().as_bytes()[1..]));
         assert!(!Token::of(&"x".repeat(TEXT_BYTES_MAX + 1)).is(&[b'x'; TEXT_BYTES_MAX + 1]));
         assert!(!format!("{one:?}").contains(one.text()));

@@ -11,6 +11,7 @@ use lab::json;
 use lab::machine::{Host, TargetFacts};
 use lab::point::{Point, Summary};
 use lab::point_key::PointKey;
+use lab::record::{self, StoredFinding};
 use lab::recorder;
 use report::model::{
     Axis, Block, Cell, Chart, Column, Finding, KeyFigure, Kind, POINTS_SECTION, Page,
@@ -18,7 +19,6 @@ use report::model::{
 };
 use report::units::Unit;
 use results::{RunKind, RunRow, RunState, Store};
-use serde::Deserialize;
 use survey::insight::Insight;
 use survey::survey_data::SurveyData;
 use survey::view;
@@ -155,25 +155,14 @@ fn key_figures(row: &RunRow, points: &[MeasuredRow], left_out: usize) -> Vec<Key
 
 /// The stored findings of a study, a survey or an import.
 fn findings(row: &RunRow) -> Vec<Finding> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Kept {
-        findings: Vec<Stored>,
-    }
-    #[derive(Deserialize)]
-    struct Stored {
-        id: String,
-        text: String,
-    }
-    let kept = row.findings_json.as_deref().and_then(|json| serde_json::from_str(json).ok());
-    let kept: Kept = kept.unwrap_or_default();
-    let finding = |Stored { id, text }: Stored| Finding {
+    let finding = |StoredFinding { id, text }: StoredFinding| Finding {
         id,
         headline: text,
         detail: String::new(),
         tone: Tone::Note,
     };
-    kept.findings.into_iter().map(finding).collect()
+    let stored = record::stored_findings(row.findings_json.as_deref());
+    stored.into_iter().map(finding).collect()
 }
 
 /// Rates by request size of points that differ in it.

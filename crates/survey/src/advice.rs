@@ -137,7 +137,12 @@ fn joined(read: Advice, write: &Advice) -> Advice {
         text: format!("{}; {}", read.text, write.setting),
         setting: format!("{}; {}", read.setting, write.setting),
         evidence: format!("{}; {}", read.evidence, write.evidence),
-        costs: if read.costs.is_empty() { write.costs.clone() } else { read.costs },
+        costs: match (read.costs.as_str(), write.costs.as_str()) {
+            (of_reads, of_writes) if of_reads == of_writes => read.costs,
+            (of_reads, "") => format!("reads: {of_reads}"),
+            ("", of_writes) => format!("writes: {of_writes}"),
+            (of_reads, of_writes) => format!("reads: {of_reads}; writes: {of_writes}"),
+        },
         half_width: if read.gain >= write.gain { read.half_width } else { write.half_width },
         gain: read.gain.max(write.gain),
         rank_gain: read.rank_gain.max(write.rank_gain),

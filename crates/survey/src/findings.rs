@@ -308,7 +308,9 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
             limit.text(),
         ),
         Some(limit) => {
-            (format!("The limit of sequential reads is {}", limit.resource), limit.text())
+            let remark = far_below(insight, &limit.resource);
+            let detail = [Some(limit.text()), remark].into_iter().flatten().collect::<Vec<_>>();
+            (format!("The limit of sequential reads is {}", limit.resource), detail.join("; "))
         }
         None => (headline, detail),
     };
@@ -326,26 +328,22 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
         None => (headline, detail),
     };
     let out = out_of_box_limit(insight);
-    let detail = [Some(detail), far_below(insight, &headline), out]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join("; ");
+    let detail = [Some(detail), out].into_iter().flatten().collect::<Vec<_>>().join("; ");
     Some(finding("bottleneck", Tone::Note, headline, detail))
 }
 
 /// Share of its advertised rate below which a limiting link may be set up wrongly.
 const FAR_BELOW: f64 = 0.5;
 
-/// A remark if the component that the headline names advertises far more than it delivers.
-fn far_below(insight: &Insight<'_>, headline: &str) -> Option<String> {
-    let named = insight.rungs.iter().find(|rung| headline.ends_with(&rung.component))?;
+/// A remark if the component advertises far more than the fastest reads get.
+fn far_below(insight: &Insight<'_>, component: &str) -> Option<String> {
+    let named = insight.rungs.iter().find(|rung| rung.component == component)?;
     let advertised = named.pap_bytes_per_s?;
     let share = insight.fastest(Op::Read)?.rate() / advertised.max(1.0);
     (share < FAR_BELOW).then(|| {
         let (share, advertised) = (100.0 * share, units::rate_mb(advertised));
         format!(
-            "that is {share:.0}% of the {advertised} that it advertises: check the speed of the \
+            "reads get {share:.0}% of the {advertised} that it advertises: check the speed of the \
              link and its cable"
         )
     })
@@ -609,7 +607,9 @@ pub fn gain(advice: &Advice) -> String {
 mod tests {
     use super::*;
     use crate::insight::tests::data;
+    use lab::machine::LinkFacts;
     use lab::rank_trial::RankTrial;
+    use lab::resource_usage::BindingDocument;
 
     #[test]
     fn the_text_has_every_finding() {
@@ -628,6 +628,31 @@ mod tests {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn a_limiting_link_far_below_what_it_advertises_is_pointed_out() {
+        // The example device reads 1 GB/s.
+        for (advertised, is_far_below) in [(1.2e9, false), (4e9, true)] {
+            let mut data = data();
+            let limit =
+                BindingDocument { resource: "SATA".to_owned(), utilisation: 0.99, held: None };
+            for key in
+                data.points().into_iter().map(|point| point.key.describe()).collect::<Vec<_>>()
+            {
+                data.facts.simulated_limits.insert(key, limit.clone());
+            }
+            data.evidence.targets[0].links = vec![LinkFacts {
+                component: "SATA".to_owned(),
+                bytes_per_s: advertised,
+                source: String::new(),
+            }];
+            data.evidence.summarise();
+            let found = bottleneck(&Insight::of(&data)).unwrap();
+            assert_eq!(found.headline, "The limit of sequential reads is SATA");
+            let remark = "25% of the 4000 MB/s that it advertises";
+            assert_eq!(found.detail.contains(remark), is_far_below, "{}", found.detail);
+        }
     }
 
     #[test]

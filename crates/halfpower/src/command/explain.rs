@@ -1,41 +1,124 @@
 //! `halfpower explain`: texts about terms, findings, reasons of verdicts, advice, studies, claims
 //! of the papers and simulated systems.
 
-use explain::{Found, Kind, Topic};
+use explain::{Block, Found, Kind, Topic};
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
-use lab::json;
-use lab::terminal;
+use lab::json::{self, Program};
+use lab::terminal::{self, wrapped_to};
 use papers::claims::{self, Claim, Paper};
+use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
 
 use crate::cli::explain::ExplainArgs;
 
-/// A topic in the JSON document.
-#[derive(Serialize)]
-struct TopicDocument<'a> {
-    kind: &'static str,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    study: Option<&'a str>,
-    also: &'a [String],
-    source: &'a str,
-    see: &'a [String],
-    text: &'a str,
+/// The document of `explain --json`.
+#[derive(Serialize, JsonSchema)]
+pub struct ExplainDocument {
+    /// The program that wrote the document.
+    halfpower: Program,
+    /// One for each word, or several if a study and a finding share a name.
+    articles: Vec<Article>,
 }
 
-impl<'a> From<&'a Topic> for TopicDocument<'a> {
-    fn from(topic: &'a Topic) -> TopicDocument<'a> {
-        TopicDocument {
-            kind: topic.kind.name(),
-            name: &topic.name,
-            study: topic.study.as_deref(),
-            also: &topic.also,
-            source: &topic.source,
-            see: &topic.see,
-            text: &topic.text,
+/// What is printed about a word, as text or as JSON.
+#[derive(Default, Serialize, JsonSchema)]
+struct Article {
+    /// What it explains, such as "reason of a verdict".
+    kind: String,
+    /// Its name.
+    name: String,
+    /// Other names.
+    also: Vec<String>,
+    /// The paper with its section, or the kernel document.
+    source: String,
+    /// Related topics.
+    see: Vec<String>,
+    /// Markdown.
+    text: String,
+}
+
+impl Article {
+    fn of_topic(topic: &Topic) -> Article {
+        let kind = match &topic.study {
+            Some(study) => format!("finding of the study {study}"),
+            None => topic.kind.name().to_owned(),
+        };
+        let mut text = topic.text.clone();
+        if topic.kind == Kind::Study {
+            let of_study = |finding: &&Topic| finding.study.as_ref() == Some(&topic.name);
+            let findings = explain::of_kind(Kind::StudyFinding).filter(of_study);
+            let findings: Vec<&str> = findings.map(|finding| finding.name.as_str()).collect();
+            text.push_str(&format!("\n\nIts findings: {}.", findings.join(", ")));
         }
+        Article {
+            kind,
+            name: topic.name.clone(),
+            also: topic.also.clone(),
+            source: topic.source.clone(),
+            see: topic.see.clone(),
+            text,
+        }
+    }
+
+    fn of_claim(claim: &Claim) -> Article {
+        let mut text = format!("{}: {}.", claim.text, claim.published());
+        for (label, more) in [("Measured as", &claim.quantity), ("Note", &claim.why)] {
+            if !more.is_empty() {
+                text.push_str(&format!("\n\n{label}: {more}"));
+            }
+        }
+        let is_number = claim.section.starts_with(|c: char| c.is_ascii_digit());
+        let section = format!("{}{}", if is_number { "section " } else { "" }, claim.section);
+        Article {
+            kind: "claim of a paper".to_owned(),
+            name: claim.id.clone(),
+            source: format!("{}, {section}", Paper::of_claim(&claim.id).title()),
+            text,
+            ..Article::default()
+        }
+    }
+
+    fn of_system(name: &str, system: &Description) -> Article {
+        let title = system.title().unwrap_or_default();
+        Article {
+            kind: "simulated system".to_owned(),
+            name: name.to_owned(),
+            text: format!(
+                "{title}\n\nIts file, with the source of each value: \
+                 halfpower simulate --show {name}"
+            ),
+            ..Article::default()
+        }
+    }
+
+    /// The article as lines of at most `width` characters; code is not wrapped.
+    fn lines(&self, width: usize) -> Vec<String> {
+        let mut lines = vec![format!("{} ({})", self.name, self.kind)];
+        let mut was_item = false;
+        for block in explain::paragraphs(&self.text) {
+            let is_item = matches!(block, Block::Item(_));
+            if !(was_item && is_item) {
+                lines.push(String::new());
+            }
+            was_item = is_item;
+            match block {
+                Block::Text(text) => lines.extend(wrapped_to(width, "", &text)),
+                Block::Item(text) => lines.extend(wrapped_to(width, "- ", &text)),
+                Block::Code(code) => lines.extend(code.lines().map(|line| format!("    {line}"))),
+            }
+        }
+        if !self.source.is_empty() || !self.see.is_empty() {
+            lines.push(String::new());
+        }
+        if !self.source.is_empty() {
+            lines.extend(wrapped_to(width, "Source: ", &self.source));
+        }
+        if !self.see.is_empty() {
+            lines.extend(wrapped_to(width, "See also: ", &self.see.join(", ")));
+        }
+        lines
     }
 }
 
@@ -44,53 +127,49 @@ pub fn execute(args: &ExplainArgs) -> Outcome {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
-    if args.words.is_empty() {
-        list(args.json);
-        return Ok(Exit::Ok);
-    }
-    let phrase = args.words.join(" ");
-    let topics = match explain::find(&phrase) {
-        Found::Topics(topics) => topics,
-        Found::Similar(_) if args.words.len() > 1 && !args.json => {
-            for (number, word) in args.words.iter().enumerate() {
-                if number > 0 {
-                    console::data("");
-                }
-                explain_word(word)?;
+    let articles = match args.words.as_slice() {
+        [] if !args.json => {
+            list();
+            return Ok(Exit::Ok);
+        }
+        [] => {
+            let all = Kind::ALL.into_iter().flat_map(explain::of_kind);
+            all.map(Article::of_topic).collect()
+        }
+        words => match articles(&words.join(" ")) {
+            Ok(found) => found,
+            // Several words may be one name, or a name each.
+            Err(failure) if words.len() == 1 => return Err(failure),
+            Err(_) => {
+                let each = words.iter().map(|word| articles(word));
+                each.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect()
             }
-            return Ok(Exit::Ok);
-        }
-        Found::Similar(_) if !args.json => {
-            explain_word(&phrase)?;
-            return Ok(Exit::Ok);
-        }
-        Found::Similar(names) => return Err(unknown(&phrase, &names)),
+        },
     };
-    show(&topics, args.json);
+    if args.json {
+        console::data(&json::print(&ExplainDocument { halfpower: Program::this(), articles }));
+    } else {
+        let pages: Vec<String> =
+            articles.iter().map(|one| one.lines(terminal::width()).join("\n")).collect();
+        console::data(&pages.join("\n\n"));
+    }
     Ok(Exit::Ok)
 }
 
-/// Prints one word: a topic, a claim, or a simulated system.
-fn explain_word(word: &str) -> Outcome<()> {
+/// The articles about one word: topics, a claim, or a simulated system.
+fn articles(word: &str) -> Outcome<Vec<Article>> {
     let names = match explain::find(word) {
-        Found::Topics(topics) => {
-            show(&topics, false);
-            return Ok(());
-        }
+        Found::Topics(topics) => return Ok(topics.into_iter().map(Article::of_topic).collect()),
         Found::Similar(names) => names,
     };
     if let Some(claim) = claims::named(&word.to_uppercase()) {
-        lines_of_claim(&claim).iter().for_each(|line| console::data(line));
-        return Ok(());
+        return Ok(vec![Article::of_claim(&claim)]);
     }
     let name = word.strip_prefix("sim:").unwrap_or(word);
-    let Ok(system) = Description::named(name) else { return Err(unknown(word, &names)) };
-    let title = system.title().unwrap_or_default();
-    console::data(&format!("{name} (simulated system)\n\n{title}\n"));
-    console::data(&format!(
-        "Its file, with the source of each value: halfpower simulate --show {name}"
-    ));
-    Ok(())
+    match Description::named(name) {
+        Ok(system) => Ok(vec![Article::of_system(name, &system)]),
+        Err(_) => Err(unknown(word, &names)),
+    }
 }
 
 fn unknown(word: &str, names: &[&str]) -> Failure {
@@ -102,56 +181,47 @@ fn unknown(word: &str, names: &[&str]) -> Failure {
     Failure::usage(format!("no topic is called '{word}'; {remedy}"))
 }
 
-fn show(topics: &[&Topic], as_json: bool) {
-    if as_json {
-        let documents: Vec<TopicDocument<'_>> =
-            topics.iter().map(|topic| (*topic).into()).collect();
-        console::data(&json::print(&documents));
-        return;
-    }
-    let pages: Vec<String> =
-        topics.iter().map(|topic| explain::lines(topic, terminal::width()).join("\n")).collect();
-    console::data(&pages.join("\n\n"));
-    if let [Topic { kind: Kind::Study, name, .. }] = topics {
-        let of_study = |topic: &&Topic| topic.study.as_ref() == Some(name);
-        let findings = explain::of_kind(Kind::StudyFinding).filter(of_study);
-        let findings: Vec<&str> = findings.map(|topic| topic.name.as_str()).collect();
-        if !findings.is_empty() {
-            let lines = terminal::wrapped("Its findings: ", &findings.join(", "));
-            console::data(&lines.join("\n"));
-        }
-    }
-}
-
-/// Prints the names of all topics by kind, or all topics as JSON.
-fn list(as_json: bool) {
-    if as_json {
-        let all: Vec<&Topic> = Kind::ALL.into_iter().flat_map(explain::of_kind).collect();
-        show(&all, true);
-        return;
-    }
+/// Prints the names of all topics by kind.
+fn list() {
     for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::StudyFinding) {
         let names: Vec<&str> = explain::of_kind(kind).map(|topic| topic.name.as_str()).collect();
         console::data(kind.plural());
         console::data(&terminal::wrapped("  ", &names.join(", ")).join("\n"));
         console::data("");
     }
-    let more = "Also claims of the papers, such as R077, and simulated systems, such as sata-ssd. \
-                halfpower explain WORD prints a topic.";
+    let more = "Also findings of studies, such as depth/knee, claims of the papers, such as R077, \
+                and simulated systems, such as sata-ssd. halfpower explain WORD prints a topic.";
     console::data(&terminal::wrapped("", more).join("\n"));
 }
 
-/// A claim of a paper as text.
-fn lines_of_claim(claim: &Claim) -> Vec<String> {
-    let paper = Paper::of_claim(&claim.id).title();
-    let mut lines = vec![format!("{} (claim of a paper)", claim.id), String::new()];
-    lines.extend(terminal::wrapped("", &format!("{}: {}.", claim.text, claim.published())));
-    for (label, text) in [("Measured as: ", &claim.quantity), ("Note: ", &claim.why)] {
-        if !text.is_empty() {
-            lines.extend(terminal::wrapped(label, text));
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_but_code_is_not() {
+        let article = Article {
+            kind: "term".to_owned(),
+            name: "knee".to_owned(),
+            source: "R 6".to_owned(),
+            see: vec!["latency".to_owned()],
+            text: "One two\nthree.\n\n- first\n- second\n\n```\nfio --bs=4k\n```".to_owned(),
+            ..Article::default()
+        };
+        let expected = [
+            "knee (term)",
+            "",
+            "One two",
+            "three.",
+            "",
+            "- first",
+            "- second",
+            "",
+            "    fio --bs=4k",
+            "",
+            "Source: R 6",
+            "See also: latency",
+        ];
+        assert_eq!(article.lines(11), expected);
     }
-    lines.push(String::new());
-    lines.extend(terminal::wrapped("Source: ", &format!("{paper}, {}", claim.section)));
-    lines
 }

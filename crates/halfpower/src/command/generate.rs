@@ -13,6 +13,7 @@ use papers::reproduce::score_table;
 use schemars::generate::SchemaSettings;
 
 use crate::cli::{Cli, GenerateArgs};
+use crate::command::explain::ExplainDocument;
 
 pub fn execute(args: &GenerateArgs) -> Outcome {
     if args.plan {
@@ -49,7 +50,8 @@ fn manual() -> Outcome<String> {
 type Schema = (&'static str, fn() -> String);
 
 /// All verbs with `--json`.
-const SCHEMAS: [Schema; 21] = [
+const SCHEMAS: [Schema; 22] = [
+    ("explain", schema::<ExplainDocument>),
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),
     ("simulate", schema::<SimulateDocument>),

@@ -11,8 +11,12 @@ fn a_word_of_the_output_is_explained_offline() {
     place.does("explain R077").prints("claim of a paper");
     place.does("explain sata-ssd").prints("simulated system");
     place.does("explain").prints("Reasons of verdicts");
-    let document = place.document("explain noisy --json");
-    assert_eq!(list(&document)[0]["name"], "noisy");
+    for (line, name) in [("noisy", "noisy"), ("r077", "R077"), ("sim:sata-ssd", "sata-ssd")] {
+        let document = place.document(&format!("explain {line}"));
+        assert_eq!(list(&document["articles"])[0]["name"], name);
+    }
+    place.does("explain noisy holes").prints("holes (reason of a verdict)");
+    place.cannot("explain noisy nothing-like-it").with_code(2).says("nothing-like-it", "topics");
     assert!(place.listing().is_empty());
 }
 

@@ -59,6 +59,7 @@ mod study_costs;
 mod survey;
 mod sweep;
 mod target;
+mod terminal;
 mod time_machine;
 mod truth_targets;
 mod tune;

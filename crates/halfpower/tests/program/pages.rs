@@ -104,7 +104,7 @@ fn axe() -> Result<String, String> {
 }
 
 /// The first browser on PATH.
-fn browser() -> Result<PathBuf, String> {
+pub fn browser() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["chromium", "chromium-browser", "google-chrome"];
     let folders: Vec<_> = std::env::split_paths(&path).collect();
@@ -113,7 +113,7 @@ fn browser() -> Result<PathBuf, String> {
 }
 
 /// What the browser prints about a file of the folder.
-fn browse(folder: &Path, file: &str, flags: &[&str]) -> String {
+pub fn browse(folder: &Path, file: &str, flags: &[&str]) -> String {
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let output = Command::new(browser().unwrap())
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])

@@ -87,10 +87,7 @@ impl Key {
                 path.display()
             ))
         };
-        let mut bytes = [0; KEY_BYTES];
-        File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut bytes))
-            .map_err(failed)?;
+        let bytes = random_bytes().map_err(failed)?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -105,6 +102,16 @@ impl Key {
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         Ok(Key(bytes))
     }
+}
+
+/// Random bytes for a secret.
+///
+/// # Errors
+/// The kernel's source of random bytes cannot be read.
+pub fn random_bytes() -> std::io::Result<[u8; KEY_BYTES]> {
+    let mut bytes = [0; KEY_BYTES];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {

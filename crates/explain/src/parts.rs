@@ -1,0 +1,65 @@
+//! The text of a topic in parts, which the terminal and the page lay out.
+
+/// A part of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// A paragraph, without line ends.
+    Text(String),
+    /// An item of a list, without line ends.
+    Item(String),
+    /// Code, with its line ends.
+    Code(String),
+}
+
+/// A text in parts: paragraphs, items of lists, and code in fences.
+pub fn paragraphs(text: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let (mut is_code, mut is_new) = (false, true);
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+            is_new = true;
+            if is_code {
+                blocks.push(Block::Code(String::new()));
+            }
+            continue;
+        }
+        match (blocks.last_mut(), line.trim(), line.strip_prefix("- ")) {
+            (Some(Block::Code(code)), ..) if is_code => {
+                code.push_str(line);
+                code.push('\n');
+            }
+            (_, "", _) => is_new = true,
+            (_, _, Some(item)) => {
+                blocks.push(Block::Item(item.trim().to_owned()));
+                is_new = false;
+            }
+            (Some(Block::Text(text) | Block::Item(text)), words, _) if !is_new => {
+                text.push(' ');
+                text.push_str(words);
+            }
+            (_, words, _) => {
+                blocks.push(Block::Text(words.to_owned()));
+                is_new = false;
+            }
+        }
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_paragraphs_items_and_code() {
+        let text = "One two\nthree.\n\n- first\n  item\n- second\n\n```\nfio --bs=4k\n```";
+        let expected = [
+            Block::Text("One two three.".to_owned()),
+            Block::Item("first item".to_owned()),
+            Block::Item("second".to_owned()),
+            Block::Code("fio --bs=4k\n".to_owned()),
+        ];
+        assert_eq!(paragraphs(text), expected);
+    }
+}

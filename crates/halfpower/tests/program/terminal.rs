@@ -1,0 +1,121 @@
+//! The output in a real terminal: a survey fits 80 and 40 columns, and the live view shows what is
+//! measured. Pictures go to the folder `terminal` in the folder that HALFPOWER_ARTEFACTS names, if
+//! it is set: as text, and as PNG where Chromium is installed.
+//!
+//! tmux is the terminal. It joins the lines that it had to wrap, so a line that is too long is
+//! seen.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::fixture::{Place, or_skip, pause, temporary_folder, wait_until};
+use crate::pages::{browse, browser};
+
+/// A terminal with a program in it; both end when it is dropped.
+struct Terminal {
+    server: String,
+}
+
+impl Terminal {
+    /// A terminal of a size, with `line` running in the folder of a place.
+    fn new(place: &Place, (columns, rows): (u32, u32), line: &str) -> Result<Terminal, String> {
+        let server = format!("halfpower-{}-{columns}", std::process::id());
+        let program = env!("CARGO_BIN_EXE_halfpower");
+        let command = format!("LC_ALL=C.UTF-8 {program} {line}; echo ENDED; sleep 600");
+        let mut tmux = Command::new("tmux");
+        tmux.args(["-L", &server, "-f", "/dev/null", "new-session", "-d"]);
+        tmux.args(["-x", &columns.to_string(), "-y", &rows.to_string(), &command]);
+        let status = tmux.current_dir(place.path(".")).stdin(Stdio::null()).status();
+        match status {
+            Ok(status) if status.success() => Ok(Terminal { server }),
+            Ok(status) => Err(format!("tmux ended with {status}")),
+            Err(error) => Err(format!("tmux: {error}; install tmux")),
+        }
+    }
+
+    /// What `tmux` prints.
+    fn tmux(&self, words: &[&str]) -> String {
+        let output = Command::new("tmux").args(["-L", &self.server]).args(words).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The screen, as soon as it shows these words.
+    fn screen_with(&self, words: &str) -> String {
+        let mut screen = String::new();
+        wait_until(words, || {
+            pause(100);
+            screen = self.tmux(&["capture-pane", "-p"]);
+            screen.contains(words)
+        });
+        screen
+    }
+
+    /// All lines so far, with wrapped lines joined.
+    fn lines(&self) -> Vec<String> {
+        let text = self.tmux(&["capture-pane", "-p", "-J", "-S", "-"]);
+        text.lines().map(|line| line.trim_end().to_owned()).collect()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// Keeps a screen to look at.
+fn keep(name: &str, screen: &str) {
+    let Some(artefacts) = std::env::var_os("HALFPOWER_ARTEFACTS") else { return };
+    let target = Path::new(&artefacts).join("terminal");
+    fs::create_dir_all(&target).unwrap();
+    fs::write(target.join(format!("{name}.txt")), screen).unwrap();
+    if browser().is_ok() {
+        let folder = temporary_folder();
+        let text = screen.replace('&', "&amp;").replace('<', "&lt;");
+        let page =
+            format!("<!DOCTYPE html><meta charset=\"utf-8\"><title>x</title><pre>{text}</pre>");
+        fs::write(folder.path().join("screen.html"), page).unwrap();
+        let picture = format!("--screenshot={}", target.join(format!("{name}.png")).display());
+        browse(folder.path(), "screen.html", &["--window-size=900,1600", &picture]);
+    }
+}
+
+#[test]
+#[ignore = "a campaign, with tmux"]
+fn a_survey_and_a_study_fit_terminals_of_80_and_of_40_columns() {
+    for size in [(80, 24), (40, 24)] {
+        for (name, line, last) in [
+            ("survey", "survey sim:sata-ssd --quick --no-store", "trust"),
+            ("study", "study depth sim:sata-ssd --quick --no-store", "halfpower explain depth"),
+        ] {
+            let (place, columns) = (Place::new(), size.0);
+            let terminal = or_skip!(Terminal::new(&place, size, line));
+            let screen = terminal.screen_with("ENDED");
+            let lines = terminal.lines();
+            let long = lines.iter().find(|line| line.chars().count() > columns as usize);
+            assert_eq!(long, None, "{name} at {columns} columns");
+            let text = lines.join(" ");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert!(words.join(" ").contains(last), "{name} at {columns} columns:\n{text}");
+            // A terminal gets charts without being asked for them.
+            assert!(text.contains('●'), "{text}");
+            keep(&format!("{name}-{columns}-columns"), &lines.join("\n"));
+            keep(&format!("{name}-{columns}-columns-last-screen"), &screen);
+        }
+    }
+}
+
+#[test]
+#[ignore = "a campaign, with tmux"]
+fn the_live_view_shows_the_point_its_rate_and_the_best_so_far() {
+    let place = Place::new();
+    let line = "survey . --quick --size 64m --no-store";
+    let terminal = or_skip!(Terminal::new(&place, (80, 24), line));
+    let screen = terminal.screen_with("so far");
+    for part in ["s left", "requests/s", "mean latency", "CPU", "depth"] {
+        assert!(screen.contains(part), "{part}:\n{screen}");
+    }
+    keep("live-view-80-columns", &screen);
+    terminal.screen_with("ENDED");
+}
