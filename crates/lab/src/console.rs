@@ -36,7 +36,7 @@ impl Console {
     /// Prints an informational line.
     pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            write_line(&mut anstream::stderr(), text.as_ref());
+            write_line(&mut anstream::stderr(), &terminal::for_stderr(text.as_ref()));
         }
     }
 
@@ -317,6 +317,8 @@ impl Progress {
     }
 }
 
+/// Time without a completed request from which on the rate is shown as zero (ns).
+const STILL_NS: u64 = 1_000_000_000;
 /// Values of a sparkline.
 const SPARKS: usize = 18;
 /// The characters of a sparkline, from the lowest value to the highest.
@@ -351,16 +353,21 @@ impl Live {
 
     /// Adds an observation at a moment with the CPU time of this process until then (ns).
     fn add(&mut self, at: TrialProgress, now_ns: u64, cpu_ns: u64) {
-        let last = std::mem::replace(&mut self.last, at);
         // A new trial begins at zero.
-        let last = if at.elapsed_ns < last.elapsed_ns { TrialProgress::default() } else { last };
-        let seconds = at.elapsed_ns.saturating_sub(last.elapsed_ns) as f64 / 1e9;
-        if seconds > 0.0 {
+        let is_new = at.elapsed_ns < self.last.elapsed_ns;
+        let last = if is_new { TrialProgress::default() } else { self.last };
+        let passed_ns = at.elapsed_ns.saturating_sub(last.elapsed_ns);
+        // A slow request, or the flush at the end, is no rate of zero before a while has passed.
+        if at.requests != last.requests || passed_ns >= STILL_NS {
+            self.last = at;
+            let seconds = passed_ns.max(1) as f64 / 1e9;
             self.rates.push_back(at.bytes.saturating_sub(last.bytes) as f64 / seconds);
             self.requests_per_s = at.requests.saturating_sub(last.requests) as f64 / seconds;
             if self.rates.len() > SPARKS {
                 self.rates.pop_front();
             }
+        } else if is_new {
+            self.last = TrialProgress::default();
         }
         if let Some((then_ns, then_cpu_ns)) = self.last_cpu.replace((now_ns, cpu_ns)) {
             let passed = now_ns.saturating_sub(then_ns).max(1) as f64;
@@ -427,6 +434,16 @@ mod tests {
         for part in ["2000 MiB/s", "512k requests/s", "mean latency 15.6 us", "CPU 50%", "▅█"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_shown_only_after_a_while() {
+        let mut live = Live::new(Charset::Unicode);
+        live.add(at(100_000_000, 100 << 20), 0, 0);
+        live.add(at(200_000_000, 100 << 20), 1, 0);
+        assert!(live.text(None).unwrap().contains("1000 MiB/s"), "{:?}", live.text(None));
+        live.add(at(1_200_000_000, 100 << 20), 2, 0);
+        assert!(live.text(None).unwrap().starts_with("0 MiB/s"), "{:?}", live.text(None));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! terminal, text has a fixed width and no charts, so that it can be compared and searched.
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::str::FromStr;
 
 use report::Charset;
@@ -94,52 +95,36 @@ pub(crate) fn coloured(line: &str) -> String {
 
 /// The width for text on standard output (characters).
 pub fn width() -> usize {
-    let is_terminal = std::io::stdout().is_terminal();
-    let of_terminal = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-    let columns = is_terminal.then(of_terminal).flatten();
-    columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
+    width_of(&std::io::stdout()).unwrap_or(WIDTH_MAX)
+}
+
+/// The width of a terminal, within limits (characters); `None` for a file or pipe.
+fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
+    let of_terminal = || terminal_size::terminal_size_of(stream);
+    let size = stream.is_terminal().then(of_terminal).flatten();
+    size.map(|(width, _)| usize::from(width.0).clamp(WIDTH_MIN, WIDTH_MAX))
+}
+
+/// A message for standard error: wrapped on a terminal, one line in a file, where it is searched
+/// for. Several lines are left as they are.
+pub(crate) fn for_stderr(text: &str) -> String {
+    match width_of(&std::io::stderr()) {
+        Some(width) if text.chars().count() > width && !text.contains('\n') => {
+            report::wrapped(width, "", text).join("\n")
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// Wraps text to the width of standard output, the first line after `prefix`, the others indented
 /// by its width.
 pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
-    wrapped_to(width(), prefix, text)
-}
-
-/// Wraps text to lines of at most `width` characters.
-pub fn wrapped_to(width: usize, prefix: &str, text: &str) -> Vec<String> {
-    let length = |text: &str| text.chars().count();
-    let indent = " ".repeat(length(prefix));
-    let (mut lines, mut line): (Vec<String>, String) = (Vec::new(), String::new());
-    for word in text.split_whitespace() {
-        if !line.is_empty() && length(prefix) + length(&line) + 1 + length(word) > width {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    let indented = |(index, line): (usize, String)| {
-        let prefix = if index == 0 { prefix } else { indent.as_str() };
-        format!("{prefix}{line}")
-    };
-    lines.into_iter().enumerate().map(indented).collect()
+    report::wrapped(width(), prefix, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lines_are_wrapped_and_indented() {
-        let lines = wrapped_to(40, "  - ", &"word ".repeat(40));
-        assert!(lines.len() > 4 && lines[1].starts_with("    word"), "{lines:?}");
-        assert!(lines.iter().all(|line| line.len() <= 40));
-    }
 
     #[test]
     fn colours_change_nothing_but_colours() {
@@ -157,10 +142,5 @@ mod tests {
         }
         assert!(coloured("x: suspect").contains("\x1b[33m"));
         assert_eq!(coloured("plain"), "plain");
-    }
-
-    #[test]
-    fn characters_count_and_not_bytes() {
-        assert_eq!(wrapped_to(12, "± ", "µµµ µµµ µµµ"), ["± µµµ µµµ", "  µµµ"]);
     }
 }

@@ -30,6 +30,8 @@ mod reading;
 
 mod chart;
 
+mod wrap;
+
 mod text_chart;
 
 mod explanation;
@@ -49,3 +51,4 @@ pub use page::{message, render, render_in, scripts};
 pub use percentiles::percentile_chart;
 pub use survey::{survey_page, terminal_charts};
 pub use text_chart::{Charset, text_chart};
+pub use wrap::wrapped;

@@ -5,6 +5,7 @@
 
 use crate::model::{Chart, Direction, Kind};
 use crate::scale::Projection;
+use crate::wrap::wrapped;
 
 /// Rows of the drawing area.
 const ROWS: usize = 11;
@@ -84,7 +85,7 @@ pub fn text_chart(chart: &Chart, width: usize, charset: Charset) -> Option<Vec<S
         "" => String::new(),
         suffix => format!(" ({suffix})"),
     };
-    let mut lines = vec![format!("{}{unit}", chart.title)];
+    let mut lines = wrapped(width, "", &format!("{}{unit}", chart.title));
     let labels = row_labels(&y_of);
     for (row, cells) in canvas.cells.iter().enumerate() {
         let (label, mark) = match &labels[row] {
@@ -185,7 +186,7 @@ fn legend(chart: &Chart, charset: Charset, width: usize) -> Vec<String> {
                 line.push_str("   ");
                 line.push_str(&entry);
             }
-            None => lines.push(format!("  {entry}")),
+            None => lines.extend(wrapped(width, "  ", &entry)),
         }
     }
     lines

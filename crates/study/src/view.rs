@@ -279,7 +279,7 @@ fn heading(name: &str, title: &str) -> String {
 
 /// A study as text for the terminal, with its first figure.
 pub fn text(study: &StudyResult, charts: Charts) -> String {
-    let mut lines = vec![heading(&study.name, &study.plan.title)];
+    let mut lines = terminal::wrapped("", &heading(&study.name, &study.plan.title));
     if let Some(skipped) = &study.evidence.skipped {
         lines.extend(terminal::wrapped("  skipped: ", &skipped.reason));
         lines.extend(terminal::wrapped("           ", &skipped.remedy));
@@ -301,10 +301,8 @@ pub fn text(study: &StudyResult, charts: Charts) -> String {
     let left_out = left_out(study);
     lines.extend(left_out.iter().flat_map(|words| terminal::wrapped("  left out: ", words)));
     if explain::of_kind(Kind::Study).any(|topic| topic.name == study.name) {
-        lines.push(format!(
-            "  halfpower explain {} explains the study and its findings",
-            study.name
-        ));
+        let text = format!("halfpower explain {} explains the study and its findings", study.name);
+        lines.extend(terminal::wrapped("  ", &text));
     }
     lines.join("\n")
 }

@@ -502,9 +502,10 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
     let mut lines = Vec::new();
     let place = data.target().place();
     let verdict = &insight.verdict;
-    lines.push(format!("{} ({place}): {}", data.target().name, verdict.state.word()));
+    let target = &data.target().name;
+    lines.extend(wrapped("", &format!("{target} ({place}): {}", verdict.state.word())));
     if verdict.state != State::Valid {
-        lines.extend(verdict.reasons.iter().map(|reason| format!("  ! {reason}")));
+        lines.extend(verdict.reasons.iter().flat_map(|reason| wrapped("  ! ", reason)));
     }
     lines.push(String::new());
     lines.push("Findings".to_owned());
@@ -520,7 +521,8 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
     lines.extend(advice_text(insight));
     if let Some(floor) = data.facts.floor_ns_per_request {
         let floor = units::time(floor);
-        lines.push(format!("Overhead of halfpower itself: {floor} of CPU per request."));
+        let text = format!("Overhead of halfpower itself: {floor} of CPU per request.");
+        lines.extend(wrapped("", &text));
         lines.push(String::new());
     }
     lines.extend(in_short(insight));
@@ -549,7 +551,8 @@ fn advice_text(insight: &Insight<'_>) -> Vec<String> {
     }
     if let Some(more) = all.len().checked_sub(ADVICE_MAX).filter(|more| *more > 0) {
         let more = units::counted(more as u64, "piece");
-        lines.push(format!("     {more} of advice with smaller gains: on the page"));
+        lines
+            .extend(wrapped("     ", &format!("{more} of advice with smaller gains: on the page")));
     }
     lines.push(String::new());
     lines

@@ -5,8 +5,9 @@ use explain::{Block, Found, Kind, Topic};
 use lab::console;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json::{self, Program};
-use lab::terminal::{self, wrapped_to};
+use lab::terminal;
 use papers::claims::{self, Claim, Paper};
+use report::wrapped;
 use schemars::JsonSchema;
 use serde::Serialize;
 use simulator::Description;
@@ -104,8 +105,8 @@ impl Article {
             }
             was_item = is_item;
             match block {
-                Block::Text(text) => lines.extend(wrapped_to(width, "", &text)),
-                Block::Item(text) => lines.extend(wrapped_to(width, "- ", &text)),
+                Block::Text(text) => lines.extend(wrapped(width, "", &text)),
+                Block::Item(text) => lines.extend(wrapped(width, "- ", &text)),
                 Block::Code(code) => lines.extend(code.lines().map(|line| format!("    {line}"))),
             }
         }
@@ -113,10 +114,10 @@ impl Article {
             lines.push(String::new());
         }
         if !self.source.is_empty() {
-            lines.extend(wrapped_to(width, "Source: ", &self.source));
+            lines.extend(wrapped(width, "Source: ", &self.source));
         }
         if !self.see.is_empty() {
-            lines.extend(wrapped_to(width, "See also: ", &self.see.join(", ")));
+            lines.extend(wrapped(width, "See also: ", &self.see.join(", ")));
         }
         lines
     }
