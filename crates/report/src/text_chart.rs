@@ -42,10 +42,10 @@ impl Charset {
     }
 }
 
-/// A chart as lines of at most `width` characters: title, drawing, legend. `None` for bars, and if
-/// nothing can be drawn.
+/// A chart as lines of at most `width` characters: title, drawing, legend. `None` for bars
+/// and heat maps, and if nothing can be drawn.
 pub fn text_chart(chart: &Chart, width: usize, charset: Charset) -> Option<Vec<String>> {
-    if chart.kind == Kind::Bars {
+    if matches!(chart.kind, Kind::Bars | Kind::HeatMap) {
         return None;
     }
     let columns = width.saturating_sub(LABEL_COLUMNS + 1).max(COLUMNS_MIN);
@@ -75,8 +75,18 @@ pub fn text_chart(chart: &Chart, width: usize, charset: Charset) -> Option<Vec<S
             one.points.iter().filter_map(|p| point(p.x, p.y)).collect()
         })
         .collect();
-    for points in &placed {
-        points.windows(2).for_each(|pair| canvas.join(pair[0], pair[1], dot));
+    for pair in placed.iter().flat_map(|points| points.windows(2)) {
+        let (from, to) = (pair[0], pair[1]);
+        match chart.kind {
+            Kind::Lines => canvas.join(from, to, dot),
+            Kind::Steps => {
+                let corner = (to.0, from.1);
+                canvas.join(from, corner, dot);
+                canvas.set(corner.0, corner.1, dot);
+                canvas.join(corner, to, dot);
+            }
+            Kind::Scatter | Kind::Bars | Kind::HeatMap => {}
+        }
     }
     for (points, symbol) in placed.iter().zip(charset.symbols()) {
         points.iter().for_each(|&(x, y)| canvas.set(x, y, symbol));
@@ -261,12 +271,36 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_a_distribution_holds_until_the_next_point() {
+        let mut steps = chart();
+        steps.series.truncate(1);
+        steps.series[0].points.drain(1..3);
+        let drawn = |kind| {
+            let chart = Chart { kind, ..steps.clone() };
+            text_chart(&chart, 60, Charset::Ascii).unwrap()[1..].join("\n")
+        };
+        let columns_with_dots = |text: &str| {
+            let rows = text.lines().map(|row| row.match_indices('.').map(|(at, _)| at).collect());
+            rows.collect::<Vec<Vec<usize>>>()
+        };
+        // One row runs to the next point; all other rows have their dot above its end.
+        let rows = columns_with_dots(&drawn(Kind::Steps));
+        let long: Vec<_> = rows.iter().filter(|row| row.len() > 1).collect();
+        assert_eq!(long.len(), 1, "{}", drawn(Kind::Steps));
+        let end = long[0].last().unwrap();
+        assert!(rows.iter().filter(|row| row.len() == 1).all(|row| row[0] == *end));
+        assert_eq!(drawn(Kind::Scatter).matches('.').count(), 0);
+    }
+
+    #[test]
     fn what_cannot_be_drawn_is_no_chart() {
         let mut empty = chart();
         empty.series.clear();
         empty.guides.clear();
         assert_eq!(text_chart(&empty, 80, Charset::Unicode), None);
-        let bars = Chart { kind: Kind::Bars, ..chart() };
-        assert_eq!(text_chart(&bars, 80, Charset::Unicode), None);
+        for kind in [Kind::Bars, Kind::HeatMap] {
+            let chart = Chart { kind, ..chart() };
+            assert_eq!(text_chart(&chart, 80, Charset::Unicode), None);
+        }
     }
 }

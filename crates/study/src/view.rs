@@ -277,7 +277,7 @@ fn heading(name: &str, title: &str) -> String {
     }
 }
 
-/// A study as text for the terminal, with its first figure.
+/// A study as text for the terminal, with the first of its figures that text can show.
 pub fn text(study: &StudyResult, charts: Charts) -> String {
     let mut lines = terminal::wrapped("", &heading(&study.name, &study.plan.title));
     if let Some(skipped) = &study.evidence.skipped {
@@ -289,7 +289,10 @@ pub fn text(study: &StudyResult, charts: Charts) -> String {
         let text = format!("{} [{}]", finding.headline, finding.id);
         lines.extend(terminal::wrapped("  - ", &text));
     }
-    let draw = |charset| report::text_chart(study.charts.first()?, terminal::width(), charset);
+    let draw = |charset| {
+        let mut all = study.charts.iter();
+        all.find_map(|chart| report::text_chart(chart, terminal::width(), charset))
+    };
     lines.extend(charts.charset().and_then(draw).into_iter().flatten());
     for advice in merged(&study.conclusion.advice) {
         let (gain, id) = (findings::gain(&advice), &advice.id);
