@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use crate::topic::{Kind, Topic};
 
 /// Minimum similarity of names that are offered instead (Jaro-Winkler, 0 to 1).
-const SIMILAR_MIN: f64 = 0.8;
+const SIMILAR_MIN: f64 = 0.9;
 /// Maximum number of names that are offered instead.
 const OFFERS_MAX: usize = 5;
 
@@ -38,8 +38,13 @@ pub fn check_of(reason: &str) -> Option<&str> {
 pub enum Found {
     /// Topics with this name, such as a study and a finding that share it.
     Topics(Vec<&'static Topic>),
-    /// No topic; similar names, and topics whose text mentions the word.
-    Similar(Vec<&'static str>),
+    /// No topic has this name.
+    Other {
+        /// Similar names, the most similar first.
+        similar: Vec<&'static str>,
+        /// Topics whose text mentions the word.
+        mentioned_in: Vec<&'static str>,
+    },
 }
 
 /// Looks a word up. Case, and whether words are joined by spaces, dashes or underscores, do not
@@ -47,7 +52,11 @@ pub enum Found {
 pub fn find(word: &str) -> Found {
     let wanted = plain(word);
     let topics: Vec<&Topic> = all().iter().filter(|topic| is_named(topic, &wanted)).collect();
-    if topics.is_empty() { Found::Similar(similar(&wanted)) } else { Found::Topics(topics) }
+    if topics.is_empty() {
+        Found::Other { similar: similar(&wanted), mentioned_in: mentions(&wanted) }
+    } else {
+        Found::Topics(topics)
+    }
 }
 
 fn is_named(topic: &Topic, wanted: &str) -> bool {
@@ -64,7 +73,7 @@ fn plain(name: &str) -> String {
     name.to_lowercase().replace([' ', '_'], "-")
 }
 
-/// Names like `wanted`, the most similar first, then names of topics that mention it.
+/// Names like `wanted`, the most similar first.
 fn similar(wanted: &str) -> Vec<&'static str> {
     let likeness = |topic: &Topic| {
         let names = std::iter::once(&topic.name).chain(&topic.also);
@@ -76,14 +85,23 @@ fn similar(wanted: &str) -> Vec<&'static str> {
         .filter(|(likeness, _)| *likeness >= SIMILAR_MIN)
         .collect();
     alike.sort_by(|a, b| b.0.total_cmp(&a.0));
+    offers(alike.into_iter().map(|(_, name)| name))
+}
+
+/// Names of the topics whose text mentions `wanted`.
+fn mentions(wanted: &str) -> Vec<&'static str> {
     let spaced = wanted.replace('-', " ");
     let mentions = |topic: &&Topic| {
         let text = topic.text.to_lowercase();
         wanted.len() > 2 && (text.contains(wanted) || text.contains(&spaced))
     };
-    let mentioned = all().iter().filter(mentions).map(|topic| topic.name.as_str());
+    offers(all().iter().filter(mentions).map(|topic| topic.name.as_str()))
+}
+
+/// The first few different names.
+fn offers(all: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     let mut names: Vec<&str> = Vec::new();
-    for name in alike.into_iter().map(|(_, name)| name).chain(mentioned) {
+    for name in all {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -99,7 +117,7 @@ mod tests {
     fn names(word: &str) -> Vec<&'static str> {
         match find(word) {
             Found::Topics(topics) => topics.into_iter().map(|topic| topic.name.as_str()).collect(),
-            Found::Similar(names) => panic!("{word}: only {names:?}"),
+            other => panic!("{word}: only {other:?}"),
         }
     }
 
@@ -119,9 +137,20 @@ mod tests {
 
     #[test]
     fn a_mistyped_word_gets_similar_names() {
-        let Found::Similar(names) = find("nosiy") else { panic!("found") };
-        assert!(names.contains(&"noisy"), "{names:?}");
-        assert_eq!(find("xyzzyplugh"), Found::Similar(Vec::new()));
+        let similar = |word| match find(word) {
+            Found::Other { similar, .. } => similar,
+            found => panic!("{word}: {found:?}"),
+        };
+        assert!(similar("nosiy").contains(&"noisy"));
+        for word in ["xyzzyplugh", "nothing-like-it", "something-else"] {
+            assert_eq!(similar(word), [""; 0], "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_text_is_found_there() {
+        let Found::Other { mentioned_in, .. } = find("throttle") else { panic!("found") };
+        assert!(mentioned_in.contains(&"burst"), "{mentioned_in:?}");
     }
 
     #[test]

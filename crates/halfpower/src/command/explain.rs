@@ -159,9 +159,9 @@ pub fn execute(args: &ExplainArgs) -> Outcome {
 
 /// The articles about one word: topics, a claim, or a simulated system.
 fn articles(word: &str) -> Outcome<Vec<Article>> {
-    let names = match explain::find(word) {
+    let (similar, mentioned_in) = match explain::find(word) {
         Found::Topics(topics) => return Ok(topics.into_iter().map(Article::of_topic).collect()),
-        Found::Similar(names) => names,
+        Found::Other { similar, mentioned_in } => (similar, mentioned_in),
     };
     if let Some(claim) = claims::named(&word.to_uppercase()) {
         return Ok(vec![Article::of_claim(&claim)]);
@@ -169,15 +169,16 @@ fn articles(word: &str) -> Outcome<Vec<Article>> {
     let name = word.strip_prefix("sim:").unwrap_or(word);
     match Description::named(name) {
         Ok(system) => Ok(vec![Article::of_system(name, &system)]),
-        Err(_) => Err(unknown(word, &names)),
+        Err(_) => Err(unknown(word, &similar, &mentioned_in)),
     }
 }
 
-fn unknown(word: &str, names: &[&str]) -> Failure {
-    let remedy = match names {
-        [] => "halfpower explain lists all topics".to_owned(),
-        [name] => format!("did you mean {name}?"),
-        names => format!("see {}", names.join(", ")),
+fn unknown(word: &str, similar: &[&str], mentioned_in: &[&str]) -> Failure {
+    let remedy = match (similar, mentioned_in) {
+        ([], []) => "halfpower explain lists all topics".to_owned(),
+        ([], topics) => format!("these topics mention it: {}", topics.join(", ")),
+        ([name], _) => format!("did you mean {name}?"),
+        (names, _) => format!("did you mean one of {}?", names.join(", ")),
     };
     Failure::usage(format!("no topic is called '{word}'; {remedy}"))
 }
