@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// General libraries, which all crates of [`ABOVE_LIBRARIES`] may import.
-const LIBRARIES: [&str; 13] = [
+const LIBRARIES: [&str; 14] = [
     "explain",
     "ioengine",
     "cpucost",
@@ -16,6 +16,7 @@ const LIBRARIES: [&str; 13] = [
     "results",
     "memspeed",
     "iotrace",
+    "trace",
     "seqio",
     "filecopy",
     "workload",
@@ -26,7 +27,7 @@ const LIBRARIES: [&str; 13] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("explain", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
@@ -34,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("results", &[]),
     ("memspeed", &[]),
     ("iotrace", &[]),
+    ("trace", &[]),
     ("seqio", &["ioengine"]),
     ("filecopy", &["ioengine", "seqio"]),
     ("workload", &["ioengine", "cpucost", "analysis"]),

@@ -1,0 +1,277 @@
+//! The model of a trace: requests, the calls that made them, and the header of the trace.
+
+use serde::{Deserialize, Serialize};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// Moves bytes from the file to the program.
+    Read,
+    /// Moves bytes from the program to the file.
+    Write,
+    /// Makes earlier writes durable.
+    Flush,
+    /// Tells the device or file system that a range is no longer needed.
+    Discard,
+    /// Opens a file.
+    Open,
+    /// Closes a file.
+    Close,
+    /// Changes the length of a file.
+    Truncate,
+    /// Reserves space for a range of a file.
+    Allocate,
+    /// Announces how a range will be accessed.
+    Advise,
+}
+
+impl Operation {
+    /// All operations.
+    pub const ALL: [Operation; 9] = [
+        Operation::Read,
+        Operation::Write,
+        Operation::Flush,
+        Operation::Discard,
+        Operation::Open,
+        Operation::Close,
+        Operation::Truncate,
+        Operation::Allocate,
+        Operation::Advise,
+    ];
+
+    /// The name in files and output, such as `read`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Discard => "discard",
+            Operation::Open => "open",
+            Operation::Close => "close",
+            Operation::Truncate => "truncate",
+            Operation::Allocate => "allocate",
+            Operation::Advise => "advise",
+        }
+    }
+
+    /// The operation with this name.
+    pub fn named(name: &str) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|operation| operation.name() == name)
+    }
+
+    /// Whether the operation moves data between a program and storage.
+    pub fn moves_data(self) -> bool {
+        matches!(self, Operation::Read | Operation::Write)
+    }
+}
+
+/// How a request was made: the system call, the asynchronous interface, or the layer below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call(u8);
+
+/// Names of calls; a call is an index into this list. New names are added at the end.
+const CALLS: [&str; 37] = [
+    "unknown",
+    // The block layer of the kernel.
+    "block",
+    // A page fault in a mapped file.
+    "page fault",
+    "io_uring",
+    "libaio",
+    "read",
+    "write",
+    "pread64",
+    "pwrite64",
+    "readv",
+    "writev",
+    "preadv",
+    "pwritev",
+    "preadv2",
+    "pwritev2",
+    "sendfile",
+    "copy_file_range",
+    "splice",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "msync",
+    "sync",
+    "syncfs",
+    "open",
+    "openat",
+    "openat2",
+    "creat",
+    "close",
+    "truncate",
+    "ftruncate",
+    "fallocate",
+    "fadvise64",
+    "readahead",
+    "madvise",
+    "io_submit",
+    "io_uring_enter",
+];
+
+impl Call {
+    /// Not known: the trace does not say how the request was made.
+    pub const UNKNOWN: Call = Call(0);
+    /// A request of the block layer.
+    pub const BLOCK: Call = Call(1);
+    /// A page fault in a mapped file.
+    pub const PAGE_FAULT: Call = Call(2);
+    /// A request of an io_uring.
+    pub const IO_URING: Call = Call(3);
+    /// A request of Linux native asynchronous I/O (io_submit).
+    pub const LIBAIO: Call = Call(4);
+
+    /// The name in files and output: that of the system call, or of the interface.
+    pub fn name(self) -> &'static str {
+        CALLS[usize::from(self.0)]
+    }
+
+    /// The call with this name.
+    pub fn named(name: &str) -> Option<Call> {
+        CALLS.iter().position(|known| *known == name).map(|at| Call(at as u8))
+    }
+}
+
+/// A file of a trace: an index into [`Header::files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When the request was made, since the start of the trace (ns).
+    pub start_ns: u64,
+    /// From the start to the end of the request (ns); None where the trace does not say.
+    pub latency_ns: Option<u64>,
+    /// Process id; 0 if unknown.
+    pub process: u32,
+    /// Thread id; 0 if unknown.
+    pub thread: u32,
+    /// How the request was made.
+    pub call: Call,
+    /// What the request does.
+    pub operation: Operation,
+    /// The file, or the device for [`Call::BLOCK`].
+    pub file: FileId,
+    /// Position in the file or on the device (bytes); None if the request has none (fsync, pipes).
+    pub offset: Option<u64>,
+    /// The length that was asked for (bytes).
+    pub bytes: u64,
+    /// What the request returned: bytes, or a negative error number; None where the trace does not
+    /// say.
+    pub result: Option<i64>,
+    /// Whether the request bypassed the page cache (O_DIRECT).
+    pub direct: bool,
+    /// Whether the request itself made its data durable (O_SYNC, O_DSYNC, FUA).
+    pub durable: bool,
+    /// Bytes that the device moved before the request returned, on behalf of it; None where the
+    /// trace does not say. 0 for a read is a hit in the page cache.
+    pub device_bytes: Option<u64>,
+}
+
+impl Request {
+    /// When the request ended, since the start of the trace (ns).
+    pub fn end_ns(&self) -> Option<u64> {
+        Some(self.start_ns.saturating_add(self.latency_ns?))
+    }
+
+    /// Bytes that were moved: the result if the trace has it, else the length asked for.
+    pub fn moved_bytes(&self) -> u64 {
+        match self.result {
+            Some(result) => u64::try_from(result).unwrap_or(0),
+            None => self.bytes,
+        }
+    }
+}
+
+/// A file that requests of a trace refer to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Path, device name, or another name that the trace gives; empty if unknown.
+    pub name: String,
+    /// The highest end of any request (bytes).
+    pub end_bytes: u64,
+}
+
+/// A process of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Process id.
+    pub id: u32,
+    /// The name of the program.
+    pub name: String,
+}
+
+/// Events that a trace lost, by cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// What was lost, and why.
+    pub cause: String,
+    /// Number of lost events.
+    pub count: u64,
+}
+
+/// What is known about a whole trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// What recorded the trace: `watch`, or the format that it was imported from.
+    pub source: String,
+    /// The command line that was watched; empty if unknown.
+    #[serde(default)]
+    pub command: String,
+    /// Name of the host; empty if unknown.
+    #[serde(default)]
+    pub host: String,
+    /// Start of the trace (ns since 1970); None if unknown.
+    #[serde(default)]
+    pub started_unix_ns: Option<u64>,
+    /// Number of requests.
+    #[serde(default)]
+    pub requests: u64,
+    /// From the start of the first request to the end of the last one (ns).
+    #[serde(default)]
+    pub duration_ns: u64,
+    /// Highest number of requests in flight; 0 if the trace does not say when requests ended.
+    #[serde(default)]
+    pub depth_max: u32,
+    /// The files that requests refer to.
+    #[serde(default)]
+    pub files: Vec<File>,
+    /// The processes whose names are known.
+    #[serde(default)]
+    pub processes: Vec<Process>,
+    /// What the trace lost.
+    #[serde(default)]
+    pub lost: Vec<Loss>,
+    /// Facts that a reader should know, such as what the format could not say.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl Header {
+    /// The name of a file; empty if unknown.
+    pub fn file_name(&self, file: FileId) -> &str {
+        self.files.get(file.0 as usize).map_or("", |file| file.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_calls_and_operations_lead_back_to_them() {
+        for (at, name) in CALLS.iter().enumerate() {
+            assert_eq!(Call::named(name), Some(Call(at as u8)));
+            assert_eq!(Call(at as u8).name(), *name);
+        }
+        assert_eq!((Call::LIBAIO.name(), Call::BLOCK.name()), ("libaio", "block"));
+        for operation in Operation::ALL {
+            assert_eq!(Operation::named(operation.name()), Some(operation));
+        }
+        assert_eq!((Call::named("ioctl"), Operation::named("seek")), (None, None));
+    }
+}
