@@ -8,6 +8,19 @@
 //! The crate does no tracing, starts no program and issues no request.
 #![forbid(unsafe_code)]
 
+pub mod error;
 pub mod request;
+pub mod statistics;
+mod columns;
+pub mod writer;
+mod source;
+mod pages;
+pub mod reader;
 
-pub use request::{Call, FileId, Operation, Request};
+#[cfg(test)]
+mod testing;
+
+pub use error::TraceError;
+pub use reader::TraceReader;
+pub use request::{Call, File, FileId, Header, Loss, Operation, Process, Request};
+pub use writer::TraceWriter;

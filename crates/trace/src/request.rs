@@ -192,7 +192,8 @@ impl Request {
 pub struct File {
     /// Path, device name, or another name that the trace gives; empty if unknown.
     pub name: String,
-    /// The highest end of any request (bytes).
+    /// The highest byte that a successful request reached (bytes): the end of what was read or
+    /// written, of a range that was reserved or discarded, or the new length after a truncation.
     pub end_bytes: u64,
 }
 
@@ -237,6 +238,9 @@ pub struct Header {
     /// Highest number of requests in flight; 0 if the trace does not say when requests ended.
     #[serde(default)]
     pub depth_max: u32,
+    /// Requests that stand behind one that started later; 0 if all are in the order of their start.
+    #[serde(default)]
+    pub out_of_order: u64,
     /// The files that requests refer to.
     #[serde(default)]
     pub files: Vec<File>,

@@ -1,0 +1,119 @@
+//! The columns of a trace file: their names, types and encodings, which the writer and the reader
+//! share.
+//!
+//! Times, offsets and lengths are unsigned numbers with their unit in the name. Names (call,
+//! operation, file) are texts in a dictionary, so that other programs need no list of ours; `file_id`
+//! is the number of the file in the header, since two files may have the same name.
+
+use std::sync::Arc;
+
+use parquet::basic::{Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::errors::Result;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
+
+/// Key of the header in the metadata of the file.
+pub(crate) const HEADER_KEY: &str = "halfpower_trace";
+
+/// Key of the version of the format.
+pub(crate) const VERSION_KEY: &str = "halfpower_trace_version";
+
+/// Version of the format: raised when an older reader would misread a newer file.
+pub(crate) const VERSION: &str = "1";
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Unsigned, 64 bit.
+    Long,
+    /// Unsigned, 32 bit.
+    Short,
+    /// Signed, 64 bit.
+    Signed,
+    /// UTF-8.
+    Text,
+    /// True or false.
+    Flag,
+}
+
+/// One column.
+#[derive(Debug)]
+pub(crate) struct Column {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub nullable: bool,
+    /// Whether few values are expected, so that a dictionary is worth its while.
+    pub dictionary: bool,
+}
+
+const fn column(name: &'static str, kind: Kind, nullable: bool, dictionary: bool) -> Column {
+    Column { name, kind, nullable, dictionary }
+}
+
+/// All columns in the order of the file.
+pub(crate) const COLUMNS: [Column; 14] = [
+    column("start_ns", Kind::Long, false, false),
+    column("latency_ns", Kind::Long, true, false),
+    column("process", Kind::Short, false, true),
+    column("thread", Kind::Short, false, true),
+    column("call", Kind::Text, false, true),
+    column("operation", Kind::Text, false, true),
+    column("file_id", Kind::Short, false, true),
+    column("file", Kind::Text, false, true),
+    column("offset", Kind::Long, true, false),
+    column("bytes", Kind::Long, false, true),
+    column("result", Kind::Signed, true, true),
+    column("direct", Kind::Flag, false, false),
+    column("durable", Kind::Flag, false, false),
+    column("device_bytes", Kind::Long, true, true),
+];
+
+/// The schema of a trace file.
+pub(crate) fn schema() -> Result<TypePtr> {
+    let fields = COLUMNS.iter().map(field).collect::<Result<Vec<TypePtr>>>()?;
+    Ok(Arc::new(Type::group_type_builder("request").with_fields(fields).build()?))
+}
+
+fn field(column: &Column) -> Result<TypePtr> {
+    let integer = |bits, signed| Some(LogicalType::integer(bits, signed));
+    let (physical, logical) = match column.kind {
+        Kind::Long => (Physical::INT64, integer(64, false)),
+        Kind::Short => (Physical::INT32, integer(32, false)),
+        Kind::Signed => (Physical::INT64, None),
+        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Kind::Flag => (Physical::BOOLEAN, None),
+    };
+    let repetition = if column.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+    let builder = Type::primitive_type_builder(column.name, physical);
+    let built = builder.with_logical_type(logical).with_repetition(repetition).build()?;
+    Ok(Arc::new(built))
+}
+
+/// How the columns are written. Only `start_ns` has statistics, by which other programs skip row
+/// groups; those of the others would say nothing and make the footer large.
+pub(crate) fn properties() -> WriterProperties {
+    /// Beyond this a dictionary of numbers saves nothing over their differences.
+    const DICTIONARY_BYTES: usize = 64 << 10;
+    let mut builder = WriterProperties::builder()
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_offset_index_disabled(true)
+        .set_created_by("halfpower".to_owned());
+    for column in &COLUMNS {
+        let path = ColumnPath::from(column.name);
+        let encoding = match column.kind {
+            Kind::Long | Kind::Short | Kind::Signed => Encoding::DELTA_BINARY_PACKED,
+            Kind::Text => Encoding::DELTA_BYTE_ARRAY,
+            Kind::Flag => Encoding::RLE,
+        };
+        builder = builder
+            .set_column_dictionary_enabled(path.clone(), column.dictionary)
+            .set_column_encoding(path.clone(), encoding);
+        if column.dictionary && column.kind != Kind::Text {
+            builder = builder.set_column_dictionary_page_size_limit(path.clone(), DICTIONARY_BYTES);
+        }
+        if column.name == "start_ns" {
+            builder = builder.set_column_statistics_enabled(path, EnabledStatistics::Chunk);
+        }
+    }
+    builder.build()
+}

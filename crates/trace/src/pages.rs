@@ -1,0 +1,156 @@
+//! Checks of the pages of a trace file before they are decoded: what a damaged or hostile file says
+//! about sizes is compared with what is there.
+//!
+//! The decoders of the Parquet library trust some of these numbers, and would panic or ask for more
+//! memory than there is. Only encodings that the writer uses, and plain values, are accepted.
+
+use bytes::Bytes;
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+
+use crate::columns::Kind;
+use crate::writer::FILES_MOST;
+
+/// The pages of one column, each checked.
+pub(crate) struct CheckedPages<P> {
+    pages: P,
+    kind: Kind,
+    nullable: bool,
+    has_dictionary: bool,
+}
+
+impl<P: PageReader> CheckedPages<P> {
+    /// Checks what `pages` yields.
+    pub(crate) fn new(pages: P, kind: Kind, nullable: bool) -> CheckedPages<P> {
+        CheckedPages { pages, kind, nullable, has_dictionary: false }
+    }
+
+    fn check(&mut self, page: &Page) -> Result<()> {
+        match page {
+            Page::DictionaryPage { buf, num_values, encoding, .. } => {
+                let bytes_each = match self.kind {
+                    Kind::Long | Kind::Signed => 8,
+                    Kind::Short | Kind::Text => 4,
+                    Kind::Flag => return Err(refused("a dictionary of two values")),
+                };
+                let fits = *num_values as usize <= (buf.len() / bytes_each).min(FILES_MOST);
+                let plain = matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY);
+                if !fits || !plain || self.has_dictionary {
+                    return Err(refused("a dictionary that does not fit its page"));
+                }
+                self.has_dictionary = true;
+                if self.kind == Kind::Text { check_texts(buf, *num_values) } else { Ok(()) }
+            }
+            Page::DataPage { buf, encoding, def_level_encoding, num_values, .. } => {
+                let mut data = buf.clone();
+                if self.nullable {
+                    let length = buf.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
+                    let length = length.map_or(usize::MAX, |length| length as usize);
+                    if *def_level_encoding != Encoding::RLE || length > buf.len() - 4 {
+                        return Err(refused("marks of missing values that do not fit their page"));
+                    }
+                    data = buf.slice(4 + length..);
+                }
+                self.check_values(&data, *encoding, *num_values)
+            }
+            Page::DataPageV2 {
+                buf,
+                encoding,
+                def_levels_byte_len,
+                rep_levels_byte_len,
+                num_values,
+                ..
+            } => {
+                let levels = *def_levels_byte_len as usize;
+                if levels > buf.len() || *rep_levels_byte_len != 0 {
+                    return Err(refused("marks of missing values that do not fit their page"));
+                }
+                self.check_values(&buf.slice(levels..), *encoding, *num_values)
+            }
+        }
+    }
+
+    fn check_values(&self, data: &Bytes, encoding: Encoding, number: u32) -> Result<()> {
+        let accepted = match (encoding, self.kind) {
+            (Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY, _) => self.has_dictionary,
+            (Encoding::DELTA_BINARY_PACKED, Kind::Long | Kind::Short | Kind::Signed) => {
+                return check_delta(data);
+            }
+            (Encoding::PLAIN, Kind::Text) if !self.nullable => return check_texts(data, number),
+            (Encoding::PLAIN, _) => true,
+            (Encoding::RLE, Kind::Flag) => {
+                let length = data.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
+                length.is_some_and(|length| length as usize <= data.len() - 4)
+            }
+            _ => false,
+        };
+        if accepted { Ok(()) } else { Err(refused("an encoding that a trace does not use")) }
+    }
+}
+
+/// Plain texts: each has its length before it.
+fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
+    for _ in 0..number {
+        let length = data.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
+        let rest = length.and_then(|length| data.get(length.checked_add(4)?..));
+        data = rest.ok_or_else(|| refused("a text that is longer than its page"))?;
+    }
+    Ok(())
+}
+
+/// The header of differences: values of a block, and its parts (Parquet format, "Delta Encoding").
+fn check_delta(mut data: &[u8]) -> Result<()> {
+    /// The writer has blocks of 128 or 256 values.
+    const BLOCK_MOST: u64 = 1 << 16;
+    let (block, parts) = (variable_length(&mut data), variable_length(&mut data));
+    let sane = |number: &u64| (1..=BLOCK_MOST).contains(number);
+    match (block.filter(sane), parts.filter(sane)) {
+        (Some(_), Some(_)) => Ok(()),
+        _ => Err(refused("blocks of differences of an absurd size")),
+    }
+}
+
+/// Takes a number of seven bits for each byte, the low ones first.
+fn variable_length(data: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..63).step_by(7) {
+        let (first, rest) = data.split_first()?;
+        *data = rest;
+        number |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn refused(what: &str) -> ParquetError {
+    ParquetError::General(format!("a page has {what}"))
+}
+
+impl<P: PageReader> Iterator for CheckedPages<P> {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Result<Page>> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl<P: PageReader> PageReader for CheckedPages<P> {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        let page = self.pages.get_next_page()?;
+        if let Some(page) = &page {
+            self.check(page)?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.pages.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.pages.skip_next_page()
+    }
+}

@@ -1,0 +1,64 @@
+//! What tests of several modules need: any request, and a trace in memory.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use crate::reader::TraceReader;
+use crate::request::{Call, FileId, Header, Operation, Request};
+use crate::writer::TraceWriter;
+
+/// Names of files in traces of tests: with blanks, quotes, separators and line ends.
+pub(crate) const NAMES: [&str; 5] = ["/data/a", "b,\"c\"", "", "with blank", "über\nzwei"];
+
+/// Any request of one of the files [`NAMES`].
+pub(crate) fn any_request() -> impl Strategy<Value = Request> {
+    let calls: Vec<Call> = ["unknown", "block", "pread64", "fsync", "io_uring"]
+        .map(|name| Call::named(name).expect("a call of the list"))
+        .to_vec();
+    let times = (any::<u64>(), option::of(any::<u64>()));
+    let who = (any::<u32>(), any::<u32>(), prop::sample::select(calls));
+    let what = (prop::sample::select(Operation::ALL.to_vec()), 0..NAMES.len() as u32);
+    let range = (option::of(any::<u64>()), any::<u64>(), option::of(any::<i64>()));
+    let how = (any::<bool>(), any::<bool>(), option::of(any::<u64>()));
+    (times, who, what, range, how).prop_map(|(times, who, what, range, how)| Request {
+        start_ns: times.0,
+        latency_ns: times.1,
+        process: who.0,
+        thread: who.1,
+        call: who.2,
+        operation: what.0,
+        file: FileId(what.1),
+        offset: range.0,
+        bytes: range.1,
+        result: range.2,
+        direct: how.0,
+        durable: how.1,
+        device_bytes: how.2,
+    })
+}
+
+/// Some requests in the order of their start.
+pub(crate) fn any_requests() -> impl Strategy<Value = Vec<Request>> {
+    vec(any_request(), 0..60).prop_map(|mut requests| {
+        requests.sort_by_key(|request| request.start_ns);
+        requests
+    })
+}
+
+/// A trace of requests of the files [`NAMES`] in memory.
+pub(crate) fn stored(requests: &[Request]) -> (Header, Vec<u8>) {
+    let mut writer = TraceWriter::to(Vec::new(), "test").unwrap();
+    NAMES.iter().for_each(|name| {
+        writer.add_file(name);
+    });
+    requests.iter().for_each(|request| writer.push(request).unwrap());
+    let source = "test".to_owned();
+    writer.finish_into(Header { source, ..Header::default() }).unwrap()
+}
+
+/// The requests of a trace in memory.
+pub(crate) fn requests_of(bytes: &[u8]) -> Vec<Request> {
+    let reader = TraceReader::of_bytes(bytes.to_vec(), "test").unwrap();
+    reader.collect::<Result<_, _>>().unwrap()
+}
