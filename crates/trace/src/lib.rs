@@ -16,6 +16,8 @@ pub mod writer;
 mod source;
 mod pages;
 pub mod reader;
+pub mod import;
+pub mod export;
 
 #[cfg(test)]
 mod testing;

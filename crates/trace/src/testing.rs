@@ -62,3 +62,15 @@ pub(crate) fn requests_of(bytes: &[u8]) -> Vec<Request> {
     let reader = TraceReader::of_bytes(bytes.to_vec(), "test").unwrap();
     reader.collect::<Result<_, _>>().unwrap()
 }
+
+/// Says that a test is skipped: on stderr, and in the file of HALFPOWER_SKIP_LOG.
+#[allow(clippy::print_stderr)] // The rule for tests that cannot run here.
+pub(crate) fn skip(name: &str, reason: &str) {
+    use std::io::Write as _;
+    let line = format!("skipped: {name}: {reason}");
+    eprintln!("{line}");
+    if let Some(log) = std::env::var_os("HALFPOWER_SKIP_LOG") {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
+        file.and_then(|mut file| writeln!(file, "{line}")).unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+//! Traces for other tools: CSV for tables and scripts, logs that fio replays.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use crate::error::TraceError;
+use crate::import::csv::COLUMNS;
+use crate::reader::TraceReader;
+use crate::request::{Operation, Request};
+
+/// Nanoseconds of a microsecond.
+const MICROSECOND_NS: u64 = 1000;
+
+/// How much of a trace was exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Requests that were written.
+    pub requests: u64,
+    /// Requests that the format cannot express.
+    pub left_out: u64,
+}
+
+/// Writes a trace as CSV: the names of the columns, then a line for each request. A field is empty
+/// where the trace does not say.
+///
+/// # Errors
+/// The trace is damaged, or `out`, which messages call `name`, cannot be written.
+pub fn csv(trace: TraceReader, out: &mut impl Write, name: &str) -> Result<Exported, TraceError> {
+    let fail = |cause| TraceError::writing(name, cause);
+    let files: Vec<String> =
+        trace.header().files.iter().map(|file| quoted(&file.name).into_owned()).collect();
+    let mut exported = Exported::default();
+    writeln!(out, "{}", COLUMNS.join(",")).map_err(fail)?;
+    for request in trace {
+        let request = request?;
+        let file = files.get(request.file.0 as usize).map_or("", String::as_str);
+        csv_line(out, &request, file).map_err(fail)?;
+        exported.requests += 1;
+    }
+    out.flush().map_err(fail)?;
+    Ok(exported)
+}
+
+fn csv_line(out: &mut impl Write, request: &Request, file: &str) -> io::Result<()> {
+    write!(out, "{},", request.start_ns)?;
+    optional(out, request.latency_ns)?;
+    let (call, operation) = (request.call.name(), request.operation.name());
+    write!(out, "{},{},{call},{operation},{file},", request.process, request.thread)?;
+    optional(out, request.offset)?;
+    write!(out, "{},", request.bytes)?;
+    optional(out, request.result)?;
+    write!(out, "{},{},", request.direct, request.durable)?;
+    match request.device_bytes {
+        Some(bytes) => writeln!(out, "{bytes}"),
+        None => writeln!(out),
+    }
+}
+
+fn optional(out: &mut impl Write, value: Option<impl std::fmt::Display>) -> io::Result<()> {
+    match value {
+        Some(value) => write!(out, "{value},"),
+        None => write!(out, ","),
+    }
+}
+
+fn quoted(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Writes a trace as a log of fio, version 3, which `fio --read_iolog` replays: reads, writes and
+/// discards that have an offset, and flushes. All files are opened at the start and closed at the
+/// end; other requests are left out. Times are microseconds.
+///
+/// fio splits lines at blanks, so blanks in names become `_`; a file without a name is called
+/// `file-N`.
+///
+/// # Errors
+/// The trace is damaged, or `out`, which messages call `name`, cannot be written.
+pub fn fio_log(
+    trace: TraceReader,
+    out: &mut impl Write,
+    name: &str,
+) -> Result<Exported, TraceError> {
+    let fail = |cause| TraceError::writing(name, cause);
+    let files = fio_names(&trace);
+    let mut exported = Exported::default();
+    writeln!(out, "fio version 3 iolog").map_err(fail)?;
+    for action in ["add", "open"] {
+        for file in files.iter().collect::<BTreeSet<_>>() {
+            writeln!(out, "0 {file} {action}").map_err(fail)?;
+        }
+    }
+    let mut last_us = 0;
+    for request in trace {
+        let request = request?;
+        let file = files.get(request.file.0 as usize);
+        let (Some(file), Some((action, offset))) = (file, fio_action(&request)) else {
+            exported.left_out += 1;
+            continue;
+        };
+        // fio counts on the order of times.
+        last_us = last_us.max(request.start_ns / MICROSECOND_NS);
+        let bytes = if action == "sync" || action == "datasync" { 0 } else { request.bytes };
+        writeln!(out, "{last_us} {file} {action} {offset} {bytes}").map_err(fail)?;
+        exported.requests += 1;
+    }
+    for file in files.iter().collect::<BTreeSet<_>>() {
+        writeln!(out, "{last_us} {file} close").map_err(fail)?;
+    }
+    out.flush().map_err(fail)?;
+    Ok(exported)
+}
+
+fn fio_names(trace: &TraceReader) -> Vec<String> {
+    let name = |(at, file): (usize, &crate::request::File)| match file.name.as_str() {
+        "" => format!("file-{at}"),
+        name => name.replace(|c: char| c.is_whitespace() || c.is_control(), "_"),
+    };
+    trace.header().files.iter().enumerate().map(name).collect()
+}
+
+fn fio_action(request: &Request) -> Option<(&'static str, u64)> {
+    let action = match request.operation {
+        Operation::Read => "read",
+        Operation::Write => "write",
+        Operation::Discard => "trim",
+        Operation::Flush => {
+            let data_only = request.call.name() == "fdatasync";
+            return Some((if data_only { "datasync" } else { "sync" }, 0));
+        }
+        _ => return None,
+    };
+    Some((action, request.offset?))
+}
+
+#[cfg(test)]
+mod tests;

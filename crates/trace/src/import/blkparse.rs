@@ -1,0 +1,142 @@
+//! Output of blkparse in its default format, as the manual page blkparse(1) describes it under
+//! "OUTPUT DESCRIPTION AND FORMATTING".
+//!
+//! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`; a
+//! completion has an error number in the brackets. Some versions print the time since the beginning
+//! in parentheses before them. Requests without data have no `+ SECTORS`. Actions other than Q, M, F,
+//! D, R and C do not begin or end a request and are skipped, as are messages of the kernel, lines
+//! about input files, and the summary at the end. See [`crate::import::pairs`] for what a request is.
+
+use std::io::Write;
+
+use crate::error::TraceError;
+use crate::import::lines::{Lines, seconds_ns};
+use crate::import::pairs::{Event, Pairs, SECTOR, Stage, durable, operation};
+use crate::import::sink::Sink;
+use crate::request::Operation;
+
+/// Actions that blkparse prints and that neither begin nor end a request.
+const OTHER_ACTIONS: &str = "GISPUTXABmi";
+
+/// The fields that every event has.
+struct Fields<'a> {
+    device: (u32, u32),
+    at_ns: u64,
+    process: u32,
+    action: &'a str,
+    letters: &'a str,
+    rest: &'a str,
+}
+
+fn fields(line: &str) -> Option<Fields<'_>> {
+    let mut rest = line;
+    let mut word = || {
+        let text = rest.trim_start();
+        let end = text.find(char::is_whitespace).unwrap_or(text.len());
+        rest = &text[end..];
+        Some(&text[..end]).filter(|word| !word.is_empty())
+    };
+    let (major, minor) = word()?.split_once(',')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let _cpu: u32 = word()?.parse().ok()?;
+    let _sequence: u64 = word()?.parse().ok()?;
+    let at_ns = seconds_ns(word()?)?;
+    let process = word()?.parse().ok()?;
+    let (action, letters) = (word()?, word()?);
+    Some(Fields { device, at_ns, process, action, letters, rest: rest.trim() })
+}
+
+/// Whether the line is an event.
+pub(crate) fn is_event(line: &str) -> bool {
+    fields(line).is_some_and(|fields| fields.action.len() <= 2)
+}
+
+/// Reads the output of blkparse.
+///
+/// # Errors
+/// A line is none of the format, or the trace cannot be written.
+pub(crate) fn read<W: Write + Send>(
+    lines: &mut Lines<'_>,
+    sink: &mut Sink<W>,
+) -> Result<(), TraceError> {
+    sink.times_of_any_clock();
+    let mut pairs = Pairs::default();
+    while lines.next()? {
+        let line = lines.text().trim();
+        if line.starts_with("CPU") && line.ends_with(':') || line.starts_with("Total (") {
+            break;
+        }
+        if line.is_empty() || line.starts_with("Input file ") {
+            continue;
+        }
+        let fields = fields(line).ok_or_else(|| lines.bad(EXPECTED))?;
+        let stage = match fields.action {
+            "Q" => Stage::Queued,
+            "M" | "F" => Stage::Merged,
+            "D" => Stage::Issued,
+            "R" => Stage::Requeued,
+            "C" => Stage::Completed(0),
+            "UT" => continue,
+            action if action.len() == 1 && OTHER_ACTIONS.contains(action) => continue,
+            _ => return Err(lines.bad("one of the actions of blkparse, such as Q, D or C")),
+        };
+        let (range, tail) = fields.rest.split_once('[').unwrap_or((fields.rest, ""));
+        let tail = tail.trim_end().strip_suffix(']').unwrap_or(tail);
+        let stage = match stage {
+            Stage::Completed(_) => {
+                let error = tail.trim().parse().ok().and_then(error_number);
+                Stage::Completed(error.ok_or_else(|| lines.bad("an error number in brackets"))?)
+            }
+            stage => {
+                sink.process(fields.process, tail);
+                stage
+            }
+        };
+        let Some((sector, sectors)) = sectors(range) else {
+            return Err(lines.bad("a sector and a number of sectors behind the action"));
+        };
+        let bytes = sectors.saturating_mul(SECTOR);
+        let Some(operation) = operation(fields.letters, bytes) else { continue };
+        let moves_nothing = bytes == 0 && operation != Operation::Flush;
+        if moves_nothing && !matches!(stage, Stage::Completed(_)) {
+            // A command that a program passed through to the device.
+            continue;
+        }
+        let event = Event {
+            at_ns: fields.at_ns,
+            stage,
+            operation,
+            device: fields.device,
+            sector: if operation == Operation::Flush { 0 } else { sector },
+            bytes,
+            process: fields.process,
+            durable: durable(fields.letters),
+        };
+        pairs.add(&event, sink)?;
+    }
+    pairs.end_of_trace(sink);
+    Ok(())
+}
+
+const EXPECTED: &str = "an event such as '8,0 3 11 0.009507758 697 D W 223490 + 8 [name]'";
+
+/// `SECTOR + SECTORS`, `SECTOR`, or nothing, and a time in parentheses.
+fn sectors(range: &str) -> Option<(u64, u64)> {
+    let range = range.split_once('(').map_or(range, |(range, _)| range).trim();
+    if range.is_empty() {
+        return Some((0, 0));
+    }
+    let (sector, sectors) = range.split_once('+').unwrap_or((range, "0"));
+    Some((sector.trim().parse().ok()?, sectors.trim().parse().ok()?))
+}
+
+/// The kernel keeps the error in 16 bits without sign; blkparse prints them as they are.
+pub(crate) fn error_number(printed: i64) -> Option<i64> {
+    let negative = match printed {
+        -4095..=0 => printed,
+        1..=4095 => -printed,
+        61441..=65535 => printed - 65536,
+        _ => return None,
+    };
+    Some(negative)
+}

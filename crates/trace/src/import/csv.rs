@@ -1,0 +1,161 @@
+//! The CSV that `export` writes: a line with the names of the columns, then a line for each request.
+//!
+//! A field is empty where the trace does not say; a text with commas, quotes or ends of lines stands
+//! in quotes (RFC 4180). Columns are found by name. Only `start_ns` and `operation` must be there,
+//! others are unknown if they are missing, so that other programs need to write no more than they
+//! know.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use crate::error::TraceError;
+use crate::import::lines::Lines;
+use crate::import::sink::{Sink, bare};
+use crate::request::{Call, Operation, Request};
+
+/// The columns in the order in which they are written.
+pub(crate) const COLUMNS: [&str; 13] = [
+    "start_ns",
+    "latency_ns",
+    "process",
+    "thread",
+    "call",
+    "operation",
+    "file",
+    "offset",
+    "bytes",
+    "result",
+    "direct",
+    "durable",
+    "device_bytes",
+];
+
+/// Whether this is the first line of such a file.
+pub(crate) fn is_header(line: &str) -> bool {
+    let mut names = line.split(',').map(str::trim);
+    names.clone().any(|name| name == "start_ns") && names.any(|name| name == "operation")
+}
+
+/// Reads such a file.
+///
+/// # Errors
+/// A line is none of the format, or the trace cannot be written.
+pub(crate) fn read<W: Write + Send>(
+    lines: &mut Lines<'_>,
+    sink: &mut Sink<W>,
+) -> Result<(), TraceError> {
+    const NAMES: &str = "names of columns, among them start_ns and operation";
+    if !lines.next()? || !is_header(lines.text().trim_start_matches('\u{feff}')) {
+        return Err(lines.bad(NAMES));
+    }
+    let names = lines.text().trim_start_matches('\u{feff}').split(',');
+    let mut places = Vec::new();
+    for name in names {
+        let place = COLUMNS.iter().position(|known| *known == name.trim());
+        let place = place.filter(|place| !places.contains(place));
+        places.push(place.ok_or_else(|| {
+            lines.bad("each of the columns start_ns, latency_ns, .. at most once and no other")
+        })?);
+    }
+    while lines.next()? {
+        while lines.text().bytes().filter(|byte| *byte == b'"').count() % 2 == 1 {
+            lines.push_end();
+            if !lines.append()? {
+                return Err(lines.bad("a quote at the end of a quoted field"));
+            }
+        }
+        if lines.text().trim().is_empty() {
+            continue;
+        }
+        let mut fields: [Cow<'_, str>; COLUMNS.len()] = Default::default();
+        let found = split(lines.text());
+        let found = found.filter(|found| found.len() == places.len());
+        let found = found.ok_or_else(|| lines.bad("as many fields as there are columns"))?;
+        for (place, field) in places.iter().zip(found) {
+            fields[*place] = field;
+        }
+        let file = sink.file(&fields[6]);
+        let request = request(&fields).map_err(|expected| lines.bad(expected))?;
+        sink.push(&Request { file, ..request })?;
+    }
+    Ok(())
+}
+
+/// The request of a line, without its file.
+fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static str> {
+    let field = |at: usize| fields[at].trim();
+    let number = |at: usize, expected| match field(at) {
+        "" => Ok(None),
+        text => text.parse::<u64>().map(Some).map_err(|_| expected),
+    };
+    let id = |at: usize, expected| match field(at) {
+        "" => Ok(0),
+        text => text.parse::<u32>().map_err(|_| expected),
+    };
+    let flag = |at: usize, expected| match field(at) {
+        "" | "false" | "0" => Ok(false),
+        "true" | "1" => Ok(true),
+        _ => Err(expected),
+    };
+    let operation = Operation::named(field(5)).ok_or("the name of an operation, such as read")?;
+    let start_ns = number(0, "a whole number as start_ns")?.ok_or("a start_ns")?;
+    Ok(Request {
+        latency_ns: number(1, "a whole number as latency_ns")?,
+        process: id(2, "a whole number as process")?,
+        thread: id(3, "a whole number as thread")?,
+        call: match field(4) {
+            "" => Call::UNKNOWN,
+            name => Call::named(name).ok_or("the name of a call, such as pread64")?,
+        },
+        offset: number(7, "a whole number as offset")?,
+        bytes: number(8, "a whole number as bytes")?.unwrap_or(0),
+        result: match field(9) {
+            "" => None,
+            text => Some(text.parse().map_err(|_| "a whole number as result")?),
+        },
+        direct: flag(10, "true or false as direct")?,
+        durable: flag(11, "true or false as durable")?,
+        device_bytes: number(12, "a whole number as device_bytes")?,
+        ..bare(start_ns, operation, crate::request::FileId(0))
+    })
+}
+
+/// The fields of a line; None if a quote is misplaced.
+fn split(mut line: &str) -> Option<Vec<Cow<'_, str>>> {
+    let mut fields = Vec::new();
+    loop {
+        let Some(quoted) = line.strip_prefix('"') else {
+            let end = line.find(',').unwrap_or(line.len());
+            if line[..end].contains('"') {
+                return None;
+            }
+            fields.push(Cow::Borrowed(&line[..end]));
+            match line[end..].strip_prefix(',') {
+                Some(rest) => line = rest,
+                None => return Some(fields),
+            }
+            continue;
+        };
+        let mut text = String::new();
+        let mut rest = quoted;
+        loop {
+            let (part, behind) = rest.split_once('"')?;
+            text.push_str(part);
+            match behind.strip_prefix('"') {
+                Some(behind) => {
+                    text.push('"');
+                    rest = behind;
+                }
+                None => {
+                    rest = behind;
+                    break;
+                }
+            }
+        }
+        fields.push(Cow::Owned(text));
+        if rest.trim().is_empty() {
+            return Some(fields);
+        }
+        line = rest.strip_prefix(',')?;
+    }
+}

@@ -1,0 +1,100 @@
+//! Logs of fio (`write_iolog`, `read_iolog`), versions 2 and 3, as the manual page fio(1) describes
+//! them under "Trace file format".
+//!
+//! The first line is `fio version 2 iolog`. Then there are `FILE add`, `FILE open`, `FILE close`, and
+//! `FILE ACTION OFFSET LENGTH` with the actions read, write, trim, sync, datasync and wait. `wait`
+//! has a time in microseconds in place of the offset, and delays all that follows. In version 3 each
+//! line has a time before it, and there is no `wait`. The manual does not say the unit of the times;
+//! fio 3.33 writes microseconds.
+//!
+//! A log says neither who made a request nor how long it took, nor whether it was direct.
+
+use std::io::Write;
+
+use crate::error::TraceError;
+use crate::import::lines::Lines;
+use crate::import::sink::{Sink, bare};
+use crate::request::{Call, Operation, Request};
+
+/// Nanoseconds of a microsecond.
+const MICROSECOND_NS: u64 = 1000;
+
+/// The version of the log that begins with this line.
+pub(crate) fn version(line: &str) -> Option<u32> {
+    match line.trim() {
+        "fio version 2 iolog" => Some(2),
+        "fio version 3 iolog" => Some(3),
+        _ => None,
+    }
+}
+
+/// Reads a log.
+///
+/// # Errors
+/// A line is none of the format, or the trace cannot be written.
+pub(crate) fn read<W: Write + Send>(
+    lines: &mut Lines<'_>,
+    sink: &mut Sink<W>,
+) -> Result<(), TraceError> {
+    if !lines.next()? {
+        return Err(lines.bad("'fio version 2 iolog' or 'fio version 3 iolog'"));
+    }
+    let Some(version) = version(lines.text()) else {
+        return Err(lines.bad("'fio version 2 iolog' or 'fio version 3 iolog'"));
+    };
+    let mut waited_ns: u64 = 0;
+    while lines.next()? {
+        let mut words = lines.text().split_whitespace();
+        let at_ns = match version {
+            3 => {
+                let Some(time) = words.next() else { continue };
+                let time = time.parse::<u64>().ok();
+                let time = time.and_then(|time| time.checked_mul(MICROSECOND_NS));
+                time.ok_or_else(|| lines.bad("a time in microseconds, a file and an action"))?
+            }
+            _ => waited_ns,
+        };
+        let Some(file) = words.next() else { continue };
+        let Some(action) = words.next() else { return Err(lines.bad("a file and an action")) };
+        let numbers: Vec<Option<u64>> = words.map(|word| word.parse().ok()).collect();
+        let (offset, bytes) = match (action, numbers.as_slice()) {
+            ("add", []) => {
+                sink.file(file);
+                continue;
+            }
+            ("open" | "close" | "sync" | "datasync", []) => (0, 0),
+            (_, [Some(offset), Some(bytes)]) => (*offset, *bytes),
+            _ => return Err(lines.bad("an offset and a length behind the action")),
+        };
+        if action == "wait" && version == 2 {
+            waited_ns = waited_ns.saturating_add(offset.saturating_mul(MICROSECOND_NS));
+            continue;
+        }
+        let Some((operation, call)) = meaning(action) else {
+            return Err(
+                lines.bad("read, write, trim, sync, datasync, add, open, close or (2) wait")
+            );
+        };
+        let moves = operation.moves_data() || operation == Operation::Discard;
+        let request = bare(at_ns, operation, sink.file(file));
+        let offset = moves.then_some(offset);
+        sink.push(&Request { call, offset, bytes: if moves { bytes } else { 0 }, ..request })?;
+    }
+    sink.note("the log does not say how long requests took, nor whether they were direct");
+    Ok(())
+}
+
+fn meaning(action: &str) -> Option<(Operation, Call)> {
+    let call = |name| Call::named(name).unwrap_or(Call::UNKNOWN);
+    Some(match action {
+        "read" => (Operation::Read, Call::UNKNOWN),
+        "write" => (Operation::Write, Call::UNKNOWN),
+        "trim" => (Operation::Discard, Call::UNKNOWN),
+        "sync" => (Operation::Flush, call("fsync")),
+        "datasync" => (Operation::Flush, call("fdatasync")),
+        "sync_file_range" => (Operation::Flush, call("sync_file_range")),
+        "open" => (Operation::Open, call("open")),
+        "close" => (Operation::Close, call("close")),
+        _ => return None,
+    })
+}

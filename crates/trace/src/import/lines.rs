@@ -1,0 +1,145 @@
+//! A text line by line, in bounded memory, with what messages need: the file and the number of the
+//! line.
+
+use std::io::{BufRead, Read as _};
+
+use crate::error::{TraceError, one_line};
+
+/// Longest line (bytes). strace prints two paths of 4096 bytes at most, each byte as four.
+const LINE_MOST: u64 = 64 << 10;
+
+/// Nanoseconds of a second.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
+/// Reads lines. Bytes that are no UTF-8 are replaced, as are the ends of lines of Windows.
+pub(crate) struct Lines<'a> {
+    input: Box<dyn BufRead + 'a>,
+    name: String,
+    number: u64,
+    raw: Vec<u8>,
+    text: String,
+    remedy: &'static str,
+}
+
+impl<'a> Lines<'a> {
+    /// Reads `input`, which messages call `name`.
+    pub(crate) fn new(input: impl BufRead + 'a, name: &str) -> Lines<'a> {
+        Lines {
+            input: Box::new(input),
+            name: name.to_owned(),
+            number: 0,
+            raw: Vec::new(),
+            text: String::new(),
+            remedy: "correct the line, or name another format",
+        }
+    }
+
+    /// Goes to the next line. False at the end.
+    pub(crate) fn next(&mut self) -> Result<bool, TraceError> {
+        self.text.clear();
+        self.append()
+    }
+
+    /// Appends the next line to the present one, for fields that contain an end of line.
+    pub(crate) fn append(&mut self) -> Result<bool, TraceError> {
+        self.raw.clear();
+        let mut limited = (&mut self.input).take(LINE_MOST);
+        let read = limited.read_until(b'\n', &mut self.raw);
+        if read.map_err(|cause| TraceError::reading(&self.name, cause))? == 0 {
+            return Ok(false);
+        }
+        self.number += 1;
+        let ended = self.raw.pop_if(|last| *last == b'\n').is_some();
+        if ended {
+            self.raw.pop_if(|last| *last == b'\r');
+        }
+        self.text.push_str(&String::from_utf8_lossy(&self.raw));
+        if self.text.len() as u64 >= LINE_MOST {
+            return Err(self.bad("a line of less than 64 KiB"));
+        }
+        Ok(true)
+    }
+
+    /// The line, without its end.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Adds an end of line to the present line.
+    pub(crate) fn push_end(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// Number of the line, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The line is not what the format has there.
+    pub(crate) fn bad(&self, expected: &'static str) -> TraceError {
+        TraceError::Line {
+            name: self.name.clone(),
+            line: self.number,
+            expected,
+            found: one_line(self.text.trim()),
+            remedy: self.remedy,
+        }
+    }
+}
+
+/// The fields of a line between commas, if there are so many.
+pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
+    let mut fields = [""; N];
+    let mut found = line.split(',');
+    for field in &mut fields {
+        *field = found.next()?.trim();
+    }
+    found.next().is_none().then_some(fields)
+}
+
+/// A decimal number of seconds as nanoseconds; further digits are cut off.
+pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(fraction) {
+        return None;
+    }
+    let fraction = &fraction[..fraction.len().min(9)];
+    let ns = fraction.parse::<u64>().ok()? * 10_u64.pow(9 - fraction.len() as u32);
+    whole.parse::<u64>().ok()?.checked_mul(SECOND_NS)?.checked_add(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_linux_and_windows_have_the_same_text() {
+        let mut lines = Lines::new(&b"a\r\nb\n\nc"[..], "x");
+        let mut found = Vec::new();
+        while lines.next().unwrap() {
+            found.push(lines.text().to_owned());
+        }
+        assert_eq!(found, ["a", "b", "", "c"]);
+        assert_eq!(lines.number(), 4);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_fills_the_memory() {
+        let endless = vec![b'x'; 1 << 20];
+        let error = Lines::new(&endless[..], "x").next().unwrap_err().to_string();
+        assert!(error.starts_with("x:1: expected a line of less than 64 KiB"), "{error}");
+        assert!(error.len() < 300, "{error}");
+    }
+
+    #[test]
+    fn seconds_are_exact_to_the_nanosecond() {
+        assert_eq!(seconds_ns("1455592800.036932000"), Some(1_455_592_800_036_932_000));
+        assert_eq!(seconds_ns("0.5"), Some(500_000_000));
+        assert_eq!(seconds_ns("7"), Some(7_000_000_000));
+        assert_eq!(seconds_ns("0.1234567899"), Some(123_456_789));
+        for wrong in ["", ".", "-1", "1.", "1e3", "99999999999999", "0.+1"] {
+            assert_eq!(seconds_ns(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Requests of the block layer from its events, which blktrace records: queued (Q), issued to the
+//! driver (D), completed (C), and what happens between.
+//!
+//! A request of a trace is what the device saw: from D to C, merged as the block layer merged it. How
+//! long requests waited before (from Q to D) stands in the notes, as a mean. Devices that have no
+//! queue (device mapper, md) have no D; there a request is from Q to C, and the notes say how many
+//! are. Events are matched by device and sector. A completion without a beginning, and a beginning
+//! without a completion, is counted as lost.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use crate::error::TraceError;
+use crate::import::sink::{Sink, block};
+use crate::request::{Operation, Request};
+
+/// Bytes of a sector of the block layer.
+pub(crate) const SECTOR: u64 = 512;
+
+/// Requests that may be without completion at a time. Real queues hold a few thousand.
+const OPEN_MOST: usize = 1 << 18;
+
+/// What happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It came into the block layer.
+    Queued,
+    /// It became part of another request that is not issued yet.
+    Merged,
+    /// It was given to the driver.
+    Issued,
+    /// The driver gave it back.
+    Requeued,
+    /// It ended; 0 or a negative error number.
+    Completed(i64),
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub at_ns: u64,
+    pub stage: Stage,
+    pub operation: Operation,
+    /// Major and minor number.
+    pub device: (u32, u32),
+    pub sector: u64,
+    pub bytes: u64,
+    pub process: u32,
+    /// Whether the request itself makes its data durable (FUA).
+    pub durable: bool,
+}
+
+/// A flush has no sector of its own, so it is matched apart from what has.
+type Place = ((u32, u32), u64, bool);
+
+/// What is known of a request that has not ended.
+#[derive(Clone, Copy)]
+struct Open {
+    queued_ns: Option<u64>,
+    issued_ns: Option<u64>,
+    event: Event,
+}
+
+/// Matches events and hands on requests.
+#[derive(Default)]
+pub(crate) struct Pairs {
+    open: HashMap<Place, Open>,
+    /// Events until requests that were only queued may be forgotten again.
+    until_sweep: usize,
+    issues: u64,
+    waits: u64,
+    waited_ns: u128,
+    without_issue: u64,
+    too_many: u64,
+    without_beginning: u64,
+}
+
+impl Pairs {
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub(crate) fn add<W: Write + Send>(
+        &mut self,
+        event: &Event,
+        sink: &mut Sink<W>,
+    ) -> Result<(), TraceError> {
+        let place = (event.device, event.sector, event.operation == Operation::Flush);
+        match event.stage {
+            Stage::Queued => {
+                let queued_ns = Some(event.at_ns);
+                self.begin(place, Open { queued_ns, issued_ns: None, event: *event });
+            }
+            Stage::Merged => {
+                // What it became part of has its own events.
+                self.open.remove(&place);
+            }
+            Stage::Issued => {
+                self.issues += 1;
+                let queued_ns = self.open.get(&place).and_then(|open| open.queued_ns);
+                let issued_ns = Some(event.at_ns);
+                self.begin(place, Open { queued_ns, issued_ns, event: *event });
+            }
+            Stage::Requeued => {
+                if let Some(open) = self.open.get_mut(&place) {
+                    open.issued_ns = None;
+                }
+            }
+            Stage::Completed(result) => match self.open.remove(&place) {
+                Some(open) => return self.end(&open, event, result, sink),
+                None => self.without_beginning += 1,
+            },
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, place: Place, open: Open) {
+        self.until_sweep = self.until_sweep.saturating_sub(1);
+        if self.open.len() == OPEN_MOST && self.until_sweep == 0 && self.issues > 0 {
+            // What was merged into a request before it never gets an event of its own again.
+            self.open.retain(|_, open| open.issued_ns.is_some());
+            self.until_sweep = OPEN_MOST;
+        }
+        if self.open.len() < OPEN_MOST || self.open.contains_key(&place) {
+            self.open.insert(place, open);
+        } else {
+            self.too_many += 1;
+        }
+    }
+
+    fn end<W: Write + Send>(
+        &mut self,
+        open: &Open,
+        completion: &Event,
+        result: i64,
+        sink: &mut Sink<W>,
+    ) -> Result<(), TraceError> {
+        let start_ns = open.issued_ns.or(open.queued_ns).unwrap_or(completion.at_ns);
+        match (open.queued_ns, open.issued_ns) {
+            (Some(queued), Some(issued)) => {
+                self.waits += 1;
+                self.waited_ns += u128::from(issued.saturating_sub(queued));
+            }
+            _ => self.without_issue += u64::from(open.issued_ns.is_none()),
+        }
+        let Event { operation, bytes, device, sector, process, durable, .. } = open.event;
+        let file = sink.file(&format!("{},{}", device.0, device.1));
+        let offset = sector.saturating_mul(SECTOR);
+        let bytes = if open.issued_ns.is_some() { bytes } else { completion.bytes };
+        let moved = completion.bytes.min(i64::MAX as u64).cast_signed();
+        let request = block(start_ns, operation, file, offset, bytes);
+        sink.push(&Request {
+            latency_ns: Some(completion.at_ns.saturating_sub(start_ns)),
+            process,
+            thread: process,
+            offset: request.offset.filter(|_| operation != Operation::Flush),
+            result: Some(if result < 0 { result } else { moved }),
+            durable,
+            ..request
+        })
+    }
+
+    /// Says what is left and what was seen.
+    pub(crate) fn end_of_trace<W: Write + Send>(self, sink: &mut Sink<W>) {
+        // Where requests are issued, one that was only queued may be a part of another by now.
+        let unfinished = self.open.values();
+        let unfinished = unfinished.filter(|open| open.issued_ns.is_some() || self.issues == 0);
+        sink.lose("requests that had not completed at the end", unfinished.count() as u64);
+        sink.lose("completions of requests that began before the trace", self.without_beginning);
+        sink.lose("requests beyond the 262,144 that are followed at a time", self.too_many);
+        if self.waits > 0 {
+            let mean_us = self.waited_ns as f64 / self.waits as f64 / 1e3;
+            sink.note(format!(
+                "latency is that of the device; before it, {} requests waited {mean_us:.1} us in \
+                 the queue on average",
+                self.waits
+            ));
+        }
+        if self.without_issue > 0 {
+            sink.note(format!(
+                "{} requests have no event of their issue; their latency includes the queue",
+                self.without_issue
+            ));
+        }
+    }
+}
+
+/// What a request does, by the letters that blkparse prints (RWBS): R read, W write, D discard, F
+/// flush first. A write with data and F is a write. None for N, which moves nothing.
+pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
+    // An F that comes first asks for a flush; one behind the operation is FUA.
+    let flush = letters.starts_with('F');
+    let letters = letters.strip_prefix('F').unwrap_or(letters);
+    match letters.chars().next() {
+        Some('R') => Some(Operation::Read),
+        Some('D') => Some(Operation::Discard),
+        Some('W') if flush && bytes == 0 => Some(Operation::Flush),
+        Some('W') => Some(Operation::Write),
+        _ => flush.then_some(Operation::Flush),
+    }
+}
+
+/// Whether the letters have an F behind the operation (FUA).
+pub(crate) fn durable(letters: &str) -> bool {
+    letters.chars().skip(1).any(|letter| letter == 'F')
+}
