@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use toml::{Table, Value};
 
 /// General libraries, which all crates of [`ABOVE_LIBRARIES`] may import.
-const LIBRARIES: [&str; 14] = [
+const LIBRARIES: [&str; 15] = [
     "explain",
     "ioengine",
     "cpucost",
@@ -17,6 +17,7 @@ const LIBRARIES: [&str; 14] = [
     "memspeed",
     "iotrace",
     "trace",
+    "calltrace",
     "seqio",
     "filecopy",
     "workload",
@@ -27,7 +28,7 @@ const LIBRARIES: [&str; 14] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("explain", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
@@ -36,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("memspeed", &[]),
     ("iotrace", &[]),
     ("trace", &[]),
+    ("calltrace", &["trace"]),
     ("seqio", &["ioengine"]),
     ("filecopy", &["ioengine", "seqio"]),
     ("workload", &["ioengine", "cpucost", "analysis"]),

@@ -1,0 +1,39 @@
+//! Prints the requests of a command: `calls COMMAND ARGS`.
+
+use std::io::{self, Write};
+use std::process::Command;
+use std::time::Duration;
+
+use calltrace::{Recorder, RecorderSpec, Requests};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let mut recorder = Recorder::start(&RecorderSpec::default())?;
+    let mut requests = Requests::new(0);
+    // The shell stops itself before it becomes the command, so that the watch begins in time.
+    let script = "kill -STOP $$; exec \"$0\" \"$@\"";
+    let mut child = Command::new("sh").args(["-c", script]).args(&mut words).spawn()?;
+    recorder.watch(child.id())?;
+    requests.learn_process(child.id());
+    let stat = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&stat)?.contains(") T ") {
+        std::thread::yield_now();
+    }
+    Command::new("kill").args(["-CONT", &child.id().to_string()]).status()?;
+    let mut out = io::stdout().lock();
+    loop {
+        let ended = child.try_wait()?.is_some();
+        let read = recorder.read(10_000, |record| {
+            requests.take(record, |r| {
+                let _ = writeln!(out, "{:?}", (r.start_ns, r.latency_ns, r.thread, r.call.name(), r.operation, r.file, r.offset, r.bytes, r.result, r.direct, r.device_bytes));
+            });
+        });
+        if ended && read == 0 {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    writeln!(out, "{:?}", requests.file_names())?;
+    writeln!(out, "{:?} {:?}", recorder.lost(), recorder.missing())?;
+    Ok(())
+}

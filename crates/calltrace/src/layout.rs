@@ -1,0 +1,189 @@
+//! Where the kernel keeps what our programs read: offsets of members of its structures (bytes), and
+//! positions of arguments of its tracepoints, all from its type information.
+
+use crate::btf::Btf;
+
+/// Offsets for the file behind a descriptor of the current process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLayout {
+    pub task_files: i32,
+    pub files_table: i32,
+    pub table_max: i32,
+    pub table_array: i32,
+    pub file_inode: i32,
+    pub file_flags: i32,
+    pub file_position: i32,
+    pub inode_number: i32,
+    pub inode_mode: i32,
+    pub inode_device: i32,
+    pub inode_super: i32,
+    pub super_device: i32,
+    pub task_fs: i32,
+    pub fs_folder: i32,
+    pub dentry_inode: i32,
+}
+
+/// Offsets for the creation and end of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskLayout {
+    pub process: i32,
+    pub thread: i32,
+    pub name: i32,
+}
+
+/// Offsets for requests of the block layer, and the positions of `struct request` among the
+/// arguments of its tracepoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    pub issue_argument: usize,
+    pub complete_argument: usize,
+    pub sector: i32,
+    pub bytes: i32,
+    pub flags: i32,
+    pub queue: i32,
+    pub queue_disk: i32,
+    pub disk_major: i32,
+    pub disk_minor: i32,
+}
+
+/// Offsets for bios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BioLayout {
+    pub argument: usize,
+    pub bytes: i32,
+    pub flags: i32,
+}
+
+/// Offsets for requests of io_uring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UringLayout {
+    pub submit_argument: usize,
+    pub complete_argument: usize,
+    /// The argument with the result, or that points to the completion with it.
+    pub result_argument: usize,
+    /// Offset of the result in the completion; None: the argument is the result.
+    pub result: Option<i32>,
+    pub file: i32,
+    pub opcode: i32,
+    pub position: i32,
+    pub length: i32,
+}
+
+/// Offsets for page faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultLayout {
+    pub mapping_argument: usize,
+    pub index_argument: usize,
+    pub mapping_host: i32,
+}
+
+/// All offsets that this kernel has. What is None cannot be traced on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub file: FileLayout,
+    pub task: TaskLayout,
+    pub block: Option<BlockLayout>,
+    pub bio: Option<BioLayout>,
+    pub uring: Option<UringLayout>,
+    pub fault: Option<FaultLayout>,
+}
+
+impl Layout {
+    /// The offsets of the kernel that this type information describes; None if files cannot be
+    /// identified.
+    pub fn of(btf: &Btf) -> Option<Layout> {
+        let task = TaskLayout {
+            process: offset(btf, "task_struct", "tgid")?,
+            thread: offset(btf, "task_struct", "pid")?,
+            name: offset(btf, "task_struct", "comm")?,
+        };
+        Some(Layout {
+            file: file(btf)?,
+            task,
+            block: block(btf),
+            bio: bio(btf),
+            uring: uring(btf),
+            fault: fault(btf),
+        })
+    }
+}
+
+fn offset(btf: &Btf, structure: &str, path: &str) -> Option<i32> {
+    i32::try_from(btf.offset(structure, path)?).ok()
+}
+
+/// The position of the argument of a tracepoint that points to this structure.
+fn argument(btf: &Btf, tracepoint: &str, structure: &str) -> Option<usize> {
+    btf.arguments(tracepoint)?.iter().position(|name| *name == structure)
+}
+
+fn file(btf: &Btf) -> Option<FileLayout> {
+    Some(FileLayout {
+        task_files: offset(btf, "task_struct", "files")?,
+        files_table: offset(btf, "files_struct", "fdt")?,
+        table_max: offset(btf, "fdtable", "max_fds")?,
+        table_array: offset(btf, "fdtable", "fd")?,
+        file_inode: offset(btf, "file", "f_inode")?,
+        file_flags: offset(btf, "file", "f_flags")?,
+        file_position: offset(btf, "file", "f_pos")?,
+        inode_number: offset(btf, "inode", "i_ino")?,
+        inode_mode: offset(btf, "inode", "i_mode")?,
+        inode_device: offset(btf, "inode", "i_rdev")?,
+        inode_super: offset(btf, "inode", "i_sb")?,
+        super_device: offset(btf, "super_block", "s_dev")?,
+        task_fs: offset(btf, "task_struct", "fs")?,
+        fs_folder: offset(btf, "fs_struct", "pwd.dentry")?,
+        dentry_inode: offset(btf, "dentry", "d_inode")?,
+    })
+}
+
+fn block(btf: &Btf) -> Option<BlockLayout> {
+    Some(BlockLayout {
+        issue_argument: argument(btf, "block_rq_issue", "request")?,
+        complete_argument: argument(btf, "block_rq_complete", "request")?,
+        sector: offset(btf, "request", "__sector")?,
+        bytes: offset(btf, "request", "__data_len")?,
+        flags: offset(btf, "request", "cmd_flags")?,
+        queue: offset(btf, "request", "q")?,
+        queue_disk: offset(btf, "request_queue", "disk")?,
+        disk_major: offset(btf, "gendisk", "major")?,
+        disk_minor: offset(btf, "gendisk", "first_minor")?,
+    })
+}
+
+fn bio(btf: &Btf) -> Option<BioLayout> {
+    Some(BioLayout {
+        argument: argument(btf, "block_bio_queue", "bio")?,
+        bytes: offset(btf, "bio", "bi_iter.bi_size")?,
+        flags: offset(btf, "bio", "bi_opf")?,
+    })
+}
+
+/// None before Linux 5.19, whose tracepoint of completions does not name the request.
+fn uring(btf: &Btf) -> Option<UringLayout> {
+    let completion = btf.arguments("io_uring_complete")?;
+    let (result_argument, result) = match completion.iter().position(|s| *s == "io_uring_cqe") {
+        Some(at) => (at, Some(offset(btf, "io_uring_cqe", "res")?)),
+        None if completion.len() >= 5 => (3, None),
+        None => return None,
+    };
+    Some(UringLayout {
+        submit_argument: argument(btf, "io_uring_submit_req", "io_kiocb")?,
+        complete_argument: 1,
+        result_argument,
+        result,
+        file: offset(btf, "io_kiocb", "file")?,
+        opcode: offset(btf, "io_kiocb", "opcode")?,
+        position: offset(btf, "io_rw", "kiocb.ki_pos")?,
+        length: offset(btf, "io_rw", "len")?,
+    })
+}
+
+fn fault(btf: &Btf) -> Option<FaultLayout> {
+    let mapping_argument = argument(btf, "mm_filemap_fault", "address_space")?;
+    Some(FaultLayout {
+        mapping_argument,
+        index_argument: mapping_argument + 1,
+        mapping_host: offset(btf, "address_space", "host")?,
+    })
+}

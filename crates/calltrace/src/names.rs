@@ -1,0 +1,149 @@
+//! Names of files by their identity: learned from calls that open them, and from the links in
+//! `/proc/PID` for files that were open before.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::record::Inode;
+
+/// Converts a device number of `stat` to the kernel's internal format.
+pub fn kernel_device(device: u64) -> u32 {
+    (libc::major(device) << 20) | (libc::minor(device) & 0xF_FFFF)
+}
+
+/// The identity of a file, as records have it.
+fn inode_of(metadata: &fs::Metadata) -> Inode {
+    const DEVICE: u32 = 0o060_000;
+    if metadata.mode() & 0o170_000 == DEVICE {
+        Inode { device: kernel_device(metadata.rdev()), number: 0 }
+    } else {
+        Inode { device: kernel_device(metadata.dev()), number: metadata.ino() }
+    }
+}
+
+/// Paths of files and folders, by identity.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    paths: HashMap<Inode, String>,
+}
+
+impl Names {
+    /// The path of a file.
+    pub fn get(&self, inode: Inode) -> Option<&str> {
+        self.paths.get(&inode).map(String::as_str)
+    }
+
+    /// Learns the path of a file that was opened in a folder; returns whether it is new for it.
+    pub fn learn(&mut self, inode: Inode, folder: Inode, path: &[u8]) -> bool {
+        let path = String::from_utf8_lossy(path);
+        if path.is_empty() {
+            return false;
+        }
+        let full = match self.paths.get(&folder) {
+            Some(folder) if !path.starts_with('/') => joined(folder, &path),
+            _ => path.into_owned(),
+        };
+        match self.paths.insert(inode, full.clone()) {
+            Some(known) => known != full,
+            None => true,
+        }
+    }
+
+    /// Learns the paths of all files that a process has open, and of its current folder.
+    pub fn learn_open_files(&mut self, process: u32) {
+        let folder = Path::new("/proc").join(process.to_string());
+        self.learn_link(&folder.join("cwd"));
+        if let Ok(maps) = fs::read_to_string(folder.join("maps")) {
+            self.learn_maps(&maps);
+        }
+        for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
+            self.learn_link(&entry.path());
+        }
+    }
+
+    /// Learns the paths of mapped files: lines such as
+    /// `7f0a8000-7f0a9000 r--p 00000000 fe:00 1234  /lib/libc.so`.
+    fn learn_maps(&mut self, maps: &str) {
+        for line in maps.lines() {
+            let mut words = line.split_whitespace().skip(3);
+            let Some((device, number)) = words.next().zip(words.next()) else { continue };
+            let path = line.find('/').map_or("", |at| &line[at..]);
+            let Some((major, minor)) = device.split_once(':') else { continue };
+            let hexadecimal = |text| u32::from_str_radix(text, 16).ok();
+            let numbers = hexadecimal(major).zip(hexadecimal(minor)).zip(number.parse().ok());
+            if let Some(((major, minor), number)) = numbers
+                && number != 0
+                && !path.is_empty()
+            {
+                let inode = Inode { device: (major << 20) | (minor & 0xF_FFFF), number };
+                self.paths.entry(inode).or_insert_with(|| path.to_owned());
+            }
+        }
+    }
+
+    fn learn_link(&mut self, link: &Path) {
+        let (Ok(path), Ok(metadata)) = (fs::read_link(link), fs::metadata(link)) else { return };
+        let path = path.to_string_lossy();
+        let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
+        if path.starts_with('/') {
+            self.paths.entry(inode_of(&metadata)).or_insert_with(|| path.to_owned());
+        }
+    }
+}
+
+/// A relative path in a folder, without `.` and `..` in it.
+fn joined(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOLDER: Inode = Inode { device: 1, number: 2 };
+    const FILE: Inode = Inode { device: 1, number: 3 };
+
+    #[test]
+    fn relative_paths_start_in_their_folder() {
+        let mut names = Names::default();
+        assert!(names.learn(FILE, FOLDER, b"log/a"));
+        assert_eq!(names.get(FILE), Some("log/a"), "the folder is unknown");
+        names.learn(FOLDER, Inode::default(), b"/var/lib");
+        assert!(names.learn(FILE, FOLDER, b"./log/../b"));
+        assert_eq!(names.get(FILE), Some("/var/lib/b"));
+        assert!(!names.learn(FILE, FOLDER, b"/var/lib/b"), "the same path again");
+        assert!(!names.learn(FILE, FOLDER, b""));
+    }
+
+    #[test]
+    fn mapped_files_are_found() {
+        let mut names = Names::default();
+        names.learn_maps(
+            "7f0a8000-7f0a9000 r--p 00000000 fe:01 1234      /lib/a b.so\n\
+             7f0b8000-7f0b9000 rw-p 00000000 00:00 0 \n7ffc-7ffd rw-p 00000000 00:00 0 [stack]\n",
+        );
+        let inode = Inode { device: (0xFE << 20) | 1, number: 1234 };
+        assert_eq!((names.get(inode), names.paths.len()), (Some("/lib/a b.so"), 1));
+    }
+
+    #[test]
+    fn files_that_a_process_has_open_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("open file");
+        let file = fs::File::create(&path).unwrap();
+        let mut names = Names::default();
+        names.learn_open_files(std::process::id());
+        let inode = inode_of(&file.metadata().unwrap());
+        assert_eq!(names.get(inode), path.to_str());
+    }
+}

@@ -1,0 +1,270 @@
+//! The programs at the beginning and the end of system calls. The beginning saves the time and the
+//! arguments of a call of a watched process; the end writes the records.
+
+use super::common::{CURRENT_FOLDER, FILE_BYTES, Writer};
+use super::{Context, Lost, Program};
+use crate::assembler::{Do, FRAME, Helper, If, Label, Width};
+use crate::calls::{ARGUMENTS, NUMBERS, REGISTER_BYTES, REGISTERS_AT};
+use crate::record::{self, Kind};
+
+/// Kinds of actions.
+pub const DESCRIPTOR: i32 = 1;
+pub const OPEN: i32 = 2;
+pub const AIO_SUBMIT: i32 = 3;
+pub const AIO_REAP: i32 = 4;
+pub const PLAIN: i32 = 5;
+
+/// A call in progress: number, start, bytes of the device, action, registers with arguments.
+const NUMBER: i16 = 0;
+const START: i16 = 8;
+pub const DEVICE_BYTES: i16 = 16;
+const ACTION: i16 = 24;
+const REGISTERS: i16 = 32;
+/// Length of the state of a call in progress (bytes).
+pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
+
+/// Requests of one call that are looked at.
+const BATCH_MAX: i32 = 64;
+
+/// Places on the stack of the program at the end of a call.
+const KEY: i16 = -8;
+const RESULT: i16 = -16;
+const NOW: i16 = -24;
+const PASS: i16 = -32;
+const FILE: i16 = -64;
+const FOLDER: i16 = -96;
+const ITEM: i16 = -168;
+const POINTER: i16 = -176;
+
+/// Length of a request in memory, `struct iocb`, and of a completion, `struct io_event`, of Linux
+/// native asynchronous I/O (bytes).
+const IOCB_BYTES: i32 = 64;
+const IO_EVENT_BYTES: i32 = 32;
+
+/// At the beginning of a call.
+pub fn enter(context: &Context<'_>) -> Program {
+    const STATE: i16 = -8 - STATE_BYTES as i16;
+    let mut w = Writer::new(context);
+    let out = w.asm.label();
+    w.asm.copy(6, 1);
+    w.only_watched(out);
+    w.asm.load(Width::Double, 8, 6, 8);
+    w.asm.jump_if(If::AtLeast, 8, NUMBERS as i32, out);
+    w.asm.store(Width::Word, FRAME, KEY, 8);
+    w.look_up(context.maps.actions.descriptor(), KEY);
+    w.asm.jump_if(If::Equal, 0, 0, out);
+    w.asm.load(Width::Double, 9, 0, 0);
+    w.asm.jump_if(If::Equal, 9, 0, out);
+    w.asm.store(Width::Double, FRAME, STATE + NUMBER, 8);
+    w.asm.store(Width::Double, FRAME, STATE + ACTION, 9);
+    w.asm.store_number(Width::Double, FRAME, STATE + DEVICE_BYTES, 0);
+    w.asm.load(Width::Double, 1, 6, 0);
+    w.read_kernel(STATE + REGISTERS, REGISTER_BYTES, 1, REGISTERS_AT);
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, STATE + START, 0);
+    w.asm.store(Width::Word, FRAME, KEY, 7);
+    w.update(context.maps.calls.descriptor(), KEY, STATE);
+    w.finish("sys_enter", out)
+}
+
+/// At the end of a call.
+pub fn exit(context: &Context<'_>) -> Program {
+    let mut w = Writer::new(context);
+    let [out, done, open, submit, reap, plain] = std::array::from_fn(|_| w.asm.label());
+    w.asm.copy(6, 1);
+    w.asm.call(Helper::ProcessAndThread);
+    w.asm.copy(7, 0);
+    w.asm.store(Width::Word, FRAME, KEY, 7);
+    w.look_up(context.maps.calls.descriptor(), KEY);
+    w.asm.jump_if(If::Equal, 0, 0, out);
+    w.asm.copy(8, 0);
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, NOW, 0);
+    w.asm.load(Width::Double, 1, 6, 8);
+    w.asm.store(Width::Double, FRAME, RESULT, 1);
+    w.clear(FILE, FILE_BYTES);
+    w.clear(FOLDER, FILE_BYTES);
+    w.asm.load(Width::Double, 9, 8, ACTION);
+    w.asm.copy(1, 9);
+    w.asm.number(Do::And, 1, 0xFF);
+    w.asm.jump_if(If::Equal, 1, OPEN, open);
+    w.asm.jump_if(If::Equal, 1, AIO_SUBMIT, submit);
+    w.asm.jump_if(If::Equal, 1, AIO_REAP, reap);
+    w.asm.jump_if(If::Equal, 1, PLAIN, plain);
+    of_descriptors(&mut w, plain, done);
+    w.asm.place(open);
+    of_open(&mut w, done);
+    w.asm.place(submit);
+    of_aio_submit(&mut w, done);
+    w.asm.place(reap);
+    of_aio_reap(&mut w, done);
+    w.asm.place(done);
+    w.asm.store(Width::Word, FRAME, KEY, 7);
+    w.delete(context.maps.calls.descriptor(), KEY);
+    w.finish("sys_exit", out)
+}
+
+/// r1 = the argument whose place is in the low bits of r1.
+fn argument(w: &mut Writer<'_>) {
+    w.asm.number(Do::And, 1, 0x38);
+    w.asm.register(Do::Add, 1, 8);
+    w.asm.load(Width::Double, 1, 1, REGISTERS);
+}
+
+/// One record for the descriptor, and one for a second one.
+fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
+    let (again, wanted) = (w.asm.label(), w.asm.label());
+    w.asm.number(Do::ShiftRight, 9, 8);
+    w.asm.store_number(Width::Double, FRAME, PASS, 0);
+    w.asm.place(again);
+    w.asm.copy(1, 9);
+    argument(w);
+    w.describe_descriptor(FILE);
+    for kind in [0o100_000, 0o060_000, 0o040_000] {
+        w.asm.jump_if(If::Equal, 0, kind, wanted);
+    }
+    w.asm.jump(done);
+    w.asm.place(plain);
+    w.asm.store_number(Width::Double, FRAME, PASS, 1);
+    w.asm.place(wanted);
+    w.reserve(Kind::Call, record::CALL_BYTES, KEY, done);
+    put_call(w);
+    w.asm.load(Width::Double, 1, FRAME, PASS);
+    w.asm.store(Width::Word, 0, record::NUMBER + 4, 1);
+    w.submit();
+    // A second descriptor, in a second pass.
+    w.asm.load(Width::Double, 1, FRAME, PASS);
+    w.asm.jump_if(If::NotEqual, 1, 0, done);
+    w.asm.number(Do::ShiftRight, 9, 16);
+    w.asm.copy(1, 9);
+    w.asm.number(Do::And, 1, 0xFF);
+    w.asm.jump_if(If::Equal, 1, super::NO_ARGUMENT as i32, done);
+    w.asm.store_number(Width::Double, FRAME, PASS, 1);
+    w.asm.jump(again);
+}
+
+/// Writes what all records of calls have into the record of r0; uses r1.
+fn put_call(w: &mut Writer<'_>) {
+    w.put(record::START, 8, START, 8);
+    w.put_stack(record::END, NOW, 8);
+    w.put(record::NUMBER, 8, NUMBER, 8);
+    w.put_stack(record::RESULT, RESULT, 8);
+    w.put(record::REGISTERS, 8, REGISTERS, REGISTER_BYTES as i16);
+    w.put_stack(record::FILE, FILE, FILE_BYTES);
+    w.put(record::DEVICE_BYTES, 8, DEVICE_BYTES, 8);
+}
+
+/// One record for an opened file, with its name and its folder.
+fn of_open(w: &mut Writer<'_>, done: Label) {
+    let (here, described) = (w.asm.label(), w.asm.label());
+    w.asm.load(Width::Double, 1, FRAME, RESULT);
+    w.asm.jump_if(If::SignedBelow, 1, 0, done);
+    w.describe_descriptor(FILE);
+    w.asm.jump_if(If::Equal, 0, 0, done);
+    w.asm.copy(1, 9);
+    w.asm.number(Do::ShiftRight, 1, 8);
+    w.asm.copy(2, 1);
+    w.asm.number(Do::And, 2, 0xFF);
+    w.asm.jump_if(If::Equal, 2, super::NO_ARGUMENT as i32, here);
+    argument(w);
+    // A descriptor has 32 bits, with a sign.
+    w.asm.copy(2, 1);
+    w.asm.number(Do::ShiftLeft, 2, 32);
+    w.asm.number(Do::ShiftRight, 2, 32);
+    w.asm.set(3, CURRENT_FOLDER);
+    w.asm.number(Do::ShiftLeft, 3, 32);
+    w.asm.number(Do::ShiftRight, 3, 32);
+    w.asm.jump_if_register(If::Equal, 2, 3, here);
+    w.describe_descriptor(FOLDER);
+    w.asm.jump(described);
+    w.asm.place(here);
+    w.describe_folder(FOLDER);
+    w.asm.place(described);
+    w.reserve(Kind::Open, record::OPEN_BYTES, KEY, done);
+    put_call(w);
+    w.put_stack(record::FOLDER, FOLDER, 16);
+    w.asm.store_number(Width::Double, 0, record::PATH, 0);
+    w.asm.copy(1, 9);
+    w.asm.number(Do::ShiftRight, 1, 16);
+    argument(w);
+    w.asm.copy(3, 1);
+    w.asm.copy(6, 0);
+    w.asm.copy(1, 0);
+    w.asm.number(Do::Add, 1, record::PATH.into());
+    w.asm.set(2, record::PATH_BYTES as i32);
+    w.asm.call(Helper::ReadUserString);
+    w.asm.copy(0, 6);
+    w.submit();
+    w.asm.jump(done);
+}
+
+/// Begins a loop over the items of a call: r9 = 0, and jumps to `done` after the last one.
+fn begin_loop(w: &mut Writer<'_>, done: Label) -> Label {
+    let (again, within) = (w.asm.label(), w.asm.label());
+    w.asm.set(9, 0);
+    w.asm.place(again);
+    w.asm.load(Width::Double, 1, FRAME, RESULT);
+    w.asm.jump_if(If::SignedBelow, 1, 0, done);
+    w.asm.jump_if_register(If::AtLeast, 9, 1, done);
+    w.asm.set(1, BATCH_MAX);
+    w.asm.jump_if(If::NotEqual, 9, BATCH_MAX, within);
+    w.count(Lost::Batch, KEY);
+    w.asm.jump(done);
+    w.asm.place(within);
+    again
+}
+
+fn end_loop(w: &mut Writer<'_>, again: Label) {
+    w.asm.number(Do::Add, 9, 1);
+    w.asm.jump(again);
+}
+
+/// Copies an item of the process's memory at r3 to the stack.
+fn read_user(w: &mut Writer<'_>, to: i16, bytes: i32) {
+    w.asm.stack(1, to);
+    w.asm.set(2, bytes);
+    w.asm.call(Helper::ReadUser);
+}
+
+/// r3 = `argument` + r9 * `step`.
+fn item_address(w: &mut Writer<'_>, argument: usize, step: i32) {
+    w.asm.load(Width::Double, 3, 8, REGISTERS + i16::from(ARGUMENTS[argument]));
+    w.asm.copy(1, 9);
+    w.asm.number(Do::Multiply, 1, step);
+    w.asm.register(Do::Add, 3, 1);
+}
+
+/// One record for each submitted request: `io_submit(context, count, requests)`.
+fn of_aio_submit(w: &mut Writer<'_>, done: Label) {
+    let again = begin_loop(w, done);
+    item_address(w, 2, 8);
+    read_user(w, POINTER, 8);
+    w.asm.load(Width::Double, 3, FRAME, POINTER);
+    read_user(w, ITEM, IOCB_BYTES);
+    w.clear(FILE, FILE_BYTES);
+    w.asm.load(Width::Word, 1, FRAME, ITEM + 20);
+    w.describe_descriptor(FILE);
+    w.reserve(Kind::AioSubmit, record::AIO_SUBMIT_BYTES, KEY, done);
+    w.put(record::START, 8, START, 8);
+    w.put_stack(record::END, NOW, 8);
+    w.put_stack(record::AIO_REQUEST, POINTER, 8);
+    w.put_stack(record::AIO_OPCODE, ITEM + 16, 8);
+    w.put_stack(record::AIO_LENGTH, ITEM + 32, 16);
+    w.put_stack(record::AIO_FILE, FILE, FILE_BYTES);
+    w.submit();
+    end_loop(w, again);
+}
+
+/// One record for each completion: `io_getevents(context, least, most, completions, ..)`.
+fn of_aio_reap(w: &mut Writer<'_>, done: Label) {
+    let again = begin_loop(w, done);
+    item_address(w, 3, IO_EVENT_BYTES);
+    read_user(w, ITEM, IO_EVENT_BYTES);
+    w.reserve(Kind::AioReap, record::AIO_REAP_BYTES, KEY, done);
+    w.put(record::START, 8, START, 8);
+    w.put_stack(record::END, NOW, 8);
+    w.put_stack(record::AIO_REQUEST, ITEM + 8, 8);
+    w.put_stack(record::AIO_RESULT, ITEM + 16, 8);
+    w.submit();
+    end_loop(w, again);
+}

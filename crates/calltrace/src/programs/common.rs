@@ -1,0 +1,304 @@
+//! What several programs do: read the kernel's memory, identify a file, write a record.
+
+use super::{Context, Lost, Program};
+use crate::assembler::{Assembler, Do, FRAME, Helper, If, Label, Register, Width};
+use crate::record::Kind;
+
+/// Flag of `bpf_ringbuf_submit`: do not wake the reader, who polls.
+const NO_WAKEUP: i32 = 1;
+/// Bits of a mode that are the type of the file, and types (`inode(7)`).
+const TYPE_MASK: i32 = 0o170_000;
+const TYPE_DEVICE: i32 = 0o060_000;
+
+/// `dfd` of calls that start in the current folder.
+pub const CURRENT_FOLDER: i32 = -100;
+
+/// Length of the description of a file: inode; device and mode; flags; position.
+pub const FILE_BYTES: i16 = 32;
+
+/// A program in progress, with what all need.
+pub struct Writer<'a> {
+    pub asm: Assembler,
+    pub context: &'a Context<'a>,
+    /// Describes the file of a descriptor.
+    descriptor: Label,
+    /// Describes a file by its address.
+    file: Label,
+    /// Describes an inode by its address.
+    inode: Label,
+    /// Describes the current folder.
+    folder: Label,
+    uses: [bool; 4],
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(context: &'a Context<'a>) -> Writer<'a> {
+        let mut asm = Assembler::default();
+        let [descriptor, file, inode, folder] = std::array::from_fn(|_| asm.label());
+        Writer { asm, context, descriptor, file, inode, folder, uses: [false; 4] }
+    }
+
+    /// Copies `bytes` of the kernel's memory at `from + offset` to the stack.
+    pub fn read_kernel(&mut self, to: i16, bytes: i32, from: Register, offset: i32) {
+        self.asm.copy(3, from);
+        self.asm.number(Do::Add, 3, offset);
+        self.asm.stack(1, to);
+        self.asm.set(2, bytes);
+        self.asm.call(Helper::ReadKernel);
+    }
+
+    /// `to` = the pointer at `from + offset` in the kernel's memory; uses the stack at `place`.
+    pub fn follow(&mut self, to: Register, from: Register, offset: i32, place: i16) {
+        self.read_kernel(place, 8, from, offset);
+        self.asm.load(Width::Double, to, FRAME, place);
+    }
+
+    /// r7 = process and thread id; jumps to `out` if the process is not watched. Uses the stack at
+    /// -8.
+    pub fn only_watched(&mut self, out: Label) {
+        self.asm.call(Helper::ProcessAndThread);
+        self.asm.copy(7, 0);
+        self.asm.copy(1, 0);
+        self.asm.number(Do::ShiftRight, 1, 32);
+        self.asm.store(Width::Word, FRAME, -8, 1);
+        self.look_up(self.context.maps.watched.descriptor(), -8);
+        self.asm.jump_if(If::Equal, 0, 0, out);
+    }
+
+    /// r0 = the value of a map for the key on the stack.
+    pub fn look_up(&mut self, map: i32, key: i16) {
+        self.asm.map(1, map);
+        self.asm.stack(2, key);
+        self.asm.call(Helper::MapLookup);
+    }
+
+    /// Sets the value of a map, both on the stack; counts a loss if the map is full.
+    pub fn update(&mut self, map: i32, key: i16, value: i16) {
+        self.asm.map(1, map);
+        self.asm.stack(2, key);
+        self.asm.stack(3, value);
+        self.asm.set(4, 0);
+        self.asm.call(Helper::MapUpdate);
+        let done = self.asm.label();
+        self.asm.jump_if(If::Equal, 0, 0, done);
+        self.count(Lost::InProgress, key);
+        self.asm.place(done);
+    }
+
+    /// Removes a key on the stack from a map.
+    pub fn delete(&mut self, map: i32, key: i16) {
+        self.asm.map(1, map);
+        self.asm.stack(2, key);
+        self.asm.call(Helper::MapDelete);
+    }
+
+    /// Counts one lost event; uses the stack at `place`.
+    pub fn count(&mut self, what: Lost, place: i16) {
+        self.asm.store_number(Width::Word, FRAME, place, what as i32);
+        self.look_up(self.context.maps.lost.descriptor(), place);
+        let none = self.asm.label();
+        self.asm.jump_if(If::Equal, 0, 0, none);
+        self.asm.set(1, 1);
+        self.asm.add_atomically(0, 0, 1);
+        self.asm.place(none);
+    }
+
+    /// r0 = a new record of `bytes`, whose first words are written: kind, then r7, which holds
+    /// process and thread. Jumps to `out` if there is no space, after counting it. Uses the stack
+    /// at `place`.
+    pub fn reserve(&mut self, kind: Kind, bytes: usize, place: i16, out: Label) {
+        self.asm.map(1, self.context.ring);
+        self.asm.set(2, bytes as i32);
+        self.asm.set(3, 0);
+        self.asm.call(Helper::RingReserve);
+        let there = self.asm.label();
+        self.asm.jump_if(If::NotEqual, 0, 0, there);
+        self.count(Lost::Records, place);
+        self.asm.jump(out);
+        self.asm.place(there);
+        self.asm.store_number(Width::Double, 0, 0, kind as i32);
+        self.asm.store(Width::Double, 0, 8, 7);
+    }
+
+    /// Copies words from the stack into the record of r0; uses r1.
+    pub fn put_stack(&mut self, at: i16, from: i16, bytes: i16) {
+        self.put(at, FRAME, from, bytes);
+    }
+
+    /// Copies words from memory at `base + from` into the record of r0; uses r1.
+    pub fn put(&mut self, at: i16, base: Register, from: i16, bytes: i16) {
+        for step in (0..bytes).step_by(8) {
+            self.asm.load(Width::Double, 1, base, from + step);
+            self.asm.store(Width::Double, 0, at + step, 1);
+        }
+    }
+
+    /// Publishes the record of r0.
+    pub fn submit(&mut self) {
+        self.asm.copy(1, 0);
+        self.asm.set(2, NO_WAKEUP);
+        self.asm.call(Helper::RingSubmit);
+    }
+
+    /// Writes zeros to the stack.
+    pub fn clear(&mut self, at: i16, bytes: i16) {
+        for step in (0..bytes).step_by(8) {
+            self.asm.store_number(Width::Double, FRAME, at + step, 0);
+        }
+    }
+
+    /// Describes the file whose descriptor is in r1 at `to` on the stack; r0 = its type, 0 if there
+    /// is none.
+    pub fn describe_descriptor(&mut self, to: i16) {
+        self.uses[0] = true;
+        self.asm.stack(2, to);
+        self.asm.call_label(self.descriptor);
+    }
+
+    /// Describes the file at the address in r1.
+    pub fn describe_file(&mut self, to: i16) {
+        self.uses[1] = true;
+        self.asm.stack(2, to);
+        self.asm.call_label(self.file);
+    }
+
+    /// Describes the inode at the address in r1.
+    pub fn describe_inode(&mut self, to: i16) {
+        self.uses[2] = true;
+        self.asm.stack(2, to);
+        self.asm.call_label(self.inode);
+    }
+
+    /// Describes the current folder of the process.
+    pub fn describe_folder(&mut self, to: i16) {
+        self.uses[3] = true;
+        self.asm.stack(2, to);
+        self.asm.call_label(self.folder);
+    }
+
+    /// The program: `out` is placed at its end.
+    pub fn finish(mut self, tracepoint: &'static str, out: Label) -> Program {
+        self.asm.place(out);
+        self.asm.set(0, 0);
+        self.asm.exit();
+        let [descriptor, file, inode, folder] = self.uses;
+        if descriptor {
+            self.descriptor_function();
+        }
+        if descriptor || file {
+            self.file_function();
+        }
+        if descriptor || file || inode || folder {
+            self.inode_function();
+        }
+        if folder {
+            self.folder_function();
+        }
+        Program { tracepoint, instructions: self.asm.finish() }
+    }
+
+    /// r1 = descriptor, r2 = where to describe it.
+    fn descriptor_function(&mut self) {
+        let layout = self.context.layout.file;
+        let none = self.begin_function(self.descriptor);
+        self.asm.number(Do::ShiftLeft, 6, 32);
+        self.asm.number(Do::ShiftRight, 6, 32);
+        self.asm.call(Helper::CurrentTask);
+        self.asm.copy(8, 0);
+        self.follow(8, 8, layout.task_files, -8);
+        self.follow(8, 8, layout.files_table, -8);
+        self.asm.store_number(Width::Double, FRAME, -16, 0);
+        self.read_kernel(-16, 4, 8, layout.table_max);
+        self.asm.load(Width::Word, 1, FRAME, -16);
+        self.asm.jump_if_register(If::AtLeast, 6, 1, none);
+        self.follow(8, 8, layout.table_array, -8);
+        self.asm.number(Do::ShiftLeft, 6, 3);
+        self.asm.register(Do::Add, 8, 6);
+        self.follow(1, 8, 0, -8);
+        self.asm.jump_if(If::Equal, 1, 0, none);
+        self.asm.copy(2, 7);
+        self.asm.call_label(self.file);
+        self.asm.exit();
+        self.end_function(none);
+    }
+
+    /// r1 = address of a file, r2 = where to describe it.
+    fn file_function(&mut self) {
+        let layout = self.context.layout.file;
+        let none = self.begin_function(self.file);
+        self.follow(1, 6, layout.file_inode, -8);
+        self.asm.jump_if(If::Equal, 1, 0, none);
+        self.asm.copy(2, 7);
+        self.asm.call_label(self.inode);
+        self.asm.copy(8, 0);
+        self.read_into(16, 4, 6, layout.file_flags);
+        self.read_into(24, 8, 6, layout.file_position);
+        self.asm.copy(0, 8);
+        self.asm.exit();
+        self.end_function(none);
+    }
+
+    /// r1 = address of an inode, r2 = where to describe it. A device is described by its own
+    /// number, without an inode number.
+    fn inode_function(&mut self) {
+        let layout = self.context.layout.file;
+        let none = self.begin_function(self.inode);
+        let (other, described) = (self.asm.label(), self.asm.label());
+        self.read_into(0, 8, 6, layout.inode_number);
+        self.read_into(12, 2, 6, layout.inode_mode);
+        self.asm.load(Width::Half, 8, 7, 12);
+        self.asm.number(Do::And, 8, TYPE_MASK);
+        self.asm.jump_if(If::NotEqual, 8, TYPE_DEVICE, other);
+        self.read_into(8, 4, 6, layout.inode_device);
+        self.asm.store_number(Width::Double, 7, 0, 0);
+        self.asm.jump(described);
+        self.asm.place(other);
+        self.follow(6, 6, layout.inode_super, -8);
+        self.asm.jump_if(If::Equal, 6, 0, none);
+        self.read_into(8, 4, 6, layout.super_device);
+        self.asm.place(described);
+        self.asm.copy(0, 8);
+        self.asm.exit();
+        self.end_function(none);
+    }
+
+    /// r2 = where to describe the current folder.
+    fn folder_function(&mut self) {
+        let layout = self.context.layout.file;
+        let none = self.begin_function(self.folder);
+        self.asm.call(Helper::CurrentTask);
+        self.asm.copy(8, 0);
+        self.follow(8, 8, layout.task_fs, -8);
+        self.follow(8, 8, layout.fs_folder, -8);
+        self.follow(1, 8, layout.dentry_inode, -8);
+        self.asm.jump_if(If::Equal, 1, 0, none);
+        self.asm.copy(2, 7);
+        self.asm.call_label(self.inode);
+        self.asm.exit();
+        self.end_function(none);
+    }
+
+    /// Begins a function: r6 = the first argument, r7 = the second.
+    fn begin_function(&mut self, label: Label) -> Label {
+        self.asm.place(label);
+        self.asm.copy(6, 1);
+        self.asm.copy(7, 2);
+        self.asm.label()
+    }
+
+    fn end_function(&mut self, none: Label) {
+        self.asm.place(none);
+        self.asm.set(0, 0);
+        self.asm.exit();
+    }
+
+    /// Copies `bytes` of the kernel's memory at `from + offset` to the description of r7.
+    fn read_into(&mut self, at: i32, bytes: i32, from: Register, offset: i32) {
+        self.asm.copy(3, from);
+        self.asm.number(Do::Add, 3, offset);
+        self.asm.copy(1, 7);
+        self.asm.number(Do::Add, 1, at);
+        self.asm.set(2, bytes);
+        self.asm.call(Helper::ReadKernel);
+    }
+}

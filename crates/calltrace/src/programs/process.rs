@@ -1,0 +1,97 @@
+//! The programs that follow processes: children of watched processes are watched, and programs that
+//! are executed are named. Also page faults in mapped files.
+
+use super::common::{FILE_BYTES, Writer};
+use super::{Context, Program};
+use crate::assembler::{Do, FRAME, Helper, If, Width};
+use crate::layout::FaultLayout;
+use crate::record::{self, Kind};
+
+const CHILD: i16 = -16;
+const VALUE: i16 = -24;
+const NAME: i16 = -40;
+const NOW: i16 = -48;
+const FILE: i16 = -80;
+const PARENT: i16 = -88;
+
+/// At the creation of a process or thread: `parent, child`.
+pub fn fork(context: &Context<'_>) -> Program {
+    let layout = context.layout.task;
+    let mut w = Writer::new(context);
+    let out = w.asm.label();
+    w.asm.copy(6, 1);
+    w.only_watched(out);
+    w.asm.load(Width::Double, 8, 6, 8);
+    w.clear(CHILD, 8);
+    w.read_kernel(CHILD, 4, 8, layout.process);
+    w.asm.load(Width::Word, 9, FRAME, CHILD);
+    // The child is a thread of the watched process itself.
+    w.asm.copy(1, 7);
+    w.asm.number(Do::ShiftRight, 1, 32);
+    w.asm.jump_if_register(If::Equal, 9, 1, out);
+    w.asm.store_number(Width::Double, FRAME, VALUE, 1);
+    w.update(context.maps.watched.descriptor(), CHILD, VALUE);
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, NOW, 0);
+    w.reserve(Kind::Fork, record::PROCESS_BYTES, PARENT, out);
+    put_times(&mut w);
+    w.asm.store(Width::Double, 0, record::CHILD, 9);
+    w.asm.store_number(Width::Double, 0, record::NAME + 8, 0);
+    w.submit();
+    w.finish("sched_process_fork", out)
+}
+
+/// At the execution of a program: `task, ..`.
+pub fn exec(context: &Context<'_>) -> Program {
+    named(context, Kind::Exec, "sched_process_exec")
+}
+
+/// At the end of a thread: `task, ..`.
+pub fn exit(context: &Context<'_>) -> Program {
+    named(context, Kind::Exit, "sched_process_exit")
+}
+
+/// A record with the name of the task in the first argument.
+fn named(context: &Context<'_>, kind: Kind, tracepoint: &'static str) -> Program {
+    let mut w = Writer::new(context);
+    let out = w.asm.label();
+    w.asm.copy(6, 1);
+    w.only_watched(out);
+    w.asm.load(Width::Double, 8, 6, 0);
+    w.clear(NAME, 16);
+    w.read_kernel(NAME, 16, 8, context.layout.task.name);
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, NOW, 0);
+    w.reserve(kind, record::PROCESS_BYTES, PARENT, out);
+    put_times(&mut w);
+    w.put_stack(record::NAME, NAME, 16);
+    w.submit();
+    w.finish(tracepoint, out)
+}
+
+/// At a page fault in a mapped file.
+pub fn fault(context: &Context<'_>, layout: &FaultLayout) -> Program {
+    let mut w = Writer::new(context);
+    let out = w.asm.label();
+    w.asm.copy(6, 1);
+    w.only_watched(out);
+    w.asm.load(Width::Double, 8, 6, layout.mapping_argument as i16 * 8);
+    w.asm.load(Width::Double, 9, 6, layout.index_argument as i16 * 8);
+    w.clear(FILE, FILE_BYTES);
+    w.follow(1, 8, layout.mapping_host, NOW);
+    w.asm.jump_if(If::Equal, 1, 0, out);
+    w.describe_inode(FILE);
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, NOW, 0);
+    w.reserve(Kind::Fault, record::FAULT_BYTES, PARENT, out);
+    put_times(&mut w);
+    w.asm.store(Width::Double, 0, record::FAULT_PAGE, 9);
+    w.put_stack(record::FAULT_FILE, FILE, FILE_BYTES);
+    w.submit();
+    w.finish("mm_filemap_fault", out)
+}
+
+fn put_times(w: &mut Writer<'_>) {
+    w.put_stack(record::START, NOW, 8);
+    w.put_stack(record::END, NOW, 8);
+}

@@ -1,0 +1,360 @@
+//! The records that the programs write: offsets of their fields for the programs, and a reader for
+//! us. All fields are in the byte order of the machine.
+
+/// Kinds of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A system call on a descriptor, or on none.
+    Call = 1,
+    /// A system call that opened a file.
+    Open,
+    /// A request given to Linux native asynchronous I/O.
+    AioSubmit,
+    /// A completion taken from Linux native asynchronous I/O.
+    AioReap,
+    /// A request of io_uring, from submission to completion.
+    Uring,
+    /// A request of the block layer, from issue to completion.
+    Block,
+    /// A watched process created another one.
+    Fork,
+    /// A watched process executed a program.
+    Exec,
+    /// A thread of a watched process ended.
+    Exit,
+    /// A page fault in a mapped file.
+    Fault,
+}
+
+// All records: kind (8 bytes), thread and process (8 bytes), start, end.
+pub const START: i16 = 16;
+pub const END: i16 = 24;
+
+// Calls.
+pub const NUMBER: i16 = 32;
+pub const RESULT: i16 = 40;
+pub const REGISTERS: i16 = 48;
+pub const FILE: i16 = 112;
+pub const DEVICE_BYTES: i16 = 144;
+pub const CALL_BYTES: usize = 152;
+
+// Opened files, after the fields of a call.
+pub const FOLDER: i16 = 152;
+pub const PATH: i16 = 168;
+/// Longest path that is kept, with its final zero (bytes).
+pub const PATH_BYTES: usize = 512;
+pub const OPEN_BYTES: usize = PATH as usize + PATH_BYTES;
+
+// Linux native asynchronous I/O.
+pub const AIO_REQUEST: i16 = 32;
+pub const AIO_RESULT: i16 = 40;
+pub const AIO_REAP_BYTES: usize = 48;
+pub const AIO_OPCODE: i16 = 40;
+pub const AIO_LENGTH: i16 = 48;
+pub const AIO_FILE: i16 = 64;
+pub const AIO_SUBMIT_BYTES: usize = 96;
+
+// io_uring.
+pub const URING_OPCODE: i16 = 32;
+pub const URING_RESULT: i16 = 56;
+pub const URING_FILE: i16 = 64;
+pub const URING_BYTES: usize = 96;
+
+// The block layer: device and flags, sector, bytes, error.
+pub const BLOCK_DEVICE: i16 = 32;
+pub const BLOCK_ERROR: i16 = 56;
+pub const BLOCK_BYTES: usize = 64;
+
+// Processes.
+pub const CHILD: i16 = 32;
+pub const NAME: i16 = 32;
+pub const PROCESS_BYTES: usize = 48;
+
+// Page faults.
+pub const FAULT_PAGE: i16 = 32;
+pub const FAULT_FILE: i16 = 40;
+pub const FAULT_BYTES: usize = 72;
+
+/// The identity of a file: its file system and its number there. A device has number 0 and its own
+/// device number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Inode {
+    /// Device number, in the kernel's internal format.
+    pub device: u32,
+    /// Number of the inode.
+    pub number: u64,
+}
+
+/// What is known about the file of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileState {
+    /// Which file.
+    pub inode: Inode,
+    /// Type and permissions (`inode(7)`).
+    pub mode: u16,
+    /// Flags with which it was opened.
+    pub flags: u32,
+    /// Its position.
+    pub position: u64,
+}
+
+impl FileState {
+    /// Whether it is a regular file.
+    pub fn is_regular(&self) -> bool {
+        self.mode & 0o170_000 == 0o100_000
+    }
+
+    /// Whether it is a block device.
+    pub fn is_device(&self) -> bool {
+        self.mode & 0o170_000 == 0o060_000
+    }
+
+    /// Whether it is a folder.
+    pub fn is_folder(&self) -> bool {
+        self.mode & 0o170_000 == 0o040_000
+    }
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Process id.
+    pub process: u32,
+    /// Thread id.
+    pub thread: u32,
+    /// Start (ns of `CLOCK_MONOTONIC`).
+    pub start_ns: u64,
+    /// End (ns of `CLOCK_MONOTONIC`).
+    pub end_ns: u64,
+    /// The rest.
+    pub what: What<'a>,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What<'a> {
+    /// A system call.
+    Call(Call),
+    /// A file was opened.
+    Open {
+        /// The call, whose file is the opened one.
+        call: Call,
+        /// The folder that the path starts in, if it is relative.
+        folder: Inode,
+        /// The path as the program gave it; empty if it could not be read.
+        path: &'a [u8],
+    },
+    /// A request was submitted to Linux native asynchronous I/O.
+    AioSubmit {
+        /// Address of the request.
+        request: u64,
+        /// The operation (`enum` in `linux/aio_abi.h`).
+        opcode: u16,
+        /// Length (bytes).
+        bytes: u64,
+        /// Offset (bytes).
+        offset: u64,
+        /// The file.
+        file: FileState,
+    },
+    /// A completion of Linux native asynchronous I/O was taken.
+    AioReap {
+        /// Address of the request.
+        request: u64,
+        /// Its result.
+        result: i64,
+    },
+    /// A request of io_uring.
+    Uring {
+        /// The operation (`enum io_uring_op`).
+        opcode: u8,
+        /// Length (bytes, or number of buffers).
+        length: u32,
+        /// Offset (bytes); all ones: the position of the file.
+        offset: u64,
+        /// Its result.
+        result: i32,
+        /// The file.
+        file: FileState,
+    },
+    /// A request of the block layer.
+    Block {
+        /// Device number, in the kernel's internal format.
+        device: u32,
+        /// Flags; the lowest 8 bits are the operation.
+        flags: u32,
+        /// First sector (512 bytes).
+        sector: u64,
+        /// Length (bytes).
+        bytes: u32,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// A process was created.
+    Fork {
+        /// Its id.
+        child: u32,
+    },
+    /// A program was executed; its name.
+    Exec(&'a [u8]),
+    /// A thread ended.
+    Exit,
+    /// A page fault in a mapped file.
+    Fault {
+        /// The page.
+        page: u64,
+        /// The file.
+        file: FileState,
+    },
+}
+
+/// A system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: u32,
+    /// Whether this record is for the second descriptor.
+    pub is_second: bool,
+    /// What it returned.
+    pub result: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+    /// Its file after the call; all zero if it has none.
+    pub file: FileState,
+    /// Bytes of bios that the thread submitted during the call.
+    pub device_bytes: u64,
+}
+
+impl Record<'_> {
+    /// Reads a record; None if it is too short or of an unknown kind.
+    pub fn read(data: &[u8]) -> Option<Record<'_>> {
+        let ids = long(data, 8)?;
+        let what = match long(data, 0)? {
+            1 => What::Call(call(data)?),
+            2 => What::Open {
+                call: call(data)?,
+                folder: Inode { number: long(data, FOLDER)?, device: word(data, FOLDER + 8)? },
+                path: text(data, PATH)?,
+            },
+            3 => What::AioSubmit {
+                request: long(data, AIO_REQUEST)?,
+                opcode: word(data, AIO_OPCODE)? as u16,
+                bytes: long(data, AIO_LENGTH)?,
+                offset: long(data, AIO_LENGTH + 8)?,
+                file: file(data, AIO_FILE)?,
+            },
+            4 => What::AioReap {
+                request: long(data, AIO_REQUEST)?,
+                result: long(data, AIO_RESULT)? as i64,
+            },
+            5 => What::Uring {
+                opcode: long(data, URING_OPCODE)? as u8,
+                length: long(data, URING_OPCODE + 8)? as u32,
+                offset: long(data, URING_OPCODE + 16)?,
+                result: word(data, URING_RESULT)? as i32,
+                file: file(data, URING_FILE)?,
+            },
+            6 => What::Block {
+                device: word(data, BLOCK_DEVICE)?,
+                flags: word(data, BLOCK_DEVICE + 4)?,
+                sector: long(data, BLOCK_DEVICE + 8)?,
+                bytes: long(data, BLOCK_DEVICE + 16)? as u32,
+                failed: word(data, BLOCK_ERROR)? != 0,
+            },
+            7 => What::Fork { child: long(data, CHILD)? as u32 },
+            8 => What::Exec(text(data, NAME)?),
+            9 => What::Exit,
+            10 => What::Fault { page: long(data, FAULT_PAGE)?, file: file(data, FAULT_FILE)? },
+            _ => return None,
+        };
+        let (process, thread) = ((ids >> 32) as u32, ids as u32);
+        let (start_ns, end_ns) = (long(data, START)?, long(data, END)?);
+        Some(Record { process, thread, start_ns, end_ns, what })
+    }
+}
+
+fn call(data: &[u8]) -> Option<Call> {
+    let mut arguments = [0; 6];
+    for (argument, place) in arguments.iter_mut().zip(crate::calls::ARGUMENTS) {
+        *argument = long(data, REGISTERS + i16::from(place))?;
+    }
+    Some(Call {
+        number: word(data, NUMBER)?,
+        is_second: word(data, NUMBER + 4)? != 0,
+        result: long(data, RESULT)? as i64,
+        arguments,
+        file: file(data, FILE)?,
+        device_bytes: long(data, DEVICE_BYTES)?,
+    })
+}
+
+fn file(data: &[u8], at: i16) -> Option<FileState> {
+    Some(FileState {
+        inode: Inode { number: long(data, at)?, device: word(data, at + 8)? },
+        mode: word(data, at + 12)? as u16,
+        flags: word(data, at + 16)?,
+        position: long(data, at + 24)?,
+    })
+}
+
+/// The bytes up to the first zero.
+fn text(data: &[u8], at: i16) -> Option<&[u8]> {
+    let rest = data.get(at as usize..)?;
+    let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+fn word(data: &[u8], at: i16) -> Option<u32> {
+    Some(u32::from_ne_bytes(*data.get(at as usize..)?.first_chunk()?))
+}
+
+fn long(data: &[u8], at: i16) -> Option<u64> {
+    Some(u64::from_ne_bytes(*data.get(at as usize..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_call_is_read_with_its_arguments_and_its_file() {
+        let mut data = vec![0; CALL_BYTES];
+        let mut put = |at: i16, value: u64| {
+            data[at as usize..at as usize + 8].copy_from_slice(&value.to_ne_bytes());
+        };
+        put(0, Kind::Call as u64);
+        put(8, (7 << 32) | 9);
+        put(START, 100);
+        put(END, 150);
+        put(NUMBER, 17);
+        put(RESULT, (-5_i64) as u64);
+        put(REGISTERS + i16::from(crate::calls::ARGUMENTS[3]), 4096);
+        put(FILE, 1234);
+        put(FILE + 8, (0o100_644 << 32) | 55);
+        put(FILE + 16, 0o40_000);
+        put(DEVICE_BYTES, 8192);
+        let record = Record::read(&data).unwrap();
+        assert_eq!((record.process, record.thread), (7, 9));
+        assert_eq!((record.start_ns, record.end_ns), (100, 150));
+        let What::Call(call) = record.what else { panic!("{record:?}") };
+        assert_eq!((call.number, call.result, call.arguments[3]), (17, -5, 4096));
+        assert_eq!(call.file.inode, Inode { device: 55, number: 1234 });
+        assert!(call.file.is_regular() && !call.file.is_device());
+        assert_eq!((call.file.flags, call.device_bytes), (0o40_000, 8192));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(
+            kind in 0_u64..12, mut bytes in proptest::collection::vec(any::<u8>(), 0..800),
+        ) {
+            for (at, byte) in kind.to_ne_bytes().into_iter().enumerate() {
+                if let Some(place) = bytes.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            let _ = Record::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Runs the programs in the kernel and hands out their records. Everything ends when the recorder
+//! is dropped, also if the process is killed: the kernel removes programs without a descriptor.
+
+use std::fs;
+use std::path::Path;
+
+use crate::btf::Btf;
+use crate::calls;
+use crate::declined::Declined;
+use crate::layout::Layout;
+use crate::programs::{self, Context, Lost, Maps};
+use crate::record::Record;
+use crate::sys::{self, Attached, Ring};
+
+/// The kernel's description of its own types.
+const TYPES_PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// What to record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecorderSpec {
+    /// Size of the buffer between the kernel and us (bytes): a power of two, at least a page.
+    pub buffer_bytes: u32,
+    /// Whether calls of watched processes are recorded.
+    pub calls: bool,
+    /// Whether requests of the block layer are recorded, of all processes.
+    pub devices: bool,
+}
+
+impl Default for RecorderSpec {
+    fn default() -> RecorderSpec {
+        RecorderSpec { buffer_bytes: 64 << 20, calls: true, devices: true }
+    }
+}
+
+/// Records in progress. Dropping it ends the recording.
+#[derive(Debug)]
+pub struct Recorder {
+    ring: Ring,
+    maps: Maps,
+    _attached: Vec<Attached>,
+    missing: Vec<&'static str>,
+    unread: u64,
+}
+
+impl Recorder {
+    /// Starts to record. No process is watched yet.
+    ///
+    /// # Errors
+    /// Without the rights, or on a kernel that lacks what is needed; each with its remedy.
+    pub fn start(spec: &RecorderSpec) -> Result<Recorder, Declined> {
+        let layout = layout(Path::new(TYPES_PATH))?;
+        let maps = Maps::new(&calls::all()).map_err(|e| Declined::bpf("making tables", &e))?;
+        let ring = Ring::new(spec.buffer_bytes).map_err(|e| Declined::bpf("making a buffer", &e))?;
+        let context = Context { layout: &layout, maps: &maps, ring: ring.descriptor() };
+        let mut wanted = Vec::new();
+        if spec.calls {
+            wanted.extend(programs::of_processes(&context));
+        }
+        if spec.devices {
+            wanted.extend(programs::of_devices(&context));
+        }
+        let attached = wanted
+            .iter()
+            .map(|program| sys::attach(&program.instructions, program.tracepoint))
+            .collect::<Result<_, _>>()
+            .map_err(|e| Declined::bpf("recording", &e))?;
+        let missing = missing(&layout, spec);
+        Ok(Recorder { ring, maps, _attached: attached, missing, unread: 0 })
+    }
+
+    /// Watches a process, all its threads, and the processes that it will create.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn watch(&self, process: u32) -> Result<(), Declined> {
+        self.maps.watched.set(process, 1).map_err(|e| Declined::bpf("watching a process", &e))
+    }
+
+    /// Calls `visit` with the records that are there, at most `most` of them. Returns their number.
+    pub fn read(&mut self, most: usize, mut visit: impl FnMut(&Record<'_>)) -> usize {
+        let unread = &mut self.unread;
+        self.ring.read(most, |data| match Record::read(data) {
+            Some(record) => visit(&record),
+            None => *unread += 1,
+        })
+    }
+
+    /// Lost events by cause; nothing that was lost is missing here.
+    pub fn lost(&self) -> Vec<(&'static str, u64)> {
+        let of = |lost: Lost| (lost.cause(), self.maps.lost.get(lost as u32).unwrap_or(0));
+        let mut all: Vec<_> = Lost::ALL.into_iter().map(of).collect();
+        all.push(("records that could not be read", self.unread));
+        all.retain(|(_, count)| *count > 0);
+        all
+    }
+
+    /// What this kernel cannot record.
+    pub fn missing(&self) -> &[&'static str] {
+        &self.missing
+    }
+}
+
+fn missing(layout: &Layout, spec: &RecorderSpec) -> Vec<&'static str> {
+    let parts = [
+        (spec.calls && layout.uring.is_none(), "requests of io_uring (Linux 5.19 or later)"),
+        (spec.calls && layout.fault.is_none(), "page faults in mapped files (Linux 6.12 or later)"),
+        (spec.calls && layout.bio.is_none(), "which calls reach the device"),
+        (spec.devices && layout.block.is_none(), "requests of the block layer"),
+    ];
+    parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, what)| what).collect()
+}
+
+fn layout(path: &Path) -> Result<Layout, Declined> {
+    let remedy = "recording needs a kernel with type information (CONFIG_DEBUG_INFO_BTF)";
+    let data = fs::read(path)
+        .map_err(|error| Declined::new(format!("reading {}: {error}", path.display()), remedy))?;
+    let unknown = || Declined::new(format!("{} has an unknown format", path.display()), remedy);
+    let btf = Btf::parse(&data).ok_or_else(unknown)?;
+    Layout::of(&btf).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_type_information_is_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vmlinux");
+        assert!(layout(&path).unwrap_err().to_string().contains("CONFIG_DEBUG_INFO_BTF"));
+        fs::write(&path, b"ELF").unwrap();
+        assert!(layout(&path).unwrap_err().to_string().contains("unknown format"));
+    }
+}

@@ -1,0 +1,407 @@
+//! Turns records into requests of a trace: names files, finds offsets, and brings together the
+//! beginning and the end of asynchronous requests.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use trace::{Call, FileId, Operation, Request};
+
+use crate::calls::{self, At, Kind, Traced};
+use crate::names::Names;
+use crate::record::{self, FileState, Inode, Record, What};
+
+/// `O_DIRECT` of this machine.
+const DIRECT: u32 = libc::O_DIRECT as u32;
+/// Each of these makes writes durable.
+const DURABLE: u32 = libc::O_DSYNC as u32;
+/// A position of io_uring that means the position of the file.
+const OWN_POSITION: u64 = u64::MAX;
+/// Length of a sector of the block layer (bytes).
+const SECTOR_BYTES: u64 = 512;
+
+/// A request given to Linux native asynchronous I/O that has not been reaped.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    request: Request,
+}
+
+/// Makes requests out of records.
+#[derive(Debug)]
+pub struct Requests {
+    /// When the trace begins (ns of `CLOCK_MONOTONIC`).
+    start_ns: u64,
+    page_bytes: u64,
+    calls: HashMap<u32, Traced>,
+    names: Names,
+    /// The number of each file by its identity; a file that gets another path gets another number.
+    files: HashMap<Inode, FileId>,
+    file_names: Vec<String>,
+    pending: HashMap<(u32, u64), Pending>,
+    processes: HashMap<u32, String>,
+    /// Processes whose open files were looked up.
+    known: HashSet<u32>,
+    /// Completions of Linux native asynchronous I/O whose submission is unknown.
+    unmatched: u64,
+}
+
+impl Requests {
+    /// Requests of a trace that begins at `start_ns` of `CLOCK_MONOTONIC`.
+    pub fn new(start_ns: u64) -> Requests {
+        let calls = calls::all().into_iter().map(|call| (call.number, call)).collect();
+        Requests {
+            start_ns,
+            page_bytes: page_bytes(),
+            calls,
+            names: Names::default(),
+            files: HashMap::new(),
+            file_names: Vec::new(),
+            pending: HashMap::new(),
+            processes: HashMap::new(),
+            known: HashSet::new(),
+            unmatched: 0,
+        }
+    }
+
+    /// Learns the name and the open files of a process that runs already.
+    pub fn learn_process(&mut self, process: u32) {
+        if self.known.insert(process) {
+            self.names.learn_open_files(process);
+            if let Ok(name) = fs::read_to_string(format!("/proc/{process}/comm")) {
+                self.processes.entry(process).or_insert_with(|| name.trim_end().to_owned());
+            }
+        }
+    }
+
+    /// Takes a record; gives the requests that ended with it to `done`.
+    pub fn take(&mut self, record: &Record<'_>, mut done: impl FnMut(Request)) {
+        match record.what {
+            What::Call(call) => done(self.of_call(record, &call)),
+            What::Open { call, folder, path } => {
+                if self.names.learn(call.file.inode, folder, path) {
+                    self.files.remove(&call.file.inode);
+                }
+                if call.file.is_regular() || call.file.is_device() || call.file.is_folder() {
+                    done(self.of_call(record, &call));
+                }
+            }
+            What::AioSubmit { request, opcode, bytes, offset, file } => {
+                if let Some(operation) = aio_operation(opcode) {
+                    let mut made = self.blank(record, Call::LIBAIO, operation, file);
+                    made.latency_ns = None;
+                    made.offset = operation.moves_data().then_some(offset);
+                    made.bytes = if aio_is_vectored(opcode) { 0 } else { bytes };
+                    self.pending.insert((record.process, request), Pending { request: made });
+                }
+            }
+            What::AioReap { request, result } => {
+                match self.pending.remove(&(record.process, request)) {
+                    Some(Pending { request }) => {
+                        done(ended(request, record.end_ns - self.start_ns, result));
+                    }
+                    None => self.unmatched += 1,
+                }
+            }
+            What::Uring { opcode, length, offset, result, file } => {
+                let uring = self.of_uring(record, opcode, (length, offset), result.into(), file);
+                uring.into_iter().for_each(done);
+            }
+            What::Block { device, flags, sector, bytes, failed } => {
+                done(self.of_block(record, (device, flags), sector, bytes, failed));
+            }
+            What::Fork { child } => {
+                if let Some(name) = self.processes.get(&record.process) {
+                    self.processes.insert(child, name.clone());
+                }
+            }
+            What::Exec(name) => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.processes.insert(record.process, name);
+            }
+            What::Exit => {}
+            What::Fault { page, file } => {
+                let mut made = self.blank(record, Call::PAGE_FAULT, Operation::Read, file);
+                made.latency_ns = None;
+                made.offset = Some(page.saturating_mul(self.page_bytes));
+                made.bytes = self.page_bytes;
+                done(made);
+            }
+        }
+    }
+
+    /// Ends the trace: gives out requests that had not ended, and returns the number of completions
+    /// whose beginning is unknown.
+    pub fn finish(&mut self, done: impl FnMut(Request)) -> u64 {
+        self.pending.drain().map(|(_, pending)| pending.request).for_each(done);
+        self.unmatched
+    }
+
+    /// Names of the files, by number.
+    pub fn file_names(&self) -> &[String] {
+        &self.file_names
+    }
+
+    /// Names of the processes.
+    pub fn processes(&self) -> impl Iterator<Item = trace::Process> {
+        let of = |(id, name): (&u32, &String)| trace::Process { id: *id, name: name.clone() };
+        self.processes.iter().map(of)
+    }
+
+    /// A request with what all records have.
+    fn blank(
+        &mut self,
+        record: &Record<'_>,
+        call: Call,
+        operation: Operation,
+        file: FileState,
+    ) -> Request {
+        Request {
+            start_ns: record.start_ns.saturating_sub(self.start_ns),
+            latency_ns: Some(record.end_ns.saturating_sub(record.start_ns)),
+            process: record.process,
+            thread: record.thread,
+            call,
+            operation,
+            file: self.file(record.process, file.inode),
+            offset: None,
+            bytes: 0,
+            result: None,
+            direct: file.flags & DIRECT != 0,
+            durable: operation == Operation::Write && file.flags & DURABLE != 0,
+            device_bytes: None,
+        }
+    }
+
+    fn of_call(&mut self, record: &Record<'_>, call: &record::Call) -> Request {
+        let known = self.calls.get(&call.number).copied();
+        let name = known.and_then(|known| Call::named(known.name)).unwrap_or(Call::UNKNOWN);
+        let operation = match known {
+            Some(_) if call.is_second && known.is_some_and(|k| k.kind != Kind::Plain) => {
+                Operation::Write
+            }
+            Some(known) => known.operation,
+            None => Operation::Advise,
+        };
+        let moved = u64::try_from(call.result).unwrap_or(0);
+        let mut made = self.blank(record, name, operation, call.file);
+        made.result = Some(call.result);
+        made.offset = match known.map_or(At::Nowhere, |known| known.offset) {
+            At::Argument(argument) => Some(call.arguments[argument]),
+            At::Position if call.file.is_regular() || call.file.is_device() => {
+                Some(call.file.position.saturating_sub(moved))
+            }
+            _ => None,
+        };
+        made.bytes = match known.and_then(|known| known.length) {
+            Some(argument) => call.arguments[argument],
+            None if operation.moves_data() => moved,
+            None => 0,
+        };
+        made.device_bytes = operation.moves_data().then_some(call.device_bytes);
+        made
+    }
+
+    fn of_uring(
+        &mut self,
+        record: &Record<'_>,
+        opcode: u8,
+        (length, offset): (u32, u64),
+        result: i64,
+        file: FileState,
+    ) -> Option<Request> {
+        let (operation, is_vectored) = uring_operation(opcode)?;
+        let mut made = self.blank(record, Call::IO_URING, operation, file);
+        let moved = u64::try_from(result).unwrap_or(0);
+        made.result = Some(result);
+        if operation.moves_data() {
+            let before = file.position.saturating_sub(moved);
+            made.offset = Some(if offset == OWN_POSITION { before } else { offset });
+            made.bytes = if is_vectored { moved } else { length.into() };
+        }
+        Some(made)
+    }
+
+    fn of_block(
+        &mut self,
+        record: &Record<'_>,
+        (device, flags): (u32, u32),
+        sector: u64,
+        bytes: u32,
+        failed: bool,
+    ) -> Request {
+        let operation = match flags & 0xFF {
+            0 => Operation::Read,
+            1 => Operation::Write,
+            3 | 5 => Operation::Discard,
+            _ => Operation::Flush,
+        };
+        let file = FileState { inode: Inode { device, number: 0 }, ..FileState::default() };
+        let mut made = self.blank(record, Call::BLOCK, operation, file);
+        made.offset = (operation != Operation::Flush).then(|| sector * SECTOR_BYTES);
+        made.bytes = bytes.into();
+        made.result = Some(if failed { -i64::from(libc::EIO) } else { bytes.into() });
+        made.device_bytes = Some(bytes.into());
+        made
+    }
+
+    /// The number of a file.
+    fn file(&mut self, process: u32, inode: Inode) -> FileId {
+        if let Some(file) = self.files.get(&inode) {
+            return *file;
+        }
+        let name = match self.names.get(inode) {
+            Some(name) => name.to_owned(),
+            None if inode == Inode::default() => String::new(),
+            None => {
+                self.known.remove(&process);
+                self.learn_process(process);
+                let name = self.names.get(inode).map(str::to_owned);
+                name.unwrap_or_else(|| unnamed(inode))
+            }
+        };
+        let file = FileId(self.file_names.len() as u32);
+        self.file_names.push(name);
+        self.files.insert(inode, file);
+        file
+    }
+}
+
+/// A request that ended.
+fn ended(mut request: Request, end_ns: u64, result: i64) -> Request {
+    request.latency_ns = Some(end_ns.saturating_sub(request.start_ns));
+    request.result = Some(result);
+    if request.bytes == 0 && request.operation.moves_data() {
+        request.bytes = u64::try_from(result).unwrap_or(0);
+    }
+    request
+}
+
+/// The name of a file without a path: a device by its name, another file by its numbers.
+fn unnamed(inode: Inode) -> String {
+    let (major, minor) = (inode.device >> 20, inode.device & 0xF_FFFF);
+    if inode.number != 0 {
+        return format!("inode {} of {major}:{minor}", inode.number);
+    }
+    let link = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
+    let name = link.as_ref().and_then(|link| link.file_name());
+    name.map_or_else(
+        || format!("device {major}:{minor}"),
+        |name| format!("/dev/{}", name.to_string_lossy().replace('!', "/")),
+    )
+}
+
+/// The operations of `linux/aio_abi.h`.
+fn aio_operation(opcode: u16) -> Option<Operation> {
+    match opcode {
+        0 | 7 => Some(Operation::Read),
+        1 | 8 => Some(Operation::Write),
+        2 | 3 => Some(Operation::Flush),
+        _ => None,
+    }
+}
+
+fn aio_is_vectored(opcode: u16) -> bool {
+    matches!(opcode, 7 | 8)
+}
+
+/// The operations of `enum io_uring_op` that are requests to storage, and whether the length is a
+/// number of buffers.
+fn uring_operation(opcode: u8) -> Option<(Operation, bool)> {
+    match opcode {
+        1 => Some((Operation::Read, true)),
+        2 => Some((Operation::Write, true)),
+        3 | 8 => Some((Operation::Flush, false)),
+        4 | 22 => Some((Operation::Read, false)),
+        5 | 23 => Some((Operation::Write, false)),
+        17 => Some((Operation::Allocate, false)),
+        55 => Some((Operation::Truncate, false)),
+        24 => Some((Operation::Advise, false)),
+        _ => None,
+    }
+}
+
+fn page_bytes() -> u64 {
+    crate::sys::page_bytes() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileState = FileState {
+        inode: Inode { device: 1, number: 9 },
+        mode: 0o100_644,
+        flags: 0,
+        position: 8192,
+    };
+
+    fn record(what: What<'_>) -> Record<'_> {
+        Record { process: 5, thread: 6, start_ns: 1100, end_ns: 1400, what }
+    }
+
+    fn call(number: libc::c_long, arguments: [u64; 6], result: i64) -> record::Call {
+        let number = number as u32;
+        record::Call { number, is_second: false, result, arguments, file: FILE, device_bytes: 0 }
+    }
+
+    fn taken(requests: &mut Requests, what: What<'_>) -> Vec<Request> {
+        let mut done = Vec::new();
+        requests.take(&record(what), |request| done.push(request));
+        done
+    }
+
+    #[test]
+    fn a_read_starts_before_the_position_that_it_leaves() {
+        let mut requests = Requests::new(1000);
+        let read = call(libc::SYS_read, [3, 0, 4096, 0, 0, 0], 4096);
+        let [request] = taken(&mut requests, What::Call(read))[..] else { panic!() };
+        assert_eq!((request.start_ns, request.latency_ns), (100, Some(300)));
+        assert_eq!((request.offset, request.bytes, request.result), (Some(4096), 4096, Some(4096)));
+        assert_eq!((request.operation, request.call.name()), (Operation::Read, "read"));
+    }
+
+    #[test]
+    fn an_opened_file_has_its_name_and_another_path_is_another_file() {
+        let mut requests = Requests::new(0);
+        let open = call(libc::SYS_openat, [0; 6], 3);
+        let folder = Inode::default();
+        taken(&mut requests, What::Open { call: open, folder, path: b"/a" });
+        let read = call(libc::SYS_pread64, [3, 0, 512, 0, 0, 0], 512);
+        let first = taken(&mut requests, What::Call(read))[0].file;
+        assert_eq!(requests.file_names()[first.0 as usize], "/a");
+        taken(&mut requests, What::Open { call: open, folder, path: b"/a" });
+        assert_eq!(taken(&mut requests, What::Call(read))[0].file, first);
+        taken(&mut requests, What::Open { call: open, folder, path: b"/b" });
+        let second = taken(&mut requests, What::Call(read))[0].file;
+        assert_eq!(requests.file_names()[second.0 as usize], "/b");
+    }
+
+    #[test]
+    fn an_asynchronous_request_lasts_until_it_is_reaped() {
+        let mut requests = Requests::new(1000);
+        let submit =
+            What::AioSubmit { request: 77, opcode: 1, bytes: 8192, offset: 4096, file: FILE };
+        assert_eq!(taken(&mut requests, submit), []);
+        let reap = What::AioReap { request: 77, result: 8192 };
+        let late = Record { start_ns: 5000, end_ns: 5500, ..record(reap) };
+        let mut done = Vec::new();
+        requests.take(&late, |request| done.push(request));
+        let [request] = done[..] else { panic!() };
+        assert_eq!((request.start_ns, request.latency_ns), (100, Some(4400)));
+        assert_eq!((request.operation, request.offset), (Operation::Write, Some(4096)));
+        assert_eq!(taken(&mut requests, reap), [], "reaped twice");
+        assert_eq!(requests.finish(|_| panic!("nothing is outstanding")), 1);
+    }
+
+    #[test]
+    fn requests_of_io_uring_and_of_the_block_layer_are_told_apart() {
+        let mut requests = Requests::new(0);
+        let uring =
+            What::Uring { opcode: 22, length: 4096, offset: 512, result: 4096, file: FILE };
+        let block =
+            What::Block { device: 1 << 20, flags: 1, sector: 8, bytes: 4096, failed: false };
+        let made = [taken(&mut requests, uring)[0], taken(&mut requests, block)[0]];
+        assert_eq!(made.map(|r| r.call.name()), ["io_uring", "block"]);
+        assert_eq!(made.map(|r| r.operation), [Operation::Read, Operation::Write]);
+        assert_eq!(made.map(|r| r.offset), [Some(512), Some(4096)]);
+    }
+}
