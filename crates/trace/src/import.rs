@@ -24,6 +24,7 @@ pub(crate) mod research;
 pub(crate) mod pairs;
 pub(crate) mod blkparse;
 pub(crate) mod blktrace;
+pub(crate) mod strace;
 
 /// Bytes of a file that [`detect`] needs.
 pub const HEAD_BYTES: usize = 64 << 10;
@@ -42,6 +43,8 @@ pub enum Format {
     Blkparse,
     /// Files of blktrace, one for each CPU.
     Blktrace,
+    /// Output of `strace -ttt -T`.
+    Strace,
     /// MSR Cambridge traces.
     Msr,
     /// Systor '17 traces.
@@ -54,11 +57,12 @@ pub enum Format {
 
 impl Format {
     /// All formats, in the order in which they are tried.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 9] = [
         Format::Csv,
         Format::FioLog,
         Format::Blkparse,
         Format::Blktrace,
+        Format::Strace,
         Format::Msr,
         Format::Systor,
         Format::Alibaba,
@@ -72,6 +76,7 @@ impl Format {
             Format::FioLog => "fio-iolog",
             Format::Blkparse => "blkparse",
             Format::Blktrace => "blktrace",
+            Format::Strace => "strace",
             Format::Msr => "msr",
             Format::Systor => "systor17",
             Format::Alibaba => "alibaba",
@@ -90,6 +95,7 @@ impl Format {
             Format::FioLog => fio::version(line).is_some(),
             Format::Blkparse => blkparse::is_event(line),
             Format::Blktrace => false,
+            Format::Strace => strace::is_call(line),
             Format::Msr => Published::Msr.begins_with(line),
             Format::Systor => Published::Systor.begins_with(line),
             Format::Alibaba => Published::Alibaba.begins_with(line),
@@ -209,6 +215,7 @@ fn read<'a, W: Write + Send>(
             Format::FioLog => fio::read(lines, sink),
             Format::Blkparse => blkparse::read(lines, sink),
             Format::Blktrace => Ok(()),
+            Format::Strace => strace::read(lines, sink),
             Format::Msr => research::read(Published::Msr, lines, sink),
             Format::Systor => research::read(Published::Systor, lines, sink),
             Format::Alibaba => research::read(Published::Alibaba, lines, sink),

@@ -220,3 +220,4 @@ proptest! {
 }
 
 mod block;
+mod strace;

@@ -1,0 +1,110 @@
+//! The open files of traced processes: which file a descriptor means, and where it stands.
+//!
+//! As in the kernel, descriptors that were duplicated or inherited share the position of one open
+//! file (open(2), "open file description"), and threads share the table of their process.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::request::FileId;
+
+/// Descriptors of one process that are followed at most; Linux allows 1,048,576, programs use few.
+const DESCRIPTORS_MOST: usize = 1 << 16;
+
+/// Threads that are followed at a time at most.
+const THREADS_MOST: usize = 1 << 16;
+
+/// Descriptors that are copied for new processes at most, over the whole trace; beyond it, new
+/// processes share the table of their parent.
+const COPIES_MOST: usize = 1 << 22;
+
+/// An open file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenFile {
+    pub file: FileId,
+    /// Where the next read or write without offset is; None if the trace does not tell.
+    pub position: Option<u64>,
+    pub direct: bool,
+    pub durable: bool,
+    /// Writes go to the end of the file, wherever that is.
+    pub append: bool,
+    /// False for sockets, pipes and the like.
+    pub storage: bool,
+}
+
+pub(crate) type Shared = Rc<RefCell<OpenFile>>;
+type Table = Rc<RefCell<HashMap<i32, Shared>>>;
+
+struct Task {
+    process: u32,
+    table: Table,
+}
+
+/// The open files of all processes.
+#[derive(Default)]
+pub(crate) struct Descriptors {
+    tasks: HashMap<u32, Task>,
+    /// The table of the first thread: one whose beginning the trace does not show shares it.
+    first: Option<Table>,
+    copied: usize,
+}
+
+impl Descriptors {
+    fn table(&mut self, thread: u32) -> Table {
+        if let Some(task) = self.tasks.get(&thread) {
+            return Rc::clone(&task.table);
+        }
+        let table = Rc::clone(self.first.get_or_insert_default());
+        if self.tasks.len() < THREADS_MOST {
+            self.tasks.insert(thread, Task { process: thread, table: Rc::clone(&table) });
+        }
+        table
+    }
+
+    /// The process that a thread belongs to; the thread itself if the trace does not tell.
+    pub(crate) fn process(&self, thread: u32) -> u32 {
+        self.tasks.get(&thread).map_or(thread, |task| task.process)
+    }
+
+    /// What a descriptor means.
+    pub(crate) fn get(&mut self, thread: u32, descriptor: i32) -> Option<Shared> {
+        self.table(thread).borrow().get(&descriptor).cloned()
+    }
+
+    /// Sets what a descriptor means.
+    pub(crate) fn set(&mut self, thread: u32, descriptor: i32, open: Shared) {
+        let table = self.table(thread);
+        let mut table = table.borrow_mut();
+        if table.len() < DESCRIPTORS_MOST || table.contains_key(&descriptor) {
+            table.insert(descriptor, open);
+        }
+    }
+
+    /// Closes a descriptor.
+    pub(crate) fn remove(&mut self, thread: u32, descriptor: i32) {
+        self.table(thread).borrow_mut().remove(&descriptor);
+    }
+
+    /// A thread made another one, which shares its table or has a copy of it.
+    pub(crate) fn begin(&mut self, parent: u32, child: u32, shares: bool, is_thread: bool) {
+        let table = self.table(parent);
+        let process = if is_thread { self.process(parent) } else { child };
+        let entries = table.borrow().len();
+        let table = if shares || self.copied + entries > COPIES_MOST {
+            table
+        } else {
+            self.copied += entries;
+            let copy = table.borrow().clone();
+            Rc::new(RefCell::new(copy))
+        };
+        if self.tasks.len() < THREADS_MOST || self.tasks.contains_key(&child) {
+            self.tasks.insert(child, Task { process, table });
+        }
+    }
+
+    /// A thread ended.
+    pub(crate) fn end(&mut self, thread: u32) {
+        self.tasks.remove(&thread);
+    }
+}
