@@ -58,6 +58,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("address", address),
     ("fio", exchange::fio::fuzz::job_files),
     ("import", exchange::fuzz::imports),
+    ("trace_file", trace::fuzz::file),
+    ("trace_import", trace::fuzz::imports),
 ];
 
 /// Runs one of [`TARGETS`].

@@ -2,8 +2,8 @@
 //! share.
 //!
 //! Times, offsets and lengths are unsigned numbers with their unit in the name. Names (call,
-//! operation, file) are texts in a dictionary, so that other programs need no list of ours; `file_id`
-//! is the number of the file in the header, since two files may have the same name.
+//! operation, file) are texts in a dictionary, so that other programs need no list of ours;
+//! `file_id` is the number of the file in the header, since two files may have the same name.
 
 use std::sync::Arc;
 

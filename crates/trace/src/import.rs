@@ -1,8 +1,8 @@
 //! Traces of other tools become trace files, line by line in bounded memory.
 //!
 //! Each format has its file, which says where it is described and what becomes of its fields. Lines
-//! that are no requests are skipped only where the format has such lines; any other line is an error
-//! with its number and what was expected there. What could not be matched is counted in
+//! that are no requests are skipped only where the format has such lines; any other line is an
+//! error with its number and what was expected there. What could not be matched is counted in
 //! [`Header::lost`], what the format does not say stands in [`Header::notes`].
 
 use std::fs::{self, File};
@@ -137,8 +137,8 @@ pub fn detect_file(path: &Path) -> Result<Format, TraceError> {
     detect(path, &head)
 }
 
-/// Imports a file: writes the trace file `output`, which must not exist. A file of blktrace stands for
-/// the files of all CPUs beside it.
+/// Imports a file: writes the trace file `output`, which must not exist. A file of blktrace stands
+/// for the files of all CPUs beside it.
 ///
 /// # Errors
 /// The input cannot be read or is not of the format, or the output cannot be written. No output is

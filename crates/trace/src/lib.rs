@@ -1,9 +1,9 @@
 //! Traces of storage requests: what a program asked for, when, of which file, and how long it took.
 //!
-//! A [`Request`] is one row of a trace: a system call of a program, or a request of the block layer.
-//! A trace is kept as a Parquet file ([`writer`], [`reader`]), which pandas and DuckDB read as it is;
-//! both stream it, so that the size of a trace does not matter. `import` reads traces of other tools
-//! into that form, `export` writes them.
+//! A [`Request`] is one row of a trace: a system call of a program, or a request of the block
+//! layer. A trace is kept as a Parquet file ([`writer`], [`reader`]), which pandas and DuckDB read
+//! as it is; both stream it, so that the size of a trace does not matter. `import` reads traces of
+//! other tools into that form, `export` writes them.
 //!
 //! The crate does no tracing, starts no program and issues no request.
 #![forbid(unsafe_code)]
@@ -18,6 +18,8 @@ mod pages;
 pub mod reader;
 pub mod import;
 pub mod export;
+#[doc(hidden)]
+pub mod fuzz;
 
 #[cfg(test)]
 mod testing;

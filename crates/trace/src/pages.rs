@@ -4,7 +4,6 @@
 //! The decoders of the Parquet library trust some of these numbers, and would panic or ask for more
 //! memory than there is. Only encodings that the writer uses, and plain values, are accepted.
 
-use bytes::Bytes;
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
@@ -43,16 +42,15 @@ impl<P: PageReader> CheckedPages<P> {
                 if self.kind == Kind::Text { check_texts(buf, *num_values) } else { Ok(()) }
             }
             Page::DataPage { buf, encoding, def_level_encoding, num_values, .. } => {
-                let mut data = buf.clone();
+                let (mut data, mut levels) = (&buf[..], &[][..]);
                 if self.nullable {
                     let length = buf.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
-                    let length = length.map_or(usize::MAX, |length| length as usize);
-                    if *def_level_encoding != Encoding::RLE || length > buf.len() - 4 {
-                        return Err(refused("marks of missing values that do not fit their page"));
-                    }
-                    data = buf.slice(4 + length..);
+                    let split =
+                        length.and_then(|length| buf[4..].split_at_checked(length as usize));
+                    let split = split.filter(|_| *def_level_encoding == Encoding::RLE);
+                    (levels, data) = split.ok_or_else(no_levels)?;
                 }
-                self.check_values(&data, *encoding, *num_values)
+                self.check_values(data, levels, *encoding, *num_values)
             }
             Page::DataPageV2 {
                 buf,
@@ -62,20 +60,26 @@ impl<P: PageReader> CheckedPages<P> {
                 num_values,
                 ..
             } => {
-                let levels = *def_levels_byte_len as usize;
-                if levels > buf.len() || *rep_levels_byte_len != 0 {
-                    return Err(refused("marks of missing values that do not fit their page"));
-                }
-                self.check_values(&buf.slice(levels..), *encoding, *num_values)
+                let split = buf.split_at_checked(*def_levels_byte_len as usize);
+                let split = split.filter(|_| *rep_levels_byte_len == 0);
+                let (levels, data) = split.ok_or_else(no_levels)?;
+                self.check_values(data, levels, *encoding, *num_values)
             }
         }
     }
 
-    fn check_values(&self, data: &Bytes, encoding: Encoding, number: u32) -> Result<()> {
+    fn check_values(
+        &self,
+        data: &[u8],
+        levels: &[u8],
+        encoding: Encoding,
+        number: u32,
+    ) -> Result<()> {
         let accepted = match (encoding, self.kind) {
             (Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY, _) => self.has_dictionary,
             (Encoding::DELTA_BINARY_PACKED, Kind::Long | Kind::Short | Kind::Signed) => {
-                return check_delta(data);
+                let needs_values = if self.nullable { has_values(levels) } else { number > 0 };
+                return check_delta(data, needs_values);
             }
             (Encoding::PLAIN, Kind::Text) if !self.nullable => return check_texts(data, number),
             (Encoding::PLAIN, _) => true,
@@ -99,22 +103,54 @@ fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     Ok(())
 }
 
-/// The header of differences: values of a block, and its parts (Parquet format, "Delta Encoding").
-fn check_delta(mut data: &[u8]) -> Result<()> {
+/// Differences: a header, then blocks of parts, each with a width in bits (Parquet format, "Delta
+/// Encoding"). Blocks may be cut off; the decoder says so.
+fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
     /// The writer has blocks of 128 or 256 values.
     const BLOCK_MOST: u64 = 1 << 16;
-    let (block, parts) = (variable_length(&mut data), variable_length(&mut data));
-    let sane = |number: &u64| (1..=BLOCK_MOST).contains(number);
-    match (block.filter(sane), parts.filter(sane)) {
-        (Some(_), Some(_)) => Ok(()),
-        _ => Err(refused("blocks of differences of an absurd size")),
+    let absurd = || refused("blocks of differences that make no sense");
+    let mut take =
+        |most: u64| variable_length(&mut data).filter(|number| *number <= most).ok_or_else(absurd);
+    let (block, parts) = (take(BLOCK_MOST)?, take(BLOCK_MOST)?);
+    let (values, _first) = (take(u64::from(u32::MAX))?, take(u64::MAX)?);
+    if block == 0 || parts == 0 || block % parts != 0 || needs_values && values == 0 {
+        return Err(absurd());
     }
+    let part = block / parts;
+    let mut left = values.saturating_sub(1);
+    while left > 0 && !data.is_empty() {
+        variable_length(&mut data).ok_or_else(absurd)?;
+        let Some((widths, rest)) = data.split_at_checked(parts as usize) else { return Ok(()) };
+        data = rest;
+        for width in widths {
+            if left > 0 {
+                left = left.saturating_sub(part);
+                let bytes = usize::from(*width) * part as usize / 8;
+                data = data.get(bytes..).unwrap_or_default();
+            }
+        }
+    }
+    Ok(())
 }
 
-/// Takes a number of seven bits for each byte, the low ones first.
+/// Whether any row of a page has a value, by the marks of its rows: runs of one mark, and groups of
+/// eight marks (Parquet format, "Run Length Encoding / Bit-Packing Hybrid").
+fn has_values(mut levels: &[u8]) -> bool {
+    while let Some(header) = variable_length(&mut levels) {
+        let length = if header & 1 == 0 { 1 } else { (header >> 1) as usize };
+        let (marks, rest) = levels.split_at(length.min(levels.len()));
+        if marks.iter().any(|mark| *mark != 0) {
+            return true;
+        }
+        levels = rest;
+    }
+    false
+}
+
+/// Takes a number of seven bits for each byte, the low ones first; at most ten bytes.
 fn variable_length(data: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
-    for shift in (0..63).step_by(7) {
+    for shift in (0..70).step_by(7) {
         let (first, rest) = data.split_first()?;
         *data = rest;
         number |= u64::from(first & 0x7f) << shift;
@@ -123,6 +159,10 @@ fn variable_length(data: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+fn no_levels() -> ParquetError {
+    refused("marks of missing values that do not fit their page")
 }
 
 fn refused(what: &str) -> ParquetError {

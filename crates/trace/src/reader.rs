@@ -1,9 +1,9 @@
 //! Reads a trace request by request, in bounded memory: a page of each column at a time.
 //!
 //! A trace can be damaged, cut off, or made by somebody who means harm. Sizes are compared with the
-//! length of the file before anything is allocated ([`crate::pages`], [`crate::source`]). The Parquet
-//! library may still panic on input that nobody has thought of. So this is the one place that
-//! catches a panic and makes an error of it; the reader yields nothing after one.
+//! length of the file before anything is allocated ([`crate::pages`], [`crate::source`]). The
+//! Parquet library may still panic on input that nobody has thought of. So this is the one place
+//! that catches a panic and makes an error of it; the reader yields nothing after one.
 
 use std::fs::File;
 use std::panic::{self, AssertUnwindSafe};
@@ -36,8 +36,8 @@ const MAGIC: &[u8] = b"PAR1";
 /// Length of what stands behind the footer: its length, and [`MAGIC`].
 const TAIL: u64 = 8;
 
-/// Reads a trace. As an iterator it yields the requests in the order of the file; the first error is
-/// the last item.
+/// Reads a trace. As an iterator it yields the requests in the order of the file; the first error
+/// is the last item.
 pub struct TraceReader {
     source: Arc<Source>,
     name: String,

@@ -1,8 +1,8 @@
 //! Figures of a whole trace, computed while its requests pass by: how many there are, how long it
 //! lasts, how many were in flight at once, and how large the files must be.
 //!
-//! Memory is bounded: at most [`DEPTH_MOST`] requests in flight are followed, and one number is kept
-//! for each file.
+//! Memory is bounded: at most [`DEPTH_MOST`] requests in flight are followed, and one number is
+//! kept for each file.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

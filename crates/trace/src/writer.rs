@@ -163,8 +163,8 @@ impl TraceWriter<File> {
         Ok(writer)
     }
 
-    /// Writes what is left and the header, and gives the file its name. Returns the header with what
-    /// was counted: requests, duration, depth, order, and names and ends of files.
+    /// Writes what is left and the header, and gives the file its name. Returns the header with
+    /// what was counted: requests, duration, depth, order, and names and ends of files.
     ///
     /// # Errors
     /// The file cannot be written or renamed, or a file of its name was made meanwhile.
@@ -227,14 +227,15 @@ impl<W: Write + Send> TraceWriter<W> {
         self.base_ns
     }
 
-    /// Adds a file, and returns what requests call it. Each call makes another file, since two files
-    /// may have the same name. Beyond [`FILES_MOST`] files or 8 MiB of names, all further files are
-    /// one, called `(other files)`.
+    /// Adds a file, and returns what requests call it. Each call makes another file, since two
+    /// files may have the same name. Beyond [`FILES_MOST`] files or 8 MiB of names, all further
+    /// files are one, called `(other files)`.
     pub fn add_file(&mut self, name: &str) -> FileId {
         self.names.add(name)
     }
 
-    /// Adds a request. Its file comes from [`TraceWriter::add_file`]; one that does not has no name.
+    /// Adds a request. Its file comes from [`TraceWriter::add_file`]; one that does not has no
+    /// name.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -248,7 +249,8 @@ impl<W: Write + Send> TraceWriter<W> {
         Ok(())
     }
 
-    /// Says that no later request starts before `low_water_ns`, so that all earlier ones are stored.
+    /// Says that no later request starts before `low_water_ns`, so that all earlier ones are
+    /// stored.
     ///
     /// # Errors
     /// The file cannot be written.

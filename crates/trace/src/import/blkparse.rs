@@ -1,11 +1,12 @@
 //! Output of blkparse in its default format, as the manual page blkparse(1) describes it under
 //! "OUTPUT DESCRIPTION AND FORMATTING".
 //!
-//! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`; a
-//! completion has an error number in the brackets. Some versions print the time since the beginning
-//! in parentheses before them. Requests without data have no `+ SECTORS`. Actions other than Q, M, F,
-//! D, R and C do not begin or end a request and are skipped, as are messages of the kernel, lines
-//! about input files, and the summary at the end. See [`crate::import::pairs`] for what a request is.
+//! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`;
+//! a completion has an error number in the brackets. Some versions print the time since the
+//! beginning in parentheses before them. Requests without data have no `+ SECTORS`. Actions other
+//! than Q, M, F, D, R and C do not begin or end a request and are skipped, as are messages of the
+//! kernel, lines about input files, and the summary at the end. See [`crate::import::pairs`] for
+//! what a request is.
 
 use std::io::Write;
 

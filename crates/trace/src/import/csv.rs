@@ -1,9 +1,10 @@
-//! The CSV that `export` writes: a line with the names of the columns, then a line for each request.
+//! The CSV that `export` writes: a line with the names of the columns, then a line for each
+//! request.
 //!
-//! A field is empty where the trace does not say; a text with commas, quotes or ends of lines stands
-//! in quotes (RFC 4180). Columns are found by name. Only `start_ns` and `operation` must be there,
-//! others are unknown if they are missing, so that other programs need to write no more than they
-//! know.
+//! A field is empty where the trace does not say; a text with commas, quotes or ends of lines
+//! stands in quotes (RFC 4180). Columns are found by name. Only `start_ns` and `operation` must be
+//! there, others are unknown if they are missing, so that other programs need to write no more than
+//! they know.
 
 use std::borrow::Cow;
 use std::io::Write;

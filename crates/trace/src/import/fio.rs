@@ -1,11 +1,11 @@
 //! Logs of fio (`write_iolog`, `read_iolog`), versions 2 and 3, as the manual page fio(1) describes
 //! them under "Trace file format".
 //!
-//! The first line is `fio version 2 iolog`. Then there are `FILE add`, `FILE open`, `FILE close`, and
-//! `FILE ACTION OFFSET LENGTH` with the actions read, write, trim, sync, datasync and wait. `wait`
-//! has a time in microseconds in place of the offset, and delays all that follows. In version 3 each
-//! line has a time before it, and there is no `wait`. The manual does not say the unit of the times;
-//! fio 3.33 writes microseconds.
+//! The first line is `fio version 2 iolog`. Then there are `FILE add`, `FILE open`, `FILE close`,
+//! and `FILE ACTION OFFSET LENGTH` with the actions read, write, trim, sync, datasync and wait.
+//! `wait` has a time in microseconds in place of the offset, and delays all that follows. In
+//! version 3 each line has a time before it, and there is no `wait`. The manual does not say the
+//! unit of the times; fio 3.33 writes microseconds.
 //!
 //! A log says neither who made a request nor how long it took, nor whether it was direct.
 

@@ -1,11 +1,11 @@
 //! Requests of the block layer from its events, which blktrace records: queued (Q), issued to the
 //! driver (D), completed (C), and what happens between.
 //!
-//! A request of a trace is what the device saw: from D to C, merged as the block layer merged it. How
-//! long requests waited before (from Q to D) stands in the notes, as a mean. Devices that have no
-//! queue (device mapper, md) have no D; there a request is from Q to C, and the notes say how many
-//! are. Events are matched by device and sector. A completion without a beginning, and a beginning
-//! without a completion, is counted as lost.
+//! A request of a trace is what the device saw: from D to C, merged as the block layer merged it.
+//! How long requests waited before (from Q to D) stands in the notes, as a mean. Devices that have
+//! no queue (device mapper, md) have no D; there a request is from Q to C, and the notes say how
+//! many are. Events are matched by device and sector. A completion without a beginning, and a
+//! beginning without a completion, is counted as lost.
 
 use std::collections::HashMap;
 use std::io::Write;

@@ -1,18 +1,19 @@
 //! Traces of block devices that were published for research, as CSV: one line for each request.
 //!
-//! - **MSR Cambridge** (README of the MSR Cambridge traces in the IOTTA repository of SNIA; Narayanan
-//!   et al., "Write Off-Loading", FAST 2008): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
-//!   ResponseTime`. Times are Windows file times, 100 ns since 1601; offset and size are bytes.
-//! - **Systor '17** (README of the traces in the IOTTA repository; Lee et al., "Understanding Storage
-//!   Traffic Characteristics on Enterprise Virtual Desktop Infrastructure", SYSTOR 2017):
+//! - **MSR Cambridge** (README of the MSR Cambridge traces in the IOTTA repository of SNIA;
+//!   Narayanan et al., "Write Off-Loading", FAST 2008):
+//!   `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. Times are Windows file times,
+//!   100 ns since 1601; offset and size are bytes.
+//! - **Systor '17** (README of the traces in the IOTTA repository; Lee et al., "Understanding
+//!   Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure", SYSTOR 2017):
 //!   `Timestamp,Response,IOType,LUN,Offset,Size`. Times are seconds, since 1970 and of the request;
 //!   the type is R, W or empty; offset and size are bytes. The first line names the fields.
-//! - **Alibaba** (README of the Alibaba block traces; Li et al., "An In-Depth Analysis of Cloud Block
-//!   Storage Workloads", IISWC 2020): `device_id,opcode,offset,length,timestamp`. The opcode is R or
-//!   W; offset and length are bytes; times are microseconds since 1970.
-//! - **Tencent** (README of the CBS traces in the IOTTA repository; Zhang et al., "OSCA", USENIX ATC
-//!   2020): `Timestamp,Offset,Size,IOType,VolumeID`. Times are whole seconds since 1970; offset and
-//!   size are sectors of 512 bytes; the type is 0 for reads and 1 for writes.
+//! - **Alibaba** (README of the Alibaba block traces; Li et al., "An In-Depth Analysis of Cloud
+//!   Block Storage Workloads", IISWC 2020): `device_id,opcode,offset,length,timestamp`. The opcode
+//!   is R or W; offset and length are bytes; times are microseconds since 1970.
+//! - **Tencent** (README of the CBS traces in the IOTTA repository; Zhang et al., "OSCA", USENIX
+//!   ATC 2020): `Timestamp,Offset,Size,IOType,VolumeID`. Times are whole seconds since 1970; offset
+//!   and size are sectors of 512 bytes; the type is 0 for reads and 1 for writes.
 //!
 //! Lines need not be in the order of time. An empty line and a first line with the names of the
 //! fields are skipped.

@@ -1,14 +1,14 @@
 //! Output of `strace -ttt -T`, best with `-f` and `-y`, as the manual page strace(1) describes it.
 //!
 //! Each I/O call becomes a request: open, read, write, flush, truncate, reserve, advise, close, in
-//! their variants. Calls that were interrupted (`<unfinished ...>`) are joined with their rest. Where
-//! reads and writes without an offset stand follows from open, lseek, dup and the calls themselves;
-//! it is unknown where a descriptor was open before the trace began, and for writes that append.
-//! Paths are those that `-y` shows, or those of the program.
+//! their variants. Calls that were interrupted (`<unfinished ...>`) are joined with their rest.
+//! Where reads and writes without an offset stand follows from open, lseek, dup and the calls
+//! themselves; it is unknown where a descriptor was open before the trace began, and for writes
+//! that append. Paths are those that `-y` shows, or those of the program.
 //!
-//! Other calls are skipped, as are sockets, pipes and terminals as far as they are known. Asynchronous
-//! calls (io_submit, io_uring_enter) and copies by splice are counted as lost, since strace does not
-//! show what they do. Without `-T`, requests have no latency.
+//! Other calls are skipped, as are sockets, pipes and terminals as far as they are known.
+//! Asynchronous calls (io_submit, io_uring_enter) and copies by splice are counted as lost, since
+//! strace does not show what they do. Without `-T`, requests have no latency.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

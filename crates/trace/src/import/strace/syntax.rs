@@ -197,8 +197,8 @@ pub(crate) fn quoted(argument: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The number of an error, by its name (errno(3); the numbers of Linux on most machines). EIO stands
-/// for names that are not known.
+/// The number of an error, by its name (errno(3); the numbers of Linux on most machines). EIO
+/// stands for names that are not known.
 fn error_number(name: &str) -> i64 {
     const UNKNOWN: i64 = 5;
     let name = if name == "EWOULDBLOCK" { "EAGAIN" } else { name };

@@ -1,10 +1,12 @@
-//! What calls in the output of strace become.
+//! What calls in the output of strace become: requests with offsets that follow from earlier calls.
 
 use super::*;
 use crate::testing::skip;
 
+type Told = (&'static str, Option<u64>, u64, i64, String);
+
 /// Name of the call, offset, bytes, result and name of the file of each request.
-fn told(text: &str) -> (Header, Vec<(&'static str, Option<u64>, u64, i64, String)>) {
+fn told(text: &str) -> (Header, Vec<Told>) {
     let (header, requests) = imported(text, Format::Strace);
     let tell = |r: &Request| {
         let file = header.file_name(r.file).to_owned();
@@ -79,7 +81,7 @@ fn interrupted_calls_are_joined_and_threads_share_their_descriptors() {
 10 5.0 openat(AT_FDCWD</w>, \"a\", O_RDONLY <unfinished ...>
 strace: Process 11 attached
 10 5.000001 <... openat resumed>) = 3</w/a> <0.000005>
-10 5.1 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD, stack=0x7f}, 88 => {parent_tid=[11]}, 88) = 11 <0.1>
+10 5.1 clone3({flags=CLONE_FILES|CLONE_THREAD}, 88 => {parent_tid=[11]}, 88) = 11 <0.1>
 11 5.2 read(3</w/a>,  <unfinished ...>
 10 5.3 read(3</w/a>, \"x\", 10) = 10 <0.000010>
 11 5.4 <... read resumed>\"y\"..., 100) = 100 <0.200010>
@@ -92,7 +94,7 @@ strace: Process 11 attached
 10 5.91 pipe2([6<pipe:[112]>, 7<pipe:[112]>], 0) = 0 <0.000016>
 10 5.92 write(7<pipe:[112]>, \"1\", 1) = 1 <0.000016>
 10 5.93 futex(0x7f <unfinished ...>
-11 5.94 read(8</w/b\\76,\\n>, \"\", 10) = -1 EAGAIN (Resource temporarily unavailable) <0.1>
+11 5.94 read(8</w/b\\76,\\n>, \"\", 10) = -1 EAGAIN (Try again) <0.1>
 10 5.95 +++ killed by SIGKILL +++
 ";
     let (header, told) = told(text);

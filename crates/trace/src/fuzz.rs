@@ -1,0 +1,72 @@
+//! Entry points to the reader and the importers, for the fuzz targets: no input may make them
+//! panic, and what they accept stays the same when it is written and read.
+
+use std::path::Path;
+
+use crate::error::TraceError;
+use crate::export;
+use crate::import::{self, Format};
+use crate::reader::TraceReader;
+use crate::request::Request;
+
+/// Requests of a file that are looked at: a few bytes can stand for thousands of millions.
+const REQUESTS: usize = 10_000;
+
+/// Reads `data` as a trace file. Every error is one line.
+pub fn file(data: &[u8]) {
+    let reader = match TraceReader::of_bytes(data.to_vec(), "input") {
+        Ok(reader) => reader,
+        Err(error) => return check_message(&error),
+    };
+    let files = reader.header().files.len();
+    for request in reader.take(REQUESTS) {
+        match request {
+            Ok(request) => assert!((request.file.0 as usize) < files, "a file without a name"),
+            Err(error) => check_message(&error),
+        }
+    }
+}
+
+/// Imports `data` in each format. What is accepted is a trace, and its CSV is imported as the same
+/// requests.
+pub fn imports(data: &[u8]) {
+    if let Err(error) = import::detect(Path::new("input"), data) {
+        check_message(&error);
+    }
+    for format in Format::ALL {
+        let (header, trace) = match import::convert_bytes(data, format) {
+            Ok(converted) => converted,
+            Err(error) => {
+                check_message(&error);
+                continue;
+            }
+        };
+        let requests = requests(&trace);
+        assert_eq!(header.requests, requests.len() as u64);
+        let mut csv = Vec::new();
+        let exported = export::csv(open(&trace), &mut csv, "csv").expect("a trace is exported");
+        assert_eq!((exported.requests, exported.left_out), (header.requests, 0));
+        let (again, trace) = import::convert_bytes(&csv, Format::Csv).expect("our CSV is read");
+        assert_eq!(again.requests, header.requests);
+        if header.out_of_order == 0 {
+            let of_one_file = |request: &Request| Request { file: crate::FileId(0), ..*request };
+            let again = self::requests(&trace);
+            assert!(again.iter().map(of_one_file).eq(requests.iter().map(of_one_file)));
+        }
+    }
+}
+
+fn open(trace: &[u8]) -> TraceReader {
+    TraceReader::of_bytes(trace.to_vec(), "trace").expect("what was written is read")
+}
+
+fn requests(trace: &[u8]) -> Vec<Request> {
+    open(trace).collect::<Result<_, _>>().expect("what was written is read")
+}
+
+/// A message is one line of bounded length that ends with a remedy.
+fn check_message(error: &TraceError) {
+    let text = error.to_string();
+    assert!(!text.contains('\n') && text.contains("; "), "{text:?}");
+    assert!(text.len() < 1000, "{text:?}");
+}
