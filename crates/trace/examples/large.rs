@@ -1,5 +1,6 @@
 //! Writes and reads a trace of many requests, and prints its size, the memory that was needed and
-//! the CPU time for each request: `large write PATH [REQUESTS]`, then `large read PATH`.
+//! the CPU time for each request: `large write PATH [REQUESTS]`, then `large read PATH`; `large
+//! import INPUT PATH` does the same with a trace of another tool.
 //!
 //! The requests are those of eight threads with one request each: random offsets in 1 TiB, four
 //! sizes, latencies around 100 us with a tail. CPU time and not the clock, since other programs may
@@ -15,11 +16,15 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let words: Vec<String> = std::env::args().collect();
     let (Some(verb), Some(path)) = (words.get(1), words.get(2)) else {
-        return Err("usage: large write PATH [REQUESTS] | large read PATH".into());
+        return Err("usage: large write PATH [REQUESTS] | read PATH | import INPUT PATH".into());
     };
     let path = Path::new(path);
     let requests = match verb.as_str() {
         "write" => write(path, words.get(3).map_or(Ok(10_000_000), |number| number.parse())?)?,
+        "import" => {
+            let output = Path::new(words.get(3).ok_or("the trace needs a name")?);
+            trace::import::convert(path, trace::import::detect_file(path)?, output)?.requests
+        }
         _ => read(path)?,
     };
     let bytes = std::fs::metadata(path)?.len();

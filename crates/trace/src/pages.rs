@@ -9,7 +9,7 @@ use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 
 use crate::columns::Kind;
-use crate::writer::FILES_MOST;
+use crate::request::FILES_MOST;
 
 /// The pages of one column, each checked.
 pub(crate) struct CheckedPages<P> {

@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Files that a trace distinguishes at most. Their names stand in the header, which a reader has in
+/// memory.
+pub const FILES_MOST: usize = 1 << 18;
+
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {

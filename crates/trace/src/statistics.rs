@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::request::{Header, Operation, Request};
+use crate::request::{FILES_MOST, Header, Operation, Request};
 
 /// Most requests in flight that are counted. No queue of a real machine is as long; a trace whose
 /// requests never end would fill the memory otherwise.
@@ -44,8 +44,8 @@ impl Statistics {
             self.in_flight.push(Reverse(end));
             self.depth_max = self.depth_max.max(self.in_flight.len());
         }
-        if let Some(end) = end_in_file(request) {
-            let file = request.file.0 as usize;
+        let file = request.file.0 as usize;
+        if let Some(end) = end_in_file(request).filter(|_| file < FILES_MOST) {
             if self.file_ends.len() <= file {
                 self.file_ends.resize(file + 1, 0);
             }

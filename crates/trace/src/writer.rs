@@ -23,7 +23,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
 use crate::columns::{self, HEADER_KEY, VERSION, VERSION_KEY};
 use crate::error::TraceError;
-use crate::request::{FileId, Header, Request};
+use crate::request::{FILES_MOST, FileId, Header, Request};
 use crate::statistics::Statistics;
 
 /// Requests that are held back at most. 65,536 requests are 6 MiB, and no kernel keeps as many in
@@ -35,10 +35,6 @@ const GROUP_ROWS: usize = 1 << 17;
 
 /// Values that are converted at a time.
 const BATCH: usize = 4096;
-
-/// Files that a trace distinguishes at most. Their names stand in the header, which a reader has in
-/// memory.
-pub const FILES_MOST: usize = 1 << 18;
 
 /// Length of all names of files at most (bytes).
 const NAMES_MOST: usize = 8 << 20;
@@ -83,10 +79,11 @@ impl Names {
         if let Some(others) = self.others {
             return others;
         }
-        let id = FileId(self.names.len() as u32);
+        let id = FileId(self.names.len().min(FILES_MOST - 1) as u32);
         let name = cut(name, NAME_MOST);
-        if self.names.len() + 1 == FILES_MOST || self.bytes + name.len() > NAMES_MOST {
+        if self.names.len() + 1 >= FILES_MOST || self.bytes + name.len() > NAMES_MOST {
             self.others = Some(id);
+            self.names.truncate(FILES_MOST - 1);
             self.names.push(Bytes::from_static(OTHER_FILES.as_bytes()));
         } else {
             self.bytes += name.len();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
 use crate::error::TraceError;
-use crate::request::{Call, FileId, Header, Loss, Operation, Process, Request};
-use crate::writer::{FILES_MOST, TraceWriter};
+use crate::request::{Call, FILES_MOST, FileId, Header, Loss, Operation, Process, Request};
+use crate::writer::TraceWriter;
 
 /// Processes whose names are kept at most.
 const PROCESSES_MOST: usize = 1 << 16;

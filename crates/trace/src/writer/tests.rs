@@ -125,6 +125,10 @@ fn names_of_files_are_bounded_in_number_and_length() {
     assert_eq!(ids.last(), Some(&FileId(FILES_MOST as u32 - 1)));
     assert_eq!(names.names.last().unwrap(), OTHER_FILES.as_bytes());
     assert_eq!(names.known(FileId(u32::MAX)), FileId(FILES_MOST as u32 - 1));
+    assert_eq!(names.known(FileId(FILES_MOST as u32)), FileId(FILES_MOST as u32 - 1));
+    let mut names = Names::default();
+    names.known(FileId(u32::MAX));
+    assert_eq!((names.add("a"), names.names.len()), (ids[FILES_MOST], FILES_MOST));
     let mut names = Names::default();
     (0..3000).for_each(|_| {
         names.add(&long);
