@@ -10,16 +10,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let mut recorder = Recorder::start(&RecorderSpec::default())?;
     let mut requests = Requests::new(0);
-    // The shell stops itself before it becomes the command, so that the watch begins in time.
-    let script = "kill -STOP $$; exec \"$0\" \"$@\"";
-    let mut child = Command::new("sh").args(["-c", script]).args(&mut words).spawn()?;
-    recorder.watch(child.id())?;
+    recorder.watch_children(std::process::id())?;
+    let mut child = Command::new(words.next().unwrap_or_default()).args(words).spawn()?;
+    recorder.ignore(std::process::id())?;
     requests.learn_process(child.id());
-    let stat = format!("/proc/{}/stat", child.id());
-    while !std::fs::read_to_string(&stat)?.contains(") T ") {
-        std::thread::yield_now();
-    }
-    Command::new("kill").args(["-CONT", &child.id().to_string()]).status()?;
     let mut out = io::stdout().lock();
     loop {
         let ended = child.try_wait()?.is_some();

@@ -20,6 +20,8 @@ pub enum Kind {
     AioSubmit,
     /// The completions are in memory.
     AioReap,
+    /// The file is the current folder after the call.
+    Folder,
     /// No file.
     Plain,
 }
@@ -132,6 +134,7 @@ pub fn all() -> Vec<Traced> {
         call(libc::SYS_readahead, "readahead", Advise).at(At::Argument(1)).length(2),
         call(libc::SYS_openat, "openat", Open).opens(Some(0), 1),
         call(libc::SYS_openat2, "openat2", Open).opens(Some(0), 1),
+        Traced { path: Some(0), ..call(libc::SYS_chdir, "chdir", Open).kind(Kind::Folder) },
         call(libc::SYS_io_submit, "io_submit", Read).kind(Kind::AioSubmit),
         call(libc::SYS_io_getevents, "io_getevents", Read).kind(Kind::AioReap),
         call(IO_PGETEVENTS, "io_getevents", Read).kind(Kind::AioReap),
@@ -174,8 +177,9 @@ mod tests {
         assert_eq!(numbers.len(), all.len());
         assert!(numbers.iter().all(|number| *number < NUMBERS));
         for call in all {
-            let named = trace::Call::named(call.name).is_some();
-            assert!(named || call.kind == Kind::AioReap, "{}", call.name);
+            let is_request = !matches!(call.kind, Kind::AioReap | Kind::Folder);
+            let is_named = trace::Call::named(call.name).is_some();
+            assert!(is_named || !is_request, "{}", call.name);
         }
     }
 }

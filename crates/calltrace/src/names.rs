@@ -51,16 +51,20 @@ impl Names {
         }
     }
 
-    /// Learns the paths of all files that a process has open, and of its current folder.
+    /// Learns the paths of all files that a process has open or mapped.
     pub fn learn_open_files(&mut self, process: u32) {
         let folder = Path::new("/proc").join(process.to_string());
-        self.learn_link(&folder.join("cwd"));
         if let Ok(maps) = fs::read_to_string(folder.join("maps")) {
             self.learn_maps(&maps);
         }
         for entry in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
             self.learn_link(&entry.path());
         }
+    }
+
+    /// Learns the path of the current folder of a process, and returns its identity.
+    pub fn learn_folder(&mut self, process: u32) -> Option<Inode> {
+        self.learn_link(&Path::new("/proc").join(process.to_string()).join("cwd"))
     }
 
     /// Learns the paths of mapped files: lines such as
@@ -83,13 +87,18 @@ impl Names {
         }
     }
 
-    fn learn_link(&mut self, link: &Path) {
-        let (Ok(path), Ok(metadata)) = (fs::read_link(link), fs::metadata(link)) else { return };
+    /// Learns the path behind a link, and returns the identity of the file.
+    fn learn_link(&mut self, link: &Path) -> Option<Inode> {
+        // The descriptor may be closed and opened for another file in between.
+        let (before, path, after) = (fs::metadata(link), fs::read_link(link), fs::metadata(link));
+        let (before, path, inode) = (before.ok()?, path.ok()?, inode_of(&after.ok()?));
         let path = path.to_string_lossy();
         let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
-        if path.starts_with('/') {
-            self.paths.entry(inode_of(&metadata)).or_insert_with(|| path.to_owned());
+        if inode_of(&before) != inode || !path.starts_with('/') {
+            return None;
         }
+        self.paths.entry(inode).or_insert_with(|| path.to_owned());
+        Some(inode)
     }
 }
 

@@ -21,6 +21,13 @@ const REQUESTS_MAX: u32 = 1 << 16;
 /// Watched processes at the same time, at most.
 const PROCESSES_MAX: u32 = 1 << 16;
 
+/// Value of a process that is watched.
+pub const WATCHED: u64 = 1;
+/// Value of a process that is not watched, but whose children will be.
+pub const CHILDREN_WATCHED: u64 = 2;
+/// Value of a process that is no longer watched.
+pub const NOT_WATCHED: u64 = 0;
+
 /// An action without an argument has this in its place.
 const NO_ARGUMENT: u64 = 0xFF;
 
@@ -95,6 +102,7 @@ fn action(call: &Traced) -> u64 {
         Kind::Open => calls::OPEN,
         Kind::AioSubmit => calls::AIO_SUBMIT,
         Kind::AioReap => calls::AIO_REAP,
+        Kind::Folder => calls::FOLDER_CHANGE,
         Kind::Plain => calls::PLAIN,
     };
     kind as u64 | place(call.descriptor) << 8 | place(call.path) << 16 | place(call.second) << 24

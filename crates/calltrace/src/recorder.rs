@@ -73,7 +73,33 @@ impl Recorder {
     /// # Errors
     /// If there are too many.
     pub fn watch(&self, process: u32) -> Result<(), Declined> {
-        self.maps.watched.set(process, 1).map_err(|e| Declined::bpf("watching a process", &e))
+        self.set(process, programs::WATCHED)
+    }
+
+    /// Watches the processes that a process will create, and not the process itself: so a command
+    /// is watched from its first instruction.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn watch_children(&self, process: u32) -> Result<(), Declined> {
+        self.set(process, programs::CHILDREN_WATCHED)
+    }
+
+    /// No longer watches a process; its children stay watched.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn ignore(&self, process: u32) -> Result<(), Declined> {
+        self.set(process, programs::NOT_WATCHED)
+    }
+
+    fn set(&self, process: u32, value: u64) -> Result<(), Declined> {
+        self.maps.watched.set(process, value).map_err(|e| Declined::bpf("watching a process", &e))
+    }
+
+    /// The time now, on the clock of the records (ns of `CLOCK_MONOTONIC`).
+    pub fn now_ns() -> u64 {
+        sys::monotonic_ns()
     }
 
     /// Calls `visit` with the records that are there, at most `most` of them. Returns their number.

@@ -38,6 +38,8 @@ pub struct Requests {
     file_names: Vec<String>,
     pending: HashMap<(u32, u64), Pending>,
     processes: HashMap<u32, String>,
+    /// The current folders of processes.
+    folders: HashMap<u32, Inode>,
     /// Processes whose open files were looked up.
     known: HashSet<u32>,
     /// Completions of Linux native asynchronous I/O whose submission is unknown.
@@ -57,6 +59,7 @@ impl Requests {
             file_names: Vec::new(),
             pending: HashMap::new(),
             processes: HashMap::new(),
+            folders: HashMap::new(),
             known: HashSet::new(),
             unmatched: 0,
         }
@@ -66,6 +69,9 @@ impl Requests {
     pub fn learn_process(&mut self, process: u32) {
         if self.known.insert(process) {
             self.names.learn_open_files(process);
+            if let Some(folder) = self.names.learn_folder(process) {
+                self.folders.insert(process, folder);
+            }
             if let Ok(name) = fs::read_to_string(format!("/proc/{process}/comm")) {
                 self.processes.entry(process).or_insert_with(|| name.trim_end().to_owned());
             }
@@ -76,6 +82,10 @@ impl Requests {
     pub fn take(&mut self, record: &Record<'_>, mut done: impl FnMut(Request)) {
         match record.what {
             What::Call(call) => done(self.of_call(record, &call)),
+            What::Open { call, path, .. } if self.changes_folder(&call) => {
+                let before = self.folders.insert(record.process, call.file.inode);
+                self.names.learn(call.file.inode, before.unwrap_or_default(), path);
+            }
             What::Open { call, folder, path } => {
                 if self.names.learn(call.file.inode, folder, path) {
                     self.files.remove(&call.file.inode);
@@ -109,6 +119,9 @@ impl Requests {
                 done(self.of_block(record, (device, flags), sector, bytes, failed));
             }
             What::Fork { child } => {
+                if let Some(folder) = self.folders.get(&record.process) {
+                    self.folders.insert(child, *folder);
+                }
                 if let Some(name) = self.processes.get(&record.process) {
                     self.processes.insert(child, name.clone());
                 }
@@ -144,6 +157,10 @@ impl Requests {
     pub fn processes(&self) -> impl Iterator<Item = trace::Process> {
         let of = |(id, name): (&u32, &String)| trace::Process { id: *id, name: name.clone() };
         self.processes.iter().map(of)
+    }
+
+    fn changes_folder(&self, call: &record::Call) -> bool {
+        self.calls.get(&call.number).is_some_and(|known| known.kind == Kind::Folder)
     }
 
     /// A request with what all records have.
@@ -373,6 +390,22 @@ mod tests {
         taken(&mut requests, What::Open { call: open, folder, path: b"/b" });
         let second = taken(&mut requests, What::Call(read))[0].file;
         assert_eq!(requests.file_names()[second.0 as usize], "/b");
+    }
+
+    #[test]
+    fn relative_paths_follow_the_current_folder() {
+        let mut requests = Requests::new(0);
+        let folder = |number| record::Call {
+            file: FileState { inode: Inode { device: 1, number }, mode: 0o040_755, ..FILE },
+            ..call(libc::SYS_chdir, [0; 6], 0)
+        };
+        let none = Inode::default();
+        taken(&mut requests, What::Open { call: folder(20), folder: none, path: b"/var" });
+        taken(&mut requests, What::Open { call: folder(21), folder: none, path: b"lib" });
+        let open = call(libc::SYS_openat, [0; 6], 3);
+        let inside = Inode { device: 1, number: 21 };
+        let opened = taken(&mut requests, What::Open { call: open, folder: inside, path: b"a" });
+        assert_eq!(requests.file_names()[opened[0].file.0 as usize], "/var/lib/a");
     }
 
     #[test]

@@ -173,6 +173,14 @@ pub fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`, which programs read too.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec, which lives until the call returns.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Flag in a record's length: the program is still writing it.
 const BUSY: u32 = 1 << 31;
 /// Flag in a record's length: the program took it back.

@@ -20,6 +20,7 @@ pub mod simulate;
 pub mod inputs;
 pub mod study;
 pub mod tune;
+pub mod watch;
 pub mod whatif;
 pub mod plan;
 
@@ -87,6 +88,10 @@ pub enum Verb {
     Memory(memory::MemoryArgs),
     /// Run any command and report lower and upper bounds of its CPU cost
     Soak(SoakArgs),
+    /// Watch a program: what it asks of storage, what it gets, where its time goes
+    Watch(watch::WatchArgs),
+    /// Show, import or export a trace of requests
+    Trace(watch::TraceArgs),
     /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
     /// Explain a term, finding, verdict reason, advice, study or claim

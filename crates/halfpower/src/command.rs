@@ -29,6 +29,7 @@ pub mod soak;
 pub mod study;
 pub mod survey;
 pub mod tune;
+pub mod watch;
 pub mod whatif;
 pub mod plan;
 pub mod classic;

@@ -103,6 +103,8 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Simulate(args) => command::simulate::execute(args),
         Verb::Memory(args) => command::memory::execute(args),
         Verb::Soak(args) => command::soak::execute(args),
+        Verb::Watch(args) => command::watch::execute(args),
+        Verb::Trace(args) => command::watch::trace(args),
         Verb::Classic(args) => command::classic::execute(args),
         Verb::Explain(args) => command::explain::execute(args),
         Verb::Engines(args) => command::engines::execute(args),

@@ -13,6 +13,7 @@ pub const OPEN: i32 = 2;
 pub const AIO_SUBMIT: i32 = 3;
 pub const AIO_REAP: i32 = 4;
 pub const PLAIN: i32 = 5;
+pub const FOLDER_CHANGE: i32 = 6;
 
 /// A call in progress: number, start, bytes of the device, action, registers with arguments.
 const NUMBER: i16 = 0;
@@ -88,6 +89,7 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.asm.copy(1, 9);
     w.asm.number(Do::And, 1, 0xFF);
     w.asm.jump_if(If::Equal, 1, OPEN, open);
+    w.asm.jump_if(If::Equal, 1, FOLDER_CHANGE, open);
     w.asm.jump_if(If::Equal, 1, AIO_SUBMIT, submit);
     w.asm.jump_if(If::Equal, 1, AIO_REAP, reap);
     w.asm.jump_if(If::Equal, 1, PLAIN, plain);
@@ -154,11 +156,18 @@ fn put_call(w: &mut Writer<'_>) {
     w.put(record::DEVICE_BYTES, 8, DEVICE_BYTES, 8);
 }
 
-/// One record for an opened file, with its name and its folder.
+/// One record for an opened file, with its name and its folder, or for the new current folder.
 fn of_open(w: &mut Writer<'_>, done: Label) {
-    let (here, described) = (w.asm.label(), w.asm.label());
+    let [here, opened, described] = std::array::from_fn(|_| w.asm.label());
     w.asm.load(Width::Double, 1, FRAME, RESULT);
     w.asm.jump_if(If::SignedBelow, 1, 0, done);
+    w.asm.copy(2, 9);
+    w.asm.number(Do::And, 2, 0xFF);
+    w.asm.jump_if(If::Equal, 2, OPEN, opened);
+    w.describe_folder(FILE);
+    w.asm.jump(described);
+    w.asm.place(opened);
+    w.asm.load(Width::Double, 1, FRAME, RESULT);
     w.describe_descriptor(FILE);
     w.asm.jump_if(If::Equal, 0, 0, done);
     w.asm.copy(1, 9);

@@ -1,6 +1,6 @@
 //! What several programs do: read the kernel's memory, identify a file, write a record.
 
-use super::{Context, Lost, Program};
+use super::{Context, Lost, Program, WATCHED};
 use crate::assembler::{Assembler, Do, FRAME, Helper, If, Label, Register, Width};
 use crate::record::Kind;
 
@@ -53,9 +53,9 @@ impl<'a> Writer<'a> {
         self.asm.load(Width::Double, to, FRAME, place);
     }
 
-    /// r7 = process and thread id; jumps to `out` if the process is not watched. Uses the stack at
-    /// -8.
-    pub fn only_watched(&mut self, out: Label) {
+    /// r7 = process and thread id, r1 = the value of the process in the map of watched ones; jumps
+    /// to `out` if it has none. Uses the stack at -8.
+    pub fn load_watched(&mut self, out: Label) {
         self.asm.call(Helper::ProcessAndThread);
         self.asm.copy(7, 0);
         self.asm.copy(1, 0);
@@ -63,6 +63,13 @@ impl<'a> Writer<'a> {
         self.asm.store(Width::Word, FRAME, -8, 1);
         self.look_up(self.context.maps.watched.descriptor(), -8);
         self.asm.jump_if(If::Equal, 0, 0, out);
+        self.asm.load(Width::Double, 1, 0, 0);
+    }
+
+    /// As [`Writer::load_watched`], and jumps to `out` unless the process itself is watched.
+    pub fn only_watched(&mut self, out: Label) {
+        self.load_watched(out);
+        self.asm.jump_if(If::NotEqual, 1, WATCHED as i32, out);
     }
 
     /// r0 = the value of a map for the key on the stack.

@@ -2,7 +2,7 @@
 //! are executed are named. Also page faults in mapped files.
 
 use super::common::{FILE_BYTES, Writer};
-use super::{Context, Program};
+use super::{Context, Program, WATCHED};
 use crate::assembler::{Do, FRAME, Helper, If, Width};
 use crate::layout::FaultLayout;
 use crate::record::{self, Kind};
@@ -20,7 +20,8 @@ pub fn fork(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
     w.asm.copy(6, 1);
-    w.only_watched(out);
+    w.load_watched(out);
+    w.asm.jump_if(If::Equal, 1, 0, out);
     w.asm.load(Width::Double, 8, 6, 8);
     w.clear(CHILD, 8);
     w.read_kernel(CHILD, 4, 8, layout.process);
@@ -29,7 +30,7 @@ pub fn fork(context: &Context<'_>) -> Program {
     w.asm.copy(1, 7);
     w.asm.number(Do::ShiftRight, 1, 32);
     w.asm.jump_if_register(If::Equal, 9, 1, out);
-    w.asm.store_number(Width::Double, FRAME, VALUE, 1);
+    w.asm.store_number(Width::Double, FRAME, VALUE, WATCHED as i32);
     w.update(context.maps.watched.descriptor(), CHILD, VALUE);
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, FRAME, NOW, 0);

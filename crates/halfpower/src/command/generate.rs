@@ -50,7 +50,7 @@ fn manual() -> Outcome<String> {
 type Schema = (&'static str, fn() -> String);
 
 /// All verbs with `--json`.
-const SCHEMAS: [Schema; 22] = [
+const SCHEMAS: [Schema; 23] = [
     ("explain", schema::<ExplainDocument>),
     ("run", schema::<json::RunDocument>),
     ("sweep", schema::<json::SweepDocument>),
@@ -68,6 +68,7 @@ const SCHEMAS: [Schema; 22] = [
     ("history", schema::<compare::history::HistoryDocument>),
     ("fleet", schema::<compare::fleet::FleetDocument>),
     ("soak", schema::<lab::soak::SoakDocument>),
+    ("trace", schema::<watch::document::TraceDocument>),
     ("memory", schema::<lab::memory::document::MemoryDocument>),
     ("checksum", schema::<lab::files::checksum::ChecksumDocument>),
     ("tune", schema::<lab::tuning::document::TuneDocument>),

@@ -63,3 +63,4 @@ mod terminal;
 mod time_machine;
 mod truth_targets;
 mod tune;
+mod watch;

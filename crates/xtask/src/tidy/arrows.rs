@@ -28,7 +28,7 @@ const LIBRARIES: [&str; 15] = [
 
 /// Each crate with the workspace crates that it may import, in layer order; `lab` and the crates
 /// after it may import all libraries as well.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("explain", &[]),
     ("ioengine", &[]),
     ("cpucost", &[]),
@@ -48,17 +48,21 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("survey", &["lab"]),
     ("predict", &["lab"]),
     ("papers", &["lab"]),
+    ("watch", &["lab"]),
     ("exchange", &["lab", "papers"]),
     ("compare", &["lab", "exchange"]),
     ("study", &["lab", "survey", "papers"]),
     ("serve", &["lab", "survey", "compare"]),
-    ("halfpower", &["lab", "survey", "predict", "papers", "exchange", "compare", "study", "serve"]),
+    (
+        "halfpower",
+        &["lab", "survey", "predict", "papers", "watch", "exchange", "compare", "study", "serve"],
+    ),
     ("xtask", &[]),
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 9] =
-    ["lab", "survey", "predict", "papers", "exchange", "compare", "study", "serve", "halfpower"];
+const ABOVE_LIBRARIES: [&str; 10] =
+    ["lab", "survey", "predict", "papers", "watch", "exchange", "compare", "study", "serve", "halfpower"];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {

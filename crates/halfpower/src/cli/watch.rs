@@ -1,0 +1,98 @@
+//! Flags of `watch` and `trace`: whom to watch, and what to do with traces.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use analysis::units;
+use clap::Args;
+
+/// Flags of `watch`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower watch -- dd if=big.dat of=/dev/null bs=4k
+  halfpower watch --pid 4711 --runtime 30          a running program, for 30 s
+  halfpower watch --json -- sqlite3 test.db < load.sql > result.json
+  halfpower trace halfpower-trace.parquet          the same summary again
+
+Records every read, write, flush and open of a program, its threads and children (system calls,
+libaio, io_uring, page faults in mapped files), and the requests of the block layer. Needs root, or
+the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and Linux 5.8 or later with type
+information (CONFIG_DEBUG_INFO_BTF). The trace is a Parquet file, which pandas and DuckDB read. What
+recording costs is measured and printed; lost events are counted. Nothing is left in the kernel, also
+after kill -9.
+
+The report goes to stderr and the command's output is unchanged; with --json the document goes to
+stdout and the command's output to stderr. The exit code is that of the command; 127 not found, 126
+not executable.")]
+pub struct WatchArgs {
+    /// A running process to watch, with its threads and future children; may be repeated
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pub pid: Vec<u32>,
+    /// Watch running processes for at most this time
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "pid")]
+    pub runtime: Option<u64>,
+    /// New file for the trace [default: halfpower-trace.parquet, with a number if it exists]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Memory for events that were not read yet, a power of two; raise it if events are lost
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "64m")]
+    pub buffer: u64,
+    /// Print one JSON document; the command's output goes to stderr
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the report, warnings and errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Flags of `trace`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower trace halfpower-trace.parquet                    what a watched program did
+  halfpower trace blkparse.txt                               what a trace of another tool holds
+  halfpower trace blkparse.txt --output new.parquet          store it as a trace file
+  halfpower trace t.parquet --export fio-iolog --output t.log   for fio --read_iolog
+
+Reads trace files of halfpower watch, and: csv (as exported), fio-iolog (version 2 and 3), blkparse
+(text), blktrace (the files NAME.blktrace.CPU, named by one of them), strace (-f -ttt -T), msr (MSR
+Cambridge), systor17, alibaba and tencent (published block traces). The format is found by the
+content.")]
+pub struct TraceArgs {
+    /// A trace file, or a trace of another tool
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The format, if it is not found by the content
+    #[arg(long, value_name = "FORMAT", value_parser = import_format)]
+    pub format: Option<trace::import::Format>,
+    /// Write the trace in a format of other tools: fio-iolog or csv
+    #[arg(long, value_name = "FORMAT", value_parser = export_format, requires = "output")]
+    pub export: Option<watch::stored::ExportFormat>,
+    /// New file: of --export, or a trace file with what was read
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long, conflicts_with = "export")]
+    pub json: bool,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+fn import_format(name: &str) -> Result<trace::import::Format, String> {
+    let known = || trace::import::Format::ALL.map(trace::import::Format::name).join(", ");
+    trace::import::Format::named(name)
+        .ok_or_else(|| format!("unknown format '{name}'; one of {}", known()))
+}
+
+fn export_format(name: &str) -> Result<watch::stored::ExportFormat, String> {
+    let all = watch::stored::ExportFormat::ALL;
+    let found = all.into_iter().find(|format| format.name() == name);
+    let known = all.map(watch::stored::ExportFormat::name).join(", ");
+    found.ok_or_else(|| format!("unknown format '{name}'; one of {known}"))
+}

@@ -1,0 +1,99 @@
+//! `halfpower watch`: watches a command or running processes. `halfpower trace`: shows, imports and
+//! exports traces. The crate `watch` does the work.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use analysis::units;
+use lab::console::{self, Console};
+use lab::failure::{Exit, Failure, Outcome};
+use lab::interrupt::Interrupt;
+use lab::json;
+use watch::document::TraceDocument;
+use watch::session::{self, WatchOptions, Whom};
+use watch::{stored, text};
+
+use crate::cli::watch::{TraceArgs, WatchArgs};
+
+pub fn execute(args: &WatchArgs) -> Outcome {
+    let buffer_bytes = u32::try_from(args.buffer).ok().filter(|bytes| is_buffer_size(*bytes));
+    let buffer_bytes = buffer_bytes.ok_or_else(|| {
+        let given = units::size(args.buffer);
+        Failure::usage(format!("--buffer {given}: use a power of two from 64k to 1g"))
+    })?;
+    if args.plan {
+        return plan(args);
+    }
+    let (whom, interrupt) = match args.pid.is_empty() {
+        true => (Whom::Command(args.command.clone()), Interrupt::beside_a_command()),
+        false => (Whom::Processes(args.pid.clone()), Interrupt::install()),
+    };
+    let options = WatchOptions {
+        whom,
+        limit_ns: args.runtime,
+        output: args.output.clone(),
+        stdout_to_stderr: args.json,
+        quiet: args.quiet,
+        buffer_bytes,
+    };
+    let watched = session::run(&options, &interrupt)?;
+    let document = &watched.document;
+    let wrote = format!("Wrote {}.", document.trace);
+    if args.json {
+        console::data(&json::print(document));
+        Console::new(args.quiet).say(wrote);
+    } else if watched.status.is_some() {
+        report_beside_a_command(document, &wrote);
+    } else {
+        console::data(&text::lines(document).join("\n"));
+        Console::new(args.quiet).say(wrote);
+    }
+    Ok(watched.status.map_or(Exit::Ok, exit_of))
+}
+
+/// The report goes to standard error, because standard output is that of the command.
+fn report_beside_a_command(document: &TraceDocument, wrote: &str) {
+    let console = Console::new(false);
+    text::lines(document).iter().for_each(|line| console.say(line));
+    console.say(wrote);
+}
+
+fn is_buffer_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (64 << 10..=1 << 30).contains(&bytes)
+}
+
+/// Exit code as in a shell: the code of the command, or 128 plus the signal.
+fn exit_of(status: ExitStatus) -> Exit {
+    match status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()) {
+        0 => Exit::Ok,
+        code => Exit::Command(code as u8),
+    }
+}
+
+fn plan(args: &WatchArgs) -> Outcome {
+    console::data("load BPF programs that record I/O system calls and block requests");
+    if args.pid.is_empty() {
+        let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+        console::data(&format!("run: {}", words.join(" ")));
+    }
+    for pid in &args.pid {
+        console::data(&format!("watch process {pid}"));
+    }
+    console::data("write the trace to a new file and print a report");
+    Ok(Exit::Ok)
+}
+
+/// `halfpower trace`.
+pub fn trace(args: &TraceArgs) -> Outcome {
+    if args.plan {
+        console::plan_to_print();
+        return Ok(Exit::Ok);
+    }
+    if let (Some(format), Some(output)) = (args.export, &args.output) {
+        Console::new(false).say(stored::write(&args.file, format, output)?);
+        return Ok(Exit::Ok);
+    }
+    let document = stored::show(&args.file, args.format, args.output.as_deref())?;
+    json::answer(args.json, &document, || text::lines(&document));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,188 @@
+//! Programs that are watched, and traces. The watched programs do a known number of requests: dd,
+//! fio, shells, and halfpower itself. What needs root, or a kernel with type information, is skipped
+//! elsewhere.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::fixture::{Ended, Place, list, or_skip, real, root, skip, text, whole};
+
+/// Whether a program can be watched here.
+fn watching() -> Result<(), String> {
+    root()?;
+    match Path::new("/sys/kernel/btf/vmlinux").exists() {
+        true => Ok(()),
+        false => Err("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".to_owned()),
+    }
+}
+
+/// Watches a command; its document, which is all that is on standard output.
+#[track_caller]
+fn watched(place: &Place, command: &str) -> Value {
+    place.does(&format!("watch --json --quiet -- {command}")).json()
+}
+
+/// Makes a script for the shell.
+fn script(place: &Place, text: &str) {
+    fs::write(place.path("script"), text).unwrap();
+}
+
+/// The file with this ending in a document.
+#[track_caller]
+fn file<'a>(document: &'a Value, ending: &str) -> &'a Value {
+    let mut files = list(&document["files"]).iter();
+    let found = files.find(|file| text(&file["name"]).ends_with(ending));
+    found.unwrap_or_else(|| panic!("no file {ending} in {document:#}"))
+}
+
+/// Sizes of requests with their numbers.
+fn sizes(data: &Value) -> Vec<(u64, u64)> {
+    list(&data["sizes"]).iter().map(|size| (whole(&size["bytes"]), whole(&size["count"]))).collect()
+}
+
+#[test]
+fn the_requests_of_dd_are_counted_one_by_one() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.file("from", 400 << 10);
+    let document = watched(&place, "dd if=from of=to bs=4k conv=fsync");
+    let (from, to) = (file(&document, "/from"), file(&document, "/to"));
+    // The last read finds the end of the file.
+    assert_eq!(sizes(&from["reads"]), [(4096, 101)]);
+    assert_eq!(whole(&from["reads"]["moved_bytes"]), 400 << 10);
+    assert_eq!(whole(&from["reads"]["sequential"]), 100);
+    assert_eq!((sizes(&to["writes"]), whole(&to["flushes"])), (vec![(4096, 100)], 1));
+    assert_eq!(list(&document["lost"]), [Value::Null; 0]);
+    assert!(place.path("halfpower-trace.parquet").exists());
+}
+
+#[test]
+fn a_command_keeps_its_output_and_its_exit_code() {
+    or_skip!(watching());
+    let place = Place::new();
+    script(&place, "echo seen; exit 7");
+    let ended = place.halfpower("watch --quiet -- sh script").with_code(7);
+    assert_eq!(ended.stdout, "seen\n");
+    assert!(ended.stderr.contains("storage calls"), "{}", ended.stderr);
+    script(&place, "kill -9 $$");
+    let again = place.halfpower("watch --quiet -- sh script").with_code(137);
+    assert!(again.stderr.contains("halfpower-trace-2.parquet"), "{}", again.stderr);
+    place.cannot("watch -- no-such-program").with_code(127).says("not found", "PATH");
+}
+
+#[test]
+fn children_threads_and_reused_descriptors_are_followed() {
+    or_skip!(watching());
+    let place = Place::new();
+    let loops = "for i in $(seq 40); do echo $i > file-$i; cat file-$i > /dev/null; done; \
+                  cd sub; cat ../file-1 inner > /dev/null";
+    fs::create_dir(place.path("sub")).unwrap();
+    place.file("sub/inner", 100);
+    script(&place, loops);
+    let document = watched(&place, "sh script");
+    for number in 1..=40 {
+        let of = file(&document, &format!("/file-{number}"));
+        let reads = if number == 1 { 2 } else { 1 };
+        assert_eq!(whole(&of["writes"]["count"]), 1, "{of:#}");
+        assert_eq!(whole(&of["reads"]["count"]), 2 * reads, "with the end of the file: {of:#}");
+    }
+    assert_eq!(whole(&file(&document, "/sub/inner")["reads"]["moved_bytes"]), 100);
+    assert!(list(&document["processes"]).len() >= 42);
+}
+
+#[test]
+fn every_interface_of_fio_is_counted_exactly() {
+    or_skip!(watching());
+    let place = Place::new();
+    let interfaces = [
+        ("sync", "read"),
+        ("psync", "pread64"),
+        ("libaio", "libaio"),
+        ("io_uring", "io_uring"),
+    ];
+    place.file("data", 8 << 20);
+    for (engine, call) in interfaces {
+        let load = format!(
+            "fio --name=a --filename=data --rw=randread --bs=8k --size=8m --number_ios=500 \
+             --ioengine={engine} --iodepth=4 --direct=1 --allow_file_create=0 --output=fio.txt"
+        );
+        let _ = fs::remove_file(place.path("halfpower-trace.parquet"));
+        let ended = place.halfpower(&format!("watch --json --quiet -- {load}"));
+        if ended.status.code() == Some(127) {
+            return skip(std::any::type_name_of_val(&|| ()), "fio is not installed");
+        }
+        if fs::read_to_string(place.path("fio.txt")).is_ok_and(|text| text.contains("err= ")) {
+            let document = ended.json();
+            let data = file(&document, "/data");
+            assert_eq!(sizes(&data["reads"]), [(8192, 500)], "{engine}");
+            assert_eq!(whole(&data["reads"]["direct"]), 500, "{engine}");
+            let reads = &document["operations"].as_array().unwrap()[0];
+            let calls = list(&reads["calls"]).iter();
+            let of = calls.filter(|of| text(&of["call"]) == call).map(|of| whole(&of["count"]));
+            assert!(of.sum::<u64>() >= 500, "{engine}: {reads:#}");
+            assert!(real(&document["mean_depth"]) > 0.9, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn a_running_process_is_watched_until_its_end_or_for_a_while() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.file("data", 1 << 20);
+    let script = "while cat data > /dev/null; do sleep 0.05; done";
+    let mut shell = place.command_of("sh").args(["-c", script]).spawn().unwrap();
+    let line = format!("watch --pid {} --runtime 1 --json --quiet", shell.id());
+    let document = place.document(&line);
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    let data = file(&document, "/data");
+    assert!(whole(&data["reads"]["moved_bytes"]) >= 1 << 20, "{data:#}");
+    assert!(text(&document["command"]).is_empty());
+    place.cannot("watch --pid 4194304").with_code(2).says("no such process", "pgrep");
+}
+
+#[test]
+fn a_trace_is_shown_again_exported_and_imported() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.file("from", 64 << 10);
+    let first = watched(&place, "dd if=from of=/dev/null bs=16k");
+    let again = place.document("trace halfpower-trace.parquet --json");
+    assert_eq!(first["files"], again["files"]);
+    place.does("trace halfpower-trace.parquet").prints("from: 5 reads of 16 KiB");
+    place.does("trace halfpower-trace.parquet --export csv --output t.csv");
+    let from_csv = place.document("trace t.csv --json");
+    assert_eq!(file(&first, "/from")["reads"], file(&from_csv, "/from")["reads"]);
+    place.does("trace halfpower-trace.parquet --export fio-iolog --output t.log");
+    let log = fs::read_to_string(place.path("t.log")).unwrap();
+    assert!(log.starts_with("fio version 3 iolog\n") && log.contains(" read 16384 16384\n"));
+}
+
+#[test]
+fn mistakes_with_traces_are_named_with_their_remedy() {
+    let place = Place::new();
+    fs::write(place.path("words"), "no trace\n").unwrap();
+    let says = |line: &str, cause: &str, remedy: &str| {
+        let _: Ended = place.cannot(line).says(cause, remedy);
+    };
+    says("trace words", "words", "blkparse");
+    says("trace missing", "missing", "name a trace file");
+    says("trace words --format xyz", "unknown format 'xyz'", "one of");
+    says("trace words --export cvs --output x", "unknown format 'cvs'", "csv");
+    says("watch --buffer 3m -- ls", "--buffer 3 MiB", "power of two");
+    let cut = [b"PAR1".to_vec(), vec![7; 5000]].concat();
+    fs::write(place.path("cut.parquet"), cut).unwrap();
+    let ended = place.cannot("trace cut.parquet");
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+}
+
+#[test]
+fn without_rights_watching_is_refused_in_one_line() {
+    let place = or_skip!(Place::of_nobody());
+    let ended = place.cannot("watch -- ls");
+    ended.says("Operation not permitted", "needs root, or the capabilities");
+    assert!(!place.path("halfpower-trace.parquet").exists());
+}

@@ -1,0 +1,307 @@
+//! The result of `watch` and `trace` as a JSON document.
+
+use std::collections::HashMap;
+
+use analysis::histogram::Histogram;
+use lab::json::Program;
+use schemars::JsonSchema;
+use serde::Serialize;
+use trace::{FileId, Header, Operation};
+
+use crate::summary::{OfFile, Requests, Summary};
+
+/// Files that a document has, those with most time first; the others are counted together.
+const FILES_MAX: usize = 1000;
+
+/// The document of `watch --json` and `trace --json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TraceDocument {
+    /// The program that wrote the document.
+    pub halfpower: Program,
+    /// What recorded the trace: `watch`, or the tool that it was imported from.
+    pub source: String,
+    /// The command that was watched; empty if unknown.
+    pub command: String,
+    /// Start of the trace (ns since 1970).
+    pub started_unix_ns: Option<u64>,
+    /// From the start of the first request to the end of the last one (ns).
+    pub duration_ns: u64,
+    /// Requests of the program, and those of the block layer.
+    pub requests: u64,
+    /// Programs, by process id.
+    pub processes: Vec<ProcessDocument>,
+    /// Time during which at least one request of the program was outstanding (ns).
+    pub outstanding_ns: u64,
+    /// Mean number of reads and writes outstanding while there was at least one.
+    pub mean_depth: Option<f64>,
+    /// Reads, writes, flushes and other operations of the program, over all files.
+    pub operations: Vec<OperationDocument>,
+    /// Time between the end of a request and the start of the next one of its thread.
+    pub think_time: LatencyDocument,
+    /// Files, those with most time first.
+    pub files: Vec<FileDocument>,
+    /// Number of files that are not in the list.
+    pub files_left_out: u64,
+    /// Requests of the block layer, by device; of all programs.
+    pub devices: Vec<FileDocument>,
+    /// What recording cost; None for traces that were not recorded now.
+    pub recording: Option<RecordingDocument>,
+    /// Events that were lost, by cause.
+    pub lost: Vec<LossDocument>,
+    /// What the reader should know.
+    pub notes: Vec<String>,
+    /// The file with the trace.
+    pub trace: String,
+}
+
+/// A process.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ProcessDocument {
+    /// Process id.
+    pub id: u32,
+    /// Name of the program.
+    pub name: String,
+}
+
+/// Lost events.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LossDocument {
+    /// What was lost.
+    pub cause: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// What recording cost the program.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RecordingDocument {
+    /// Time that recording adds to a call, measured on this machine right before (ns).
+    pub per_call_ns: f64,
+    /// Recorded calls.
+    pub calls: u64,
+}
+
+/// Latencies.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LatencyDocument {
+    /// Number of values.
+    pub count: u64,
+    /// Mean (ns).
+    pub mean_ns: Option<f64>,
+    /// Median (ns).
+    pub p50_ns: Option<u64>,
+    /// 99th percentile (ns).
+    pub p99_ns: Option<u64>,
+    /// Maximum (ns).
+    pub max_ns: Option<u64>,
+}
+
+impl LatencyDocument {
+    fn of(histogram: &Histogram) -> LatencyDocument {
+        LatencyDocument {
+            count: histogram.count(),
+            mean_ns: histogram.mean(),
+            p50_ns: histogram.quantile(0.5),
+            p99_ns: histogram.quantile(0.99),
+            max_ns: histogram.max(),
+        }
+    }
+}
+
+/// An operation, over all files.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OperationDocument {
+    /// Its name: read, write, flush, ...
+    pub operation: String,
+    /// Number of requests by system call or interface.
+    pub calls: Vec<CallDocument>,
+    /// Latencies.
+    pub latency: LatencyDocument,
+    /// Time during which at least one was outstanding (ns).
+    pub outstanding_ns: u64,
+    /// Sizes, order and cache; None for operations that move no data.
+    pub data: Option<DataDocument>,
+}
+
+/// Requests of one call.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CallDocument {
+    /// System call or interface.
+    pub call: String,
+    /// Number of requests.
+    pub count: u64,
+}
+
+/// Reads or writes.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DataDocument {
+    /// Number of requests.
+    pub count: u64,
+    /// Number of requests that failed.
+    pub failed: u64,
+    /// Bytes that were asked for.
+    pub asked_bytes: u64,
+    /// Bytes that were moved between the program and storage or page cache.
+    pub moved_bytes: u64,
+    /// Requests by size; beyond 64 sizes, rounded to powers of two.
+    pub sizes: Vec<SizeDocument>,
+    /// Requests that start where the previous one of the file ended.
+    pub sequential: u64,
+    /// Requests at the same distance from the previous one as that from the one before.
+    pub strided: u64,
+    /// All others but the first of a file.
+    pub random: u64,
+    /// Runs of sequential requests.
+    pub runs: u64,
+    /// Requests that bypassed the page cache.
+    pub direct: u64,
+    /// Requests that made their own data durable.
+    pub durable: u64,
+    /// Requests for which it is known how much the device moved before they returned.
+    pub with_device_bytes: u64,
+    /// Those of them for which the device moved nothing: for buffered reads, hits in the page cache
+    /// and data that were read ahead.
+    pub without_device: u64,
+    /// Bytes that the device moved for the requests before they returned.
+    pub device_bytes: u64,
+    /// Sum of the latencies (ns).
+    pub busy_ns: u64,
+}
+
+/// Requests of one size.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SizeDocument {
+    /// Size (bytes).
+    pub bytes: u64,
+    /// Number of requests.
+    pub count: u64,
+}
+
+impl DataDocument {
+    fn of(requests: &Requests) -> DataDocument {
+        let sizes = requests.sizes.iter();
+        DataDocument {
+            count: requests.count,
+            failed: requests.failed,
+            asked_bytes: requests.asked_bytes,
+            moved_bytes: requests.moved_bytes,
+            sizes: sizes.map(|(bytes, count)| SizeDocument { bytes: *bytes, count: *count }).collect(),
+            sequential: requests.order.sequential,
+            strided: requests.order.strided,
+            random: requests.order.random,
+            runs: requests.order.runs,
+            direct: requests.direct,
+            durable: requests.durable,
+            with_device_bytes: requests.with_device_bytes,
+            without_device: requests.without_device,
+            device_bytes: requests.device_bytes,
+            busy_ns: requests.busy_ns,
+        }
+    }
+}
+
+/// A file or device.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileDocument {
+    /// Its name.
+    pub name: String,
+    /// How often it was opened.
+    pub opened: u64,
+    /// Reads; None if there are none.
+    pub reads: Option<DataDocument>,
+    /// Writes; None if there are none.
+    pub writes: Option<DataDocument>,
+    /// Number of flushes.
+    pub flushes: u64,
+    /// Sum of the latencies of flushes (ns).
+    pub flush_ns: u64,
+    /// Requests of other kinds.
+    pub others: u64,
+}
+
+impl TraceDocument {
+    /// The document of a trace.
+    pub fn of(summary: &Summary, header: &Header, trace: String) -> TraceDocument {
+        let (devices, _) = files(&summary.devices, header);
+        let (files, files_left_out) = files(&summary.files, header);
+        let losses = header.lost.iter();
+        TraceDocument {
+            halfpower: Program::this(),
+            source: header.source.clone(),
+            command: header.command.clone(),
+            started_unix_ns: header.started_unix_ns,
+            duration_ns: summary.duration_ns(),
+            requests: header.requests,
+            processes: processes(header),
+            outstanding_ns: summary.outstanding_ns(),
+            mean_depth: summary.mean_depth(),
+            operations: operations(summary),
+            think_time: LatencyDocument::of(&summary.think),
+            files,
+            files_left_out,
+            devices,
+            recording: None,
+            lost: losses.map(|l| LossDocument { cause: l.cause.clone(), count: l.count }).collect(),
+            notes: header.notes.clone(),
+            trace,
+        }
+    }
+
+    /// The operation with this name, if there was any.
+    pub fn operation(&self, operation: Operation) -> Option<&OperationDocument> {
+        self.operations.iter().find(|of| of.operation == operation.name())
+    }
+
+    /// Number of requests of the program.
+    pub fn calls(&self) -> u64 {
+        let calls = self.operations.iter().flat_map(|of| &of.calls);
+        calls.map(|call| call.count).sum()
+    }
+}
+
+fn processes(header: &Header) -> Vec<ProcessDocument> {
+    let processes = header.processes.iter();
+    processes.map(|one| ProcessDocument { id: one.id, name: one.name.clone() }).collect()
+}
+
+fn operations(summary: &Summary) -> Vec<OperationDocument> {
+    let data = |operation| match operation {
+        Operation::Read => Some(summary.total(|file| &file.reads)),
+        Operation::Write => Some(summary.total(|file| &file.writes)),
+        _ => None,
+    };
+    let document = |(operation, of): (&Operation, &crate::summary::OfOperation)| {
+        let calls = of.calls.iter();
+        let call = |(call, count): (&trace::Call, &u64)| CallDocument {
+            call: call.name().to_owned(),
+            count: *count,
+        };
+        OperationDocument {
+            operation: operation.name().to_owned(),
+            calls: calls.map(call).collect(),
+            latency: LatencyDocument::of(&of.latency),
+            outstanding_ns: of.outstanding_ns(),
+            data: data(*operation).map(|requests| DataDocument::of(&requests)),
+        }
+    };
+    summary.operations.iter().map(document).collect()
+}
+
+/// The files with most time, and the number of others.
+fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, u64) {
+    let mut sorted: Vec<(&FileId, &OfFile)> = all.iter().collect();
+    let rank = |of: &OfFile| (of.busy_ns(), of.count());
+    sorted.sort_by(|a, b| rank(b.1).cmp(&rank(a.1)).then(a.0.cmp(b.0)));
+    let left_out = sorted.len().saturating_sub(FILES_MAX) as u64;
+    let data = |requests: &Requests| (requests.count > 0).then(|| DataDocument::of(requests));
+    let document = |(file, of): (&FileId, &OfFile)| FileDocument {
+        name: header.file_name(*file).to_owned(),
+        opened: of.opened,
+        reads: data(&of.reads),
+        writes: data(&of.writes),
+        flushes: of.flushes.count,
+        flush_ns: of.flushes.busy_ns,
+        others: of.others,
+    };
+    (sorted.into_iter().take(FILES_MAX).map(document).collect(), left_out)
+}

@@ -1,0 +1,365 @@
+//! Watches a command from its first instruction to its end, or running processes for a while, and
+//! stores the trace.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use analysis::units;
+use calltrace::{Declined, Record, Recorder, RecorderSpec, Requests};
+use ioengine::{Clock, Monotonic};
+use lab::console::{Console, Progress};
+use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
+use lab::interrupt::Interrupt;
+use trace::{FileId, Header, Loss, Request, TraceError, TraceReader, TraceWriter};
+
+use crate::document::{RecordingDocument, TraceDocument};
+use crate::summary::Summary;
+
+/// Pause between two looks at the buffer, when it was empty (ns).
+const POLL_NS: u64 = 5_000_000;
+/// Records that are read at a time.
+const BATCH: usize = 4096;
+/// Calls of one measurement of the cost of recording, and number of measurements.
+const COST_CALLS: u64 = 4000;
+const COST_ROUNDS: u32 = 5;
+/// Name of the trace, if none is given.
+const DEFAULT_NAME: &str = "halfpower-trace";
+
+/// Whom to watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// A command and its arguments, at least one word.
+    Command(Vec<OsString>),
+    /// Running processes, by their ids.
+    Processes(Vec<u32>),
+}
+
+/// What to watch, and how.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// Whom to watch.
+    pub whom: Whom,
+    /// How long running processes are watched at most (ns); None: until they end, or an interrupt.
+    pub limit_ns: Option<u64>,
+    /// The file for the trace; None: `halfpower-trace.parquet`, with a number if that exists.
+    pub output: Option<PathBuf>,
+    /// Send what the command writes to standard output to standard error.
+    pub stdout_to_stderr: bool,
+    /// Print only warnings and errors.
+    pub quiet: bool,
+    /// Size of the buffer between the kernel and this program (bytes), a power of two.
+    pub buffer_bytes: u32,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub struct Watched {
+    /// The result.
+    pub document: TraceDocument,
+    /// How the command ended; None for running processes.
+    pub status: Option<ExitStatus>,
+}
+
+/// Watches.
+///
+/// # Errors
+/// Recording is not possible, the command cannot be run, or the trace cannot be written.
+pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
+    let path = output(options.output.as_deref())?;
+    if let Whom::Processes(processes) = &options.whom {
+        processes.iter().try_for_each(|process| check_process(*process))?;
+    }
+    let spec = RecorderSpec { buffer_bytes: options.buffer_bytes, ..RecorderSpec::default() };
+    let (mut recorder, per_call_ns) = start(&spec)?;
+    let writer = TraceWriter::create(&path).map_err(|error| failed(&error))?;
+    let mut recording = Recording::new(writer);
+    let begun_unix_ns = unix_ns();
+    let (status, command) = match &options.whom {
+        Whom::Command(words) => {
+            let status = watch_command(options, words, &mut recorder, &mut recording)?;
+            (Some(status), text_of(words))
+        }
+        Whom::Processes(processes) => {
+            watch_processes(options, processes, interrupt, &mut recorder, &mut recording)?;
+            (None, String::new())
+        }
+    };
+    let header = Header {
+        source: "watch".to_owned(),
+        command,
+        host: lab::machine::Host::read().name,
+        started_unix_ns: Some(begun_unix_ns),
+        notes: notes(&recorder),
+        ..Header::default()
+    };
+    let calls = recording.calls;
+    recording.finish(&recorder, header)?;
+    let mut document = summarise(&path)?;
+    document.recording = Some(RecordingDocument { per_call_ns, calls });
+    Ok(Watched { document, status })
+}
+
+/// The result of a trace that is stored.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn summarise(path: &Path) -> Outcome<TraceDocument> {
+    let mut reader = TraceReader::open(path).map_err(|error| failed(&error))?;
+    let mut summary = Summary::default();
+    for request in &mut reader {
+        summary.take(&request.map_err(|error| failed(&error))?);
+    }
+    Ok(TraceDocument::of(&summary, reader.header(), path.display().to_string()))
+}
+
+fn failed(error: &TraceError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+fn declined(declined: &Declined) -> Failure {
+    Failure::failed(declined.to_string())
+}
+
+/// The file for the trace.
+fn output(named: Option<&Path>) -> Outcome<PathBuf> {
+    if let Some(path) = named {
+        check_not_under_dev(path, "--output")?;
+        return Ok(path.to_owned());
+    }
+    let numbered = (2_u32..).map(|number| format!("{DEFAULT_NAME}-{number}.parquet"));
+    let mut names = std::iter::once(format!("{DEFAULT_NAME}.parquet")).chain(numbered);
+    let free = names.find(|name| !Path::new(name).exists());
+    Ok(PathBuf::from(free.expect("the numbers do not end")))
+}
+
+fn check_process(process: u32) -> Outcome<()> {
+    if Path::new(&format!("/proc/{process}")).exists() {
+        return Ok(());
+    }
+    let remedy = "pgrep NAME and ps show the processes that run";
+    Err(Failure::usage(format!("--pid {process}: no such process; {remedy}")))
+}
+
+/// A recorder, and the time that it adds to a call (ns).
+fn start(spec: &RecorderSpec) -> Outcome<(Recorder, f64)> {
+    let without = call_ns();
+    let mut recorder = Recorder::start(spec).map_err(|e| declined(&e))?;
+    let own = std::process::id();
+    recorder.watch(own).map_err(|e| declined(&e))?;
+    let with = call_ns();
+    recorder.ignore(own).map_err(|e| declined(&e))?;
+    while recorder.read(BATCH, |_| {}) > 0 {}
+    Ok((recorder, without.zip(with).map_or(0.0, |(without, with)| (with - without).max(0.0))))
+}
+
+/// Time of a read that needs no device (ns): the lowest of a few means.
+fn call_ns() -> Option<f64> {
+    let file = File::open("/proc/self/exe").ok()?;
+    let clock = Monotonic::new();
+    let mean = |_| {
+        let begun_ns = clock.now_ns();
+        for _ in 0..COST_CALLS {
+            file.read_at(&mut [0], 0).ok()?;
+        }
+        Some((clock.now_ns() - begun_ns) as f64 / COST_CALLS as f64)
+    };
+    (0..COST_ROUNDS).filter_map(mean).min_by(f64::total_cmp)
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+fn text_of(words: &[OsString]) -> String {
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ")
+}
+
+fn notes(recorder: &Recorder) -> Vec<String> {
+    let missing = recorder.missing().iter();
+    missing.map(|what| format!("this kernel does not show {what}")).collect()
+}
+
+fn watch_command(
+    options: &WatchOptions,
+    words: &[OsString],
+    recorder: &mut Recorder,
+    recording: &mut Recording,
+) -> Outcome<ExitStatus> {
+    let own = std::process::id();
+    recorder.watch_children(own).map_err(|e| declined(&e))?;
+    let child = spawn(words, options.stdout_to_stderr);
+    recorder.ignore(own).map_err(|e| declined(&e))?;
+    let mut child = child?;
+    recording.requests.learn_process(child.id());
+    let waiting = |error: io::Error| Failure::failed(format!("waiting for the command: {error}"));
+    let mut live = Live::new(options.quiet);
+    loop {
+        let ended = child.try_wait().map_err(waiting)?;
+        let read = recording.take(recorder)?;
+        if let (Some(status), 0) = (ended, read) {
+            return Ok(status);
+        }
+        live.show(recording, recorder, read);
+    }
+}
+
+fn watch_processes(
+    options: &WatchOptions,
+    processes: &[u32],
+    interrupt: &Interrupt,
+    recorder: &mut Recorder,
+    recording: &mut Recording,
+) -> Outcome<()> {
+    for process in processes {
+        recording.requests.learn_process(*process);
+        recorder.watch(*process).map_err(|e| declined(&e))?;
+    }
+    let mut live = Live::new(options.quiet);
+    let begun_ns = live.clock.now_ns();
+    loop {
+        let is_over = options.limit_ns.is_some_and(|ns| live.clock.now_ns() - begun_ns >= ns)
+            || interrupt.is_set()
+            || processes.iter().all(|process| check_process(*process).is_err());
+        let read = recording.take(recorder)?;
+        if is_over && read < BATCH {
+            return Ok(());
+        }
+        live.show(recording, recorder, read);
+    }
+}
+
+/// Starts the command.
+fn spawn(words: &[OsString], stdout_to_stderr: bool) -> Outcome<Child> {
+    let name = words.first().ok_or_else(|| Failure::usage("name a command after --"))?;
+    let mut command = Command::new(name);
+    command.args(&words[1..]);
+    if stdout_to_stderr {
+        command.stdout(Stdio::from(io::stderr()));
+    }
+    command.spawn().map_err(|error| {
+        let name = name.display();
+        match error.kind() {
+            io::ErrorKind::NotFound => Failure::new(
+                Exit::Command(127),
+                format!("{name}: not found; name a program in the PATH, or give its path"),
+            ),
+            _ => {
+                let cause = ioengine::error::cause(&error);
+                let remedy = "make it an executable program (chmod +x)";
+                Failure::new(Exit::Command(126), format!("running {name}: {cause}; {remedy}"))
+            }
+        }
+    })
+}
+
+/// The line that shows how far it is.
+struct Live {
+    clock: Monotonic,
+    progress: Progress,
+}
+
+impl Live {
+    fn new(quiet: bool) -> Live {
+        Live { clock: Monotonic::new(), progress: Console::new(quiet).open_progress() }
+    }
+
+    /// Shows the state, and pauses if there was nothing to read.
+    fn show(&mut self, recording: &Recording, recorder: &Recorder, read: usize) {
+        if read == 0 {
+            let lost: u64 = recorder.lost().iter().map(|(_, count)| count).sum();
+            let calls = units::counted(recording.calls, "call");
+            self.progress.update(&format!("watching: {calls}, {lost} lost"));
+            self.clock.sleep_until(self.clock.now_ns() + POLL_NS);
+        }
+    }
+}
+
+/// A trace that is being written.
+struct Recording {
+    requests: Requests,
+    writer: TraceWriter,
+    /// The number of each file in the trace.
+    files: Vec<FileId>,
+    made: Vec<Request>,
+    /// Requests of the watched program.
+    calls: u64,
+}
+
+impl Recording {
+    fn new(writer: TraceWriter) -> Recording {
+        Recording {
+            requests: Requests::new(Recorder::now_ns()),
+            writer,
+            files: Vec::new(),
+            made: Vec::new(),
+            calls: 0,
+        }
+    }
+
+    /// Takes the records that are there. Returns their number.
+    fn take(&mut self, recorder: &mut Recorder) -> Outcome<usize> {
+        let Recording { requests, made, .. } = self;
+        let read = recorder.read(BATCH, |record: &Record<'_>| {
+            requests.take(record, |request| made.push(request));
+        });
+        self.write()?;
+        Ok(read)
+    }
+
+    /// Writes the requests that were made.
+    fn write(&mut self) -> Outcome<()> {
+        for name in &self.requests.file_names()[self.files.len()..] {
+            self.files.push(self.writer.add_file(name));
+        }
+        for request in self.made.drain(..) {
+            self.calls += u64::from(request.call != trace::Call::BLOCK);
+            let file = self.files[request.file.0 as usize];
+            let stored = self.writer.push(&Request { file, ..request });
+            stored.map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, recorder: &Recorder, mut header: Header) -> Outcome<()> {
+        let mut rest = Vec::new();
+        let unmatched = self.requests.finish(|request| rest.push(request));
+        self.made = rest;
+        self.write()?;
+        header.processes = self.requests.processes().collect();
+        header.processes.sort_by_key(|process| process.id);
+        let lost = recorder.lost();
+        let lost = lost.into_iter().map(|(cause, count)| (cause.to_owned(), count));
+        let unmatched =
+            ("completions of libaio whose submission was before the trace".to_owned(), unmatched);
+        header.lost = lost
+            .chain([unmatched])
+            .filter(|(_, count)| *count > 0)
+            .map(|(cause, count)| Loss { cause, count })
+            .collect();
+        self.writer.finish(header).map(drop).map_err(|error| failed(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_run_is_a_mistake_of_the_command_line() {
+        let failure = check_process(u32::MAX).unwrap_err();
+        assert!(failure.message.contains("no such process; pgrep"), "{}", failure.message);
+        assert!(check_process(std::process::id()).is_ok());
+    }
+
+    #[test]
+    fn a_trace_is_never_written_into_dev() {
+        assert!(output(Some(Path::new("/dev/trace"))).is_err());
+        assert_eq!(output(Some(Path::new("a"))).unwrap(), Path::new("a"));
+    }
+}

@@ -1,0 +1,163 @@
+//! Traces in files: shows one of any known format, stores it in halfpower's own, and writes it in a
+//! format of other tools.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read};
+use std::path::Path;
+
+use lab::failure::{Failure, Outcome, check_not_under_dev};
+use trace::import::{self, Format};
+use trace::{TraceError, TraceReader, export};
+
+use crate::document::TraceDocument;
+use crate::session::summarise;
+
+/// The first bytes of a Parquet file.
+const OWN_FORMAT: &[u8] = b"PAR1";
+
+/// A format of other tools in which traces are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// A log that `fio --read_iolog` replays.
+    FioLog,
+    /// Comma-separated values.
+    Csv,
+}
+
+impl ExportFormat {
+    /// All formats.
+    pub const ALL: [ExportFormat; 2] = [ExportFormat::FioLog, ExportFormat::Csv];
+
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            ExportFormat::FioLog => "fio-iolog",
+            ExportFormat::Csv => "csv",
+        }
+    }
+}
+
+/// Reads a trace of any known format and says what it holds. `format` overrides what the file looks
+/// like. A trace of another tool is stored as `output`, if that is given.
+///
+/// # Errors
+/// The file cannot be read or is damaged, its format is unknown, or `output` exists.
+pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outcome<TraceDocument> {
+    if let Some(output) = output {
+        check_not_under_dev(output, "--output")?;
+    }
+    if format.is_none() && is_own(path)? {
+        return match output {
+            None => summarise(path),
+            Some(_) => Err(Failure::usage(format!(
+                "{}: is a trace file already; --output stores traces of other tools, and --export \
+                 writes their formats",
+                path.display()
+            ))),
+        };
+    }
+    let format = match format {
+        Some(format) => format,
+        None => import::detect_file(path).map_err(|error| failed(&error))?,
+    };
+    if let Some(output) = output {
+        import::convert(path, format, output).map_err(|error| failed(&error))?;
+        return summarise(output);
+    }
+    let folder = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
+    let stored = folder.path().join("trace.parquet");
+    import::convert(path, format, &stored).map_err(|error| failed(&error))?;
+    let mut document = summarise(&stored)?;
+    document.trace = path.display().to_string();
+    Ok(document)
+}
+
+/// Writes a trace file in a format of other tools to a new file. Returns a line about it.
+///
+/// # Errors
+/// The trace cannot be read, or `output` exists or cannot be written; no output is left behind then.
+pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String> {
+    check_not_under_dev(output, "--output")?;
+    let trace = TraceReader::open(path).map_err(|error| failed(&error))?;
+    let name = output.display().to_string();
+    let file = OpenOptions::new().write(true).create_new(true).open(output);
+    let file = file.map_err(|error| cannot_make(&name, &error))?;
+    let mut out = BufWriter::new(file);
+    let exported = match format {
+        ExportFormat::FioLog => export::fio_log(trace, &mut out, &name),
+        ExportFormat::Csv => export::csv(trace, &mut out, &name),
+    };
+    let exported = exported.map_err(|error| {
+        // The error is that of the export; nobody needs the rest of the file.
+        let _ = fs::remove_file(output);
+        failed(&error)
+    })?;
+    let left_out = match exported.left_out {
+        0 => String::new(),
+        count => format!("; {count} left out, which {} cannot express", format.name()),
+    };
+    Ok(format!("Wrote {} requests to {name}{left_out}.", exported.requests))
+}
+
+fn cannot_make(name: &str, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::AlreadyExists => "name a new file",
+        _ => "name a file in a folder that you may write",
+    };
+    Failure::usage(format!("{name}: {}; {remedy}", ioengine::error::cause(error)))
+}
+
+fn failed(error: &TraceError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+/// Whether a file begins like a trace file.
+fn is_own(path: &Path) -> Outcome<bool> {
+    let name = path.display();
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    match read {
+        Ok(_) => Ok(head == OWN_FORMAT),
+        Err(error) => Err(Failure::usage(format!(
+            "{name}: {}; name a trace file",
+            ioengine::error::cause(&error)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "fio version 2 iolog\n/data/f add\n/data/f open\n/data/f read 0 4096\n\
+                       /data/f write 8192 512\n/data/f close\n";
+
+    #[test]
+    fn a_log_of_fio_is_shown_stored_and_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let [log, stored, csv] =
+            ["fio.log", "t.parquet", "t.csv"].map(|name| folder.path().join(name));
+        fs::write(&log, LOG).unwrap();
+        let shown = show(&log, None, None).unwrap();
+        assert_eq!(shown.source, "fio-iolog");
+        let stored_document = show(&log, None, Some(&stored)).unwrap();
+        assert_eq!(shown.requests, stored_document.requests);
+        assert!(show(&log, None, Some(&stored)).is_err(), "the file exists");
+        let line = write(&stored, ExportFormat::Csv, &csv).unwrap();
+        assert!(line.starts_with("Wrote "), "{line}");
+        assert_eq!(show(&csv, None, None).unwrap().requests, shown.requests);
+        let again = write(&stored, ExportFormat::Csv, &csv).unwrap_err();
+        assert!(again.message.ends_with("name a new file"), "{}", again.message);
+    }
+
+    #[test]
+    fn a_file_of_no_format_is_refused_with_the_known_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "nothing of that kind\n").unwrap();
+        let failure = show(&path, None, None).unwrap_err();
+        assert!(failure.message.contains("blkparse"), "{}", failure.message);
+        assert!(show(&folder.path().join("y"), None, None).is_err());
+    }
+}

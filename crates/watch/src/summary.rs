@@ -1,0 +1,366 @@
+//! One pass over a trace: how many requests of which sizes, in which order, how long they took, how
+//! many were outstanding, and how the time of the program is divided.
+//!
+//! Memory does not grow with the number of requests. Sizes and files beyond the first ones are
+//! counted together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use analysis::histogram::Histogram;
+use trace::{Call, FileId, Operation, Request};
+
+/// Request sizes that are counted one by one; larger varieties are rounded to powers of two.
+const SIZES_MAX: usize = 64;
+/// Threads whose pauses are followed.
+const THREADS_MAX: usize = 1 << 16;
+
+/// How one request follows the previous one of its file and direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Requests that start where the previous one ended.
+    pub sequential: u64,
+    /// Requests at the same distance from the previous one as that from the one before.
+    pub strided: u64,
+    /// All others but the first.
+    pub random: u64,
+    /// Runs of sequential requests; one request alone is a run.
+    pub runs: u64,
+}
+
+impl Order {
+    fn add(&mut self, other: &Order) {
+        self.sequential += other.sequential;
+        self.strided += other.strided;
+        self.random += other.random;
+        self.runs += other.runs;
+    }
+}
+
+/// Where the last request of a file and direction was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    start: u64,
+    end: u64,
+    distance: i64,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// Number of requests.
+    pub count: u64,
+    /// Number of requests that failed.
+    pub failed: u64,
+    /// Bytes that were asked for.
+    pub asked_bytes: u64,
+    /// Bytes that were moved between the program and storage or page cache.
+    pub moved_bytes: u64,
+    /// Requests by size (bytes).
+    pub sizes: BTreeMap<u64, u64>,
+    /// The order of offsets.
+    pub order: Order,
+    /// Requests that bypassed the page cache.
+    pub direct: u64,
+    /// Requests that made their own data durable.
+    pub durable: u64,
+    /// Requests for which it is known how much the device moved meanwhile.
+    pub with_device_bytes: u64,
+    /// Those of them for which the device moved nothing.
+    pub without_device: u64,
+    /// Bytes that the device moved for these requests before they returned.
+    pub device_bytes: u64,
+    /// Sum of latencies (ns).
+    pub busy_ns: u64,
+    last: Option<Last>,
+}
+
+impl Requests {
+    fn take(&mut self, request: &Request) {
+        self.count += 1;
+        self.failed += u64::from(request.result.is_some_and(|result| result < 0));
+        self.asked_bytes += request.bytes;
+        self.moved_bytes += request.moved_bytes();
+        self.direct += u64::from(request.direct);
+        self.durable += u64::from(request.durable);
+        self.busy_ns += request.latency_ns.unwrap_or(0);
+        if let Some(bytes) = request.device_bytes {
+            self.with_device_bytes += 1;
+            self.without_device += u64::from(bytes == 0);
+            self.device_bytes += bytes;
+        }
+        if request.operation.moves_data() {
+            let is_known = self.sizes.len() < SIZES_MAX || self.sizes.contains_key(&request.bytes);
+            let size = if is_known { request.bytes } else { request.bytes.next_power_of_two() };
+            *self.sizes.entry(size).or_default() += 1;
+        }
+        if let Some(offset) = request.offset {
+            self.follow(offset, request.moved_bytes());
+        }
+    }
+
+    fn follow(&mut self, offset: u64, bytes: u64) {
+        let last = self.last.unwrap_or_default();
+        let distance = offset.wrapping_sub(last.start) as i64;
+        if self.last.is_none() {
+            self.order.runs += 1;
+        } else if offset == last.end {
+            self.order.sequential += 1;
+        } else {
+            self.order.runs += 1;
+            match distance == last.distance {
+                true => self.order.strided += 1,
+                false => self.order.random += 1,
+            }
+        }
+        self.last = Some(Last { start: offset, end: offset.saturating_add(bytes), distance });
+    }
+
+    /// Adds the counts of other requests; the order between the two does not matter.
+    pub fn add(&mut self, other: &Requests) {
+        self.count += other.count;
+        self.failed += other.failed;
+        self.asked_bytes += other.asked_bytes;
+        self.moved_bytes += other.moved_bytes;
+        self.direct += other.direct;
+        self.durable += other.durable;
+        self.with_device_bytes += other.with_device_bytes;
+        self.without_device += other.without_device;
+        self.device_bytes += other.device_bytes;
+        self.busy_ns += other.busy_ns;
+        self.order.add(&other.order);
+        for (size, count) in &other.sizes {
+            *self.sizes.entry(*size).or_default() += count;
+        }
+    }
+}
+
+/// Time during which at least one request was outstanding.
+#[derive(Clone, Copy, Debug, Default)]
+struct Busy {
+    total_ns: u64,
+    until_ns: u64,
+}
+
+impl Busy {
+    /// Adds an interval; intervals come in the order of their start.
+    fn add(&mut self, start_ns: u64, end_ns: u64) {
+        let from = start_ns.max(self.until_ns);
+        if end_ns > from {
+            self.total_ns += end_ns - from;
+            self.until_ns = end_ns;
+        }
+    }
+}
+
+/// All requests of one operation of the program.
+#[derive(Clone, Debug, Default)]
+pub struct OfOperation {
+    /// Latencies.
+    pub latency: Histogram,
+    busy: Busy,
+    /// Requests by the call that made them.
+    pub calls: BTreeMap<Call, u64>,
+}
+
+impl OfOperation {
+    /// Time during which at least one was outstanding (ns).
+    pub fn outstanding_ns(&self) -> u64 {
+        self.busy.total_ns
+    }
+}
+
+/// Requests of one file or device.
+#[derive(Clone, Debug, Default)]
+pub struct OfFile {
+    /// Reads.
+    pub reads: Requests,
+    /// Writes.
+    pub writes: Requests,
+    /// Flushes.
+    pub flushes: Requests,
+    /// How often it was opened.
+    pub opened: u64,
+    /// Requests of other kinds.
+    pub others: u64,
+}
+
+impl OfFile {
+    /// Requests of all kinds.
+    pub fn count(&self) -> u64 {
+        self.reads.count + self.writes.count + self.flushes.count + self.opened + self.others
+    }
+
+    /// Sum of the latencies of data and flushes (ns).
+    pub fn busy_ns(&self) -> u64 {
+        self.reads.busy_ns + self.writes.busy_ns + self.flushes.busy_ns
+    }
+
+    fn take(&mut self, request: &Request) {
+        match request.operation {
+            Operation::Read => self.reads.take(request),
+            Operation::Write => self.writes.take(request),
+            Operation::Flush => self.flushes.take(request),
+            Operation::Open => self.opened += 1,
+            _ => self.others += 1,
+        }
+    }
+}
+
+/// Figures of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Files of the program.
+    pub files: HashMap<FileId, OfFile>,
+    /// Requests of the block layer, by device.
+    pub devices: HashMap<FileId, OfFile>,
+    /// Latencies of the block layer, reads and writes.
+    pub device_latency: [Histogram; 2],
+    /// Requests of the program by operation.
+    pub operations: BTreeMap<Operation, OfOperation>,
+    /// Time between the end of a request and the start of the next one of its thread.
+    pub think: Histogram,
+    busy: Busy,
+    data_busy: Busy,
+    /// Sum of the latencies of reads and writes (ns).
+    data_ns: u64,
+    first_ns: Option<u64>,
+    end_ns: u64,
+    thread_ends: HashMap<u32, u64>,
+}
+
+impl Summary {
+    /// Adds a request; they come in the order of their start.
+    pub fn take(&mut self, request: &Request) {
+        let start = request.start_ns;
+        self.first_ns = Some(self.first_ns.map_or(start, |first| first.min(start)));
+        self.end_ns = self.end_ns.max(request.end_ns().unwrap_or(start));
+        if request.call == Call::BLOCK {
+            self.devices.entry(request.file).or_default().take(request);
+            if let (Some(ns), true) = (request.latency_ns, request.operation.moves_data()) {
+                self.device_latency[usize::from(request.operation == Operation::Write)].record(ns);
+            }
+            return;
+        }
+        self.files.entry(request.file).or_default().take(request);
+        let of = self.operations.entry(request.operation).or_default();
+        *of.calls.entry(request.call).or_default() += 1;
+        let Some(end) = request.end_ns() else { return };
+        of.latency.record(end - start);
+        of.busy.add(start, end);
+        self.busy.add(start, end);
+        if request.operation.moves_data() {
+            self.data_busy.add(start, end);
+            self.data_ns += end - start;
+        }
+        self.follow_thread(request.thread, start, end);
+    }
+
+    fn follow_thread(&mut self, thread: u32, start: u64, end: u64) {
+        let has_room = self.thread_ends.len() < THREADS_MAX;
+        if let Some(last) = self.thread_ends.get_mut(&thread) {
+            if start >= *last {
+                self.think.record(start - *last);
+            }
+            *last = end.max(*last);
+        } else if has_room {
+            self.thread_ends.insert(thread, end);
+        }
+    }
+
+    /// From the start of the first request to the end of the last one (ns).
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns - self.first_ns.unwrap_or(self.end_ns)
+    }
+
+    /// Time during which at least one request of the program was outstanding (ns).
+    pub fn outstanding_ns(&self) -> u64 {
+        self.busy.total_ns
+    }
+
+    /// Mean number of reads and writes outstanding while there was at least one.
+    pub fn mean_depth(&self) -> Option<f64> {
+        let busy = self.data_busy.total_ns;
+        (busy > 0).then(|| self.data_ns as f64 / busy as f64)
+    }
+
+    /// All reads, writes or flushes of the program.
+    pub fn total(&self, of: impl Fn(&OfFile) -> &Requests) -> Requests {
+        let mut total = Requests::default();
+        self.files.values().for_each(|file| total.add(of(file)));
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(start_ns: u64, latency_ns: u64, offset: u64) -> Request {
+        Request {
+            start_ns,
+            latency_ns: Some(latency_ns),
+            process: 1,
+            thread: 1,
+            call: Call::named("pread64").unwrap(),
+            operation: Operation::Read,
+            file: FileId(0),
+            offset: Some(offset),
+            bytes: 4096,
+            result: Some(4096),
+            direct: false,
+            durable: false,
+            device_bytes: Some(0),
+        }
+    }
+
+    fn summary(requests: &[Request]) -> Summary {
+        let mut summary = Summary::default();
+        requests.iter().for_each(|request| summary.take(request));
+        summary
+    }
+
+    #[test]
+    fn sequential_strided_and_random_requests_are_told_apart() {
+        let offsets = [0, 4096, 8192, 65536, 122880, 180224, 4096, 8192];
+        let requests: Vec<Request> =
+            offsets.iter().enumerate().map(|(at, offset)| request(at as u64, 1, *offset)).collect();
+        let order = summary(&requests).files[&FileId(0)].reads.order;
+        // 8192 to 65536 and 180224 to 4096 are jumps; two jumps of 57344 repeat the one before.
+        assert_eq!(order, Order { sequential: 3, strided: 2, random: 2, runs: 5 });
+    }
+
+    #[test]
+    fn the_depth_is_that_of_the_time_when_something_was_outstanding() {
+        let summary = summary(&[request(0, 100, 0), request(0, 100, 0), request(500, 100, 0)]);
+        assert_eq!(summary.mean_depth(), Some(1.5));
+        assert_eq!((summary.outstanding_ns(), summary.duration_ns()), (200, 600));
+        assert_eq!(summary.think.count(), 1, "the second request did not wait for the first");
+    }
+
+    #[test]
+    fn hits_in_the_page_cache_and_bytes_of_the_device_are_counted() {
+        let miss = Request { device_bytes: Some(131_072), ..request(10, 5, 4096) };
+        let unknown = Request { device_bytes: None, ..request(20, 5, 8192) };
+        let reads = &summary(&[request(0, 5, 0), miss, unknown]).files[&FileId(0)].reads;
+        assert_eq!((reads.with_device_bytes, reads.without_device), (2, 1));
+        assert_eq!((reads.device_bytes, reads.moved_bytes), (131_072, 3 * 4096));
+    }
+
+    #[test]
+    fn requests_of_the_block_layer_are_no_requests_of_the_program() {
+        let block = Request { call: Call::BLOCK, file: FileId(7), ..request(0, 100, 0) };
+        let summary = summary(&[block, request(200, 50, 0)]);
+        assert_eq!((summary.files.len(), summary.devices.len()), (1, 1));
+        assert_eq!(summary.outstanding_ns(), 50);
+        assert_eq!(summary.device_latency[0].count(), 1);
+    }
+
+    #[test]
+    fn many_different_sizes_are_counted_in_powers_of_two() {
+        let requests: Vec<Request> =
+            (1..1000).map(|bytes| Request { bytes, ..request(bytes, 1, 0) }).collect();
+        let sizes = &summary(&requests).files[&FileId(0)].reads.sizes;
+        assert!(sizes.len() <= SIZES_MAX + 11, "{}", sizes.len());
+        assert_eq!(sizes.values().sum::<u64>(), 999);
+    }
+}

@@ -1,0 +1,331 @@
+//! The result of `watch` and `trace` as lines for the terminal.
+
+use analysis::units;
+use lab::terminal;
+use trace::Operation;
+
+use crate::document::{DataDocument, FileDocument, OperationDocument, TraceDocument};
+
+/// Files that the terminal shows.
+const FILES_SHOWN: usize = 10;
+/// Share of requests that counts as all.
+const NEARLY_ALL: f64 = 0.995;
+
+/// The lines.
+pub fn lines(document: &TraceDocument) -> Vec<String> {
+    let mut lines = vec![head(document)];
+    let mut add = |prefix: &str, text: String| lines.extend(terminal::wrapped(prefix, &text));
+    if let Some(text) = time(document) {
+        add("  ", text);
+    }
+    for (operation, prefix) in [
+        (Operation::Read, "  reads    "),
+        (Operation::Write, "  writes   "),
+        (Operation::Flush, "  flushes  "),
+    ] {
+        if let Some(of) = document.operation(operation) {
+            add(prefix, of_operation(document, of));
+        }
+    }
+    if let Some(depth) = document.mean_depth {
+        add("  depth    ", format!("{depth:.2} reads and writes outstanding while there was one"));
+    }
+    if let Some(text) = others(document) {
+        add("  other    ", text);
+    }
+    of_files(document, &mut add);
+    for device in &document.devices {
+        add("  ", format!("{} (all programs): {}", device.name, of_device(device)));
+    }
+    of_recording(document, &mut add);
+    lines
+}
+
+fn head(document: &TraceDocument) -> String {
+    let name = match document.command.as_str() {
+        "" => document.trace.as_str(),
+        command => command,
+    };
+    let duration = units::time(document.duration_ns as f64);
+    let calls = units::counted(document.calls(), "call");
+    match document.processes.len() as u64 {
+        0 | 1 => format!("{name}: {duration}, {calls}"),
+        count => format!("{name}: {duration}, {calls} of {count} processes"),
+    }
+}
+
+/// How the time is divided.
+fn time(document: &TraceDocument) -> Option<String> {
+    let whole = document.duration_ns as f64;
+    if document.outstanding_ns == 0 || whole <= 0.0 {
+        return None;
+    }
+    let share = |ns: u64| percent(ns as f64 / whole);
+    let mut parts: Vec<(u64, String)> = document
+        .operations
+        .iter()
+        .filter(|of| of.outstanding_ns > 0)
+        .map(|of| (of.outstanding_ns, format!("{} in {}", share(of.outstanding_ns), plural(of))))
+        .collect();
+    parts.sort_by(|a, b| b.0.cmp(&a.0));
+    let parts: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
+    let all = share(document.outstanding_ns);
+    Some(format!("{all} of the time in storage calls: {}", parts.join(", ")))
+}
+
+fn plural(of: &OperationDocument) -> String {
+    match of.operation.as_str() {
+        "flush" => "flushes".to_owned(),
+        "close" | "advise" | "truncate" | "allocate" => format!("{} calls", of.operation),
+        name => format!("{name}s"),
+    }
+}
+
+fn percent(share: f64) -> String {
+    match share {
+        share if share > 0.0 && share < 0.005 => "less than 1%".to_owned(),
+        share => format!("{:.0}%", share * 100.0),
+    }
+}
+
+fn of_operation(document: &TraceDocument, of: &OperationDocument) -> String {
+    let mut parts = Vec::new();
+    match &of.data {
+        Some(data) => {
+            parts.push(amount(data));
+            parts.extend(order(data));
+            parts.push(caching(&of.operation, data));
+        }
+        None => {
+            let writes = document.operation(Operation::Write).and_then(|of| of.data.as_ref());
+            let count = of.latency.count.max(1);
+            let each = writes.map_or(0.0, |data| data.count as f64 / count as f64);
+            parts.push(format!("{}, one for {each:.1} writes", units::count(count as f64)));
+        }
+    }
+    let time = |ns: Option<u64>| ns.map(|ns| units::time(ns as f64));
+    if let Some((p50, p99)) = time(of.latency.p50_ns).zip(time(of.latency.p99_ns)) {
+        parts.push(format!("p50 {p50}, p99 {p99}"));
+    }
+    let calls: Vec<&str> = of.calls.iter().map(|call| call.call.as_str()).collect();
+    format!("{} [{}]", parts.join("; "), calls.join(", "))
+}
+
+/// `12000 of 8 KiB, 93.8 MiB`.
+fn amount(data: &DataDocument) -> String {
+    let moved = units::size(data.moved_bytes);
+    let failed = match data.failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    format!("{} of {}, {moved}{failed}", data.count, sizes(data))
+}
+
+fn sizes(data: &DataDocument) -> String {
+    let count = data.count.max(1) as f64;
+    let Some(common) = data.sizes.iter().max_by_key(|size| size.count) else {
+        return "unknown size".to_owned();
+    };
+    let (low, high) = (data.sizes.first(), data.sizes.last());
+    let share = common.count as f64 / count;
+    match low.zip(high) {
+        Some((low, high)) if share < NEARLY_ALL => format!(
+            "{} to {} ({} of {})",
+            units::size(low.bytes),
+            units::size(high.bytes),
+            percent(share),
+            units::size(common.bytes)
+        ),
+        _ => units::size(common.bytes),
+    }
+}
+
+fn order(data: &DataDocument) -> Option<String> {
+    let all = data.sequential + data.strided + data.random;
+    if all == 0 {
+        return None;
+    }
+    let kinds =
+        [(data.sequential, "sequential"), (data.strided, "strided"), (data.random, "random")];
+    let parts: Vec<String> = kinds
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| match count as f64 / all as f64 {
+            share if share >= NEARLY_ALL => name.to_owned(),
+            share => format!("{} {name}", percent(share)),
+        })
+        .collect();
+    Some(parts.join(", "))
+}
+
+fn caching(operation: &str, data: &DataDocument) -> String {
+    let direct = data.direct as f64 / data.count.max(1) as f64;
+    let mut text = match direct {
+        share if share >= NEARLY_ALL => "direct".to_owned(),
+        share if share > 0.0 => format!("{} direct", percent(share)),
+        _ => "buffered".to_owned(),
+    };
+    let known = data.with_device_bytes;
+    if operation == "read" && known > data.direct && data.direct == 0 {
+        let share = percent(data.without_device as f64 / known as f64);
+        text.push_str(&format!(", {share} from the page cache or read ahead"));
+    }
+    if data.durable > 0 {
+        let share = data.durable as f64 / data.count.max(1) as f64;
+        text.push_str(&format!(", {} durable by themselves", percent(share)));
+    }
+    text
+}
+
+fn others(document: &TraceDocument) -> Option<String> {
+    let is_other =
+        |of: &&OperationDocument| !matches!(of.operation.as_str(), "read" | "write" | "flush");
+    let others = document.operations.iter().filter(is_other);
+    let parts: Vec<String> = others
+        .map(|of| {
+            let count: u64 = of.calls.iter().map(|call| call.count).sum();
+            format!("{count} {}", plural(of))
+        })
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
+    // Programs and libraries are mapped; their pages take no time that is known.
+    let data = |data: &Option<DataDocument>| data.as_ref().is_some_and(|data| data.busy_ns > 0);
+    let moves = |file: &&FileDocument| data(&file.reads) || data(&file.writes);
+    let files: Vec<&FileDocument> = document.files.iter().filter(moves).collect();
+    if files.is_empty() {
+        return;
+    }
+    add("", "Files, by time in calls".to_owned());
+    for file in files.iter().take(FILES_SHOWN) {
+        let name = if file.name.is_empty() { "(unknown file)" } else { &file.name };
+        add("  ", format!("{name}: {}", of_file(file)));
+    }
+    let left = files.len().saturating_sub(FILES_SHOWN) as u64 + document.files_left_out;
+    if left > 0 {
+        add("  ", format!("and {} (see --json)", units::counted(left, "file")));
+    }
+}
+
+fn of_file(file: &FileDocument) -> String {
+    let mut parts = Vec::new();
+    for (data, name) in [(&file.reads, "read"), (&file.writes, "write")] {
+        if let Some(data) = data {
+            let time = units::time(data.busy_ns as f64);
+            let mut text =
+                format!("{} of {} in {time}", units::counted(data.count, name), sizes(data));
+            if let Some(order) = order(data) {
+                text.push_str(&format!(" ({order})"));
+            }
+            parts.push(text);
+        }
+    }
+    if file.flushes > 0 {
+        let time = units::time(file.flush_ns as f64);
+        parts.push(format!("{} in {time}", flushes(file.flushes)));
+    }
+    parts.join("; ")
+}
+
+fn flushes(count: u64) -> String {
+    format!("{count} flush{}", if count == 1 { "" } else { "es" })
+}
+
+fn of_device(device: &FileDocument) -> String {
+    let mut parts = Vec::new();
+    for (data, name) in [(&device.reads, "read"), (&device.writes, "write")] {
+        if let Some(data) = data {
+            let mean = units::size(data.moved_bytes / data.count.max(1));
+            let moved = units::size(data.moved_bytes);
+            parts.push(format!("{} of {mean} on average, {moved}", units::counted(data.count, name)));
+        }
+    }
+    if device.flushes > 0 {
+        parts.push(flushes(device.flushes));
+    }
+    parts.join("; ")
+}
+
+fn of_recording(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
+    if let Some(recording) = &document.recording {
+        let each = units::time(recording.per_call_ns);
+        let whole = recording.per_call_ns * recording.calls as f64;
+        let share = percent(whole / (document.duration_ns.max(1)) as f64);
+        add("", format!("Recording added about {each} to each call, {share} of the time."));
+    }
+    for loss in &document.lost {
+        add("  ! ", format!("lost: {} {}", loss.count, loss.cause));
+    }
+    for note in &document.notes {
+        add("  ! ", note.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::Summary;
+    use trace::{Call, FileId, Header, Request};
+
+    fn document(requests: &[Request]) -> TraceDocument {
+        let mut summary = Summary::default();
+        requests.iter().for_each(|request| summary.take(request));
+        let files = vec![trace::File { name: "/data/table".to_owned(), end_bytes: 0 }];
+        let header = Header { command: "db".to_owned(), files, ..Header::default() };
+        TraceDocument::of(&summary, &header, "t.parquet".to_owned())
+    }
+
+    fn request(at: u64, operation: Operation, offset: u64) -> Request {
+        let bytes = if operation.moves_data() { 8192 } else { 0 };
+        Request {
+            start_ns: at * 1000,
+            latency_ns: Some(500),
+            process: 1,
+            thread: 1,
+            call: Call::named("pread64").unwrap(),
+            operation,
+            file: FileId(0),
+            offset: operation.moves_data().then_some(offset),
+            bytes,
+            result: Some(bytes as i64),
+            direct: false,
+            durable: false,
+            device_bytes: operation.moves_data().then_some(0),
+        }
+    }
+
+    #[test]
+    fn a_program_is_told_how_its_time_is_divided_and_what_it_asked() {
+        let requests: Vec<Request> = (0..200)
+            .map(|at| match at % 4 {
+                3 => request(at, Operation::Flush, 0),
+                _ => request(at, Operation::Write, at * at % 97 * 65536),
+            })
+            .collect();
+        let text = lines(&document(&requests)).join(" ");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [
+            "db: 200 us, 200 calls",
+            "50% of the time in storage calls: 38% in writes, 13% in flushes",
+            "writes 150 of 8 KiB, 1.17 MiB; ",
+            "random; buffered; p50 500 ns",
+            "flushes 50, one for 3.0 writes",
+            "1.00 reads and writes outstanding",
+            "/data/table: 150 writes of 8 KiB in 75 us",
+            "50 flushes in 25 us",
+        ] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+    }
+
+    #[test]
+    fn mixed_sizes_have_their_range_and_the_most_common_one() {
+        let mut requests: Vec<Request> = (0..9).map(|at| request(at, Operation::Read, 0)).collect();
+        requests.push(Request { bytes: 512, ..request(9, Operation::Read, 0) });
+        let document = document(&requests);
+        let reads = document.operation(Operation::Read).unwrap().data.as_ref().unwrap();
+        assert_eq!(sizes(reads), "512 B to 8 KiB (90% of 8 KiB)");
+    }
+}
