@@ -1,4 +1,5 @@
-//! Prints the requests of a command: `calls COMMAND ARGS`.
+//! Prints the requests of a command: `calls COMMAND ARGS`. A file for its output must not be on a
+//! disk, since the requests of all disks are among them.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -9,7 +10,7 @@ use calltrace::{Recorder, RecorderSpec, Requests};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let mut recorder = Recorder::start(&RecorderSpec::default())?;
-    let mut requests = Requests::new(0);
+    let mut requests = Requests::new();
     recorder.watch_children(std::process::id())?;
     let mut child = Command::new(words.next().unwrap_or_default()).args(words).spawn()?;
     recorder.ignore(std::process::id())?;
@@ -19,7 +20,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let ended = child.try_wait()?.is_some();
         let read = recorder.read(10_000, |record| {
             requests.take(record, |r| {
-                let _ = writeln!(out, "{:?}", (r.start_ns, r.latency_ns, r.thread, r.call.name(), r.operation, r.file, r.offset, r.bytes, r.result, r.direct, r.device_bytes));
+                let _ = writeln!(
+                    out,
+                    "{:?}",
+                    (
+                        r.start_ns,
+                        r.latency_ns,
+                        r.thread,
+                        r.call.name(),
+                        r.operation,
+                        r.file,
+                        r.offset,
+                        r.bytes,
+                        r.result,
+                        r.direct,
+                        r.device_bytes
+                    )
+                );
             });
         });
         if ended && read == 0 {

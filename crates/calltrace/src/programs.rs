@@ -147,8 +147,7 @@ pub fn of_processes(context: &Context<'_>) -> Vec<Program> {
 /// The programs for requests of the block layer, of all processes.
 pub fn of_devices(context: &Context<'_>) -> Vec<Program> {
     let layout = context.layout.block;
-    let programs = layout.map(|layout| {
-        [block::complete(context, &layout), block::issue(context, &layout)]
-    });
+    let programs =
+        layout.map(|layout| [block::complete(context, &layout), block::issue(context, &layout)]);
     programs.into_iter().flatten().collect()
 }

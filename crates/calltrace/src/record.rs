@@ -27,53 +27,53 @@ pub enum Kind {
 }
 
 // All records: kind (8 bytes), thread and process (8 bytes), start, end.
-pub const START: i16 = 16;
-pub const END: i16 = 24;
+pub(crate) const START: i16 = 16;
+pub(crate) const END: i16 = 24;
 
 // Calls.
-pub const NUMBER: i16 = 32;
-pub const RESULT: i16 = 40;
-pub const REGISTERS: i16 = 48;
-pub const FILE: i16 = 112;
-pub const DEVICE_BYTES: i16 = 144;
-pub const CALL_BYTES: usize = 152;
+pub(crate) const NUMBER: i16 = 32;
+pub(crate) const RESULT: i16 = 40;
+pub(crate) const REGISTERS: i16 = 48;
+pub(crate) const FILE: i16 = 112;
+pub(crate) const DEVICE_BYTES: i16 = 144;
+pub(crate) const CALL_BYTES: usize = 152;
 
 // Opened files, after the fields of a call.
-pub const FOLDER: i16 = 152;
-pub const PATH: i16 = 168;
+pub(crate) const FOLDER: i16 = 152;
+pub(crate) const PATH: i16 = 168;
 /// Longest path that is kept, with its final zero (bytes).
-pub const PATH_BYTES: usize = 512;
-pub const OPEN_BYTES: usize = PATH as usize + PATH_BYTES;
+pub(crate) const PATH_BYTES: usize = 512;
+pub(crate) const OPEN_BYTES: usize = PATH as usize + PATH_BYTES;
 
 // Linux native asynchronous I/O.
-pub const AIO_REQUEST: i16 = 32;
-pub const AIO_RESULT: i16 = 40;
-pub const AIO_REAP_BYTES: usize = 48;
-pub const AIO_OPCODE: i16 = 40;
-pub const AIO_LENGTH: i16 = 48;
-pub const AIO_FILE: i16 = 64;
-pub const AIO_SUBMIT_BYTES: usize = 96;
+pub(crate) const AIO_REQUEST: i16 = 32;
+pub(crate) const AIO_RESULT: i16 = 40;
+pub(crate) const AIO_REAP_BYTES: usize = 48;
+pub(crate) const AIO_OPCODE: i16 = 40;
+pub(crate) const AIO_LENGTH: i16 = 48;
+pub(crate) const AIO_FILE: i16 = 64;
+pub(crate) const AIO_SUBMIT_BYTES: usize = 96;
 
 // io_uring.
-pub const URING_OPCODE: i16 = 32;
-pub const URING_RESULT: i16 = 56;
-pub const URING_FILE: i16 = 64;
-pub const URING_BYTES: usize = 96;
+pub(crate) const URING_OPCODE: i16 = 32;
+pub(crate) const URING_RESULT: i16 = 56;
+pub(crate) const URING_FILE: i16 = 64;
+pub(crate) const URING_BYTES: usize = 96;
 
 // The block layer: device and flags, sector, bytes, error.
-pub const BLOCK_DEVICE: i16 = 32;
-pub const BLOCK_ERROR: i16 = 56;
-pub const BLOCK_BYTES: usize = 64;
+pub(crate) const BLOCK_DEVICE: i16 = 32;
+pub(crate) const BLOCK_ERROR: i16 = 56;
+pub(crate) const BLOCK_BYTES: usize = 64;
 
 // Processes.
-pub const CHILD: i16 = 32;
-pub const NAME: i16 = 32;
-pub const PROCESS_BYTES: usize = 48;
+pub(crate) const CHILD: i16 = 32;
+pub(crate) const NAME: i16 = 32;
+pub(crate) const PROCESS_BYTES: usize = 48;
 
 // Page faults.
-pub const FAULT_PAGE: i16 = 32;
-pub const FAULT_FILE: i16 = 40;
-pub const FAULT_BYTES: usize = 72;
+pub(crate) const FAULT_PAGE: i16 = 32;
+pub(crate) const FAULT_FILE: i16 = 40;
+pub(crate) const FAULT_BYTES: usize = 72;
 
 /// The identity of a file: its file system and its number there. A device has number 0 and its own
 /// device number.

@@ -50,7 +50,8 @@ impl Recorder {
     pub fn start(spec: &RecorderSpec) -> Result<Recorder, Declined> {
         let layout = layout(Path::new(TYPES_PATH))?;
         let maps = Maps::new(&calls::all()).map_err(|e| Declined::bpf("making tables", &e))?;
-        let ring = Ring::new(spec.buffer_bytes).map_err(|e| Declined::bpf("making a buffer", &e))?;
+        let ring =
+            Ring::new(spec.buffer_bytes).map_err(|e| Declined::bpf("making a buffer", &e))?;
         let context = Context { layout: &layout, maps: &maps, ring: ring.descriptor() };
         let mut wanted = Vec::new();
         if spec.calls {
@@ -95,11 +96,6 @@ impl Recorder {
 
     fn set(&self, process: u32, value: u64) -> Result<(), Declined> {
         self.maps.watched.set(process, value).map_err(|e| Declined::bpf("watching a process", &e))
-    }
-
-    /// The time now, on the clock of the records (ns of `CLOCK_MONOTONIC`).
-    pub fn now_ns() -> u64 {
-        sys::monotonic_ns()
     }
 
     /// Calls `visit` with the records that are there, at most `most` of them. Returns their number.

@@ -25,11 +25,9 @@ struct Pending {
     request: Request,
 }
 
-/// Makes requests out of records.
+/// Makes requests out of records. Their times are those of the records, on `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub struct Requests {
-    /// When the trace begins (ns of `CLOCK_MONOTONIC`).
-    start_ns: u64,
     page_bytes: u64,
     calls: HashMap<u32, Traced>,
     names: Names,
@@ -46,12 +44,17 @@ pub struct Requests {
     unmatched: u64,
 }
 
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests::new()
+    }
+}
+
 impl Requests {
-    /// Requests of a trace that begins at `start_ns` of `CLOCK_MONOTONIC`.
-    pub fn new(start_ns: u64) -> Requests {
+    /// Knows no file and no process yet.
+    pub fn new() -> Requests {
         let calls = calls::all().into_iter().map(|call| (call.number, call)).collect();
         Requests {
-            start_ns,
             page_bytes: page_bytes(),
             calls,
             names: Names::default(),
@@ -106,7 +109,7 @@ impl Requests {
             What::AioReap { request, result } => {
                 match self.pending.remove(&(record.process, request)) {
                     Some(Pending { request }) => {
-                        done(ended(request, record.end_ns - self.start_ns, result));
+                        done(ended(request, record.end_ns, result));
                     }
                     None => self.unmatched += 1,
                 }
@@ -172,7 +175,7 @@ impl Requests {
         file: FileState,
     ) -> Request {
         Request {
-            start_ns: record.start_ns.saturating_sub(self.start_ns),
+            start_ns: record.start_ns,
             latency_ns: Some(record.end_ns.saturating_sub(record.start_ns)),
             process: record.process,
             thread: record.thread,
@@ -368,17 +371,17 @@ mod tests {
 
     #[test]
     fn a_read_starts_before_the_position_that_it_leaves() {
-        let mut requests = Requests::new(1000);
+        let mut requests = Requests::new();
         let read = call(libc::SYS_read, [3, 0, 4096, 0, 0, 0], 4096);
         let [request] = taken(&mut requests, What::Call(read))[..] else { panic!() };
-        assert_eq!((request.start_ns, request.latency_ns), (100, Some(300)));
+        assert_eq!((request.start_ns, request.latency_ns), (1100, Some(300)));
         assert_eq!((request.offset, request.bytes, request.result), (Some(4096), 4096, Some(4096)));
         assert_eq!((request.operation, request.call.name()), (Operation::Read, "read"));
     }
 
     #[test]
     fn an_opened_file_has_its_name_and_another_path_is_another_file() {
-        let mut requests = Requests::new(0);
+        let mut requests = Requests::new();
         let open = call(libc::SYS_openat, [0; 6], 3);
         let folder = Inode::default();
         taken(&mut requests, What::Open { call: open, folder, path: b"/a" });
@@ -394,7 +397,7 @@ mod tests {
 
     #[test]
     fn relative_paths_follow_the_current_folder() {
-        let mut requests = Requests::new(0);
+        let mut requests = Requests::new();
         let folder = |number| record::Call {
             file: FileState { inode: Inode { device: 1, number }, mode: 0o040_755, ..FILE },
             ..call(libc::SYS_chdir, [0; 6], 0)
@@ -410,7 +413,7 @@ mod tests {
 
     #[test]
     fn an_asynchronous_request_lasts_until_it_is_reaped() {
-        let mut requests = Requests::new(1000);
+        let mut requests = Requests::new();
         let submit =
             What::AioSubmit { request: 77, opcode: 1, bytes: 8192, offset: 4096, file: FILE };
         assert_eq!(taken(&mut requests, submit), []);
@@ -419,7 +422,7 @@ mod tests {
         let mut done = Vec::new();
         requests.take(&late, |request| done.push(request));
         let [request] = done[..] else { panic!() };
-        assert_eq!((request.start_ns, request.latency_ns), (100, Some(4400)));
+        assert_eq!((request.start_ns, request.latency_ns), (1100, Some(4400)));
         assert_eq!((request.operation, request.offset), (Operation::Write, Some(4096)));
         assert_eq!(taken(&mut requests, reap), [], "reaped twice");
         assert_eq!(requests.finish(|_| panic!("nothing is outstanding")), 1);
@@ -427,9 +430,8 @@ mod tests {
 
     #[test]
     fn requests_of_io_uring_and_of_the_block_layer_are_told_apart() {
-        let mut requests = Requests::new(0);
-        let uring =
-            What::Uring { opcode: 22, length: 4096, offset: 512, result: 4096, file: FILE };
+        let mut requests = Requests::new();
+        let uring = What::Uring { opcode: 22, length: 4096, offset: 512, result: 4096, file: FILE };
         let block =
             What::Block { device: 1 << 20, flags: 1, sector: 8, bytes: 4096, failed: false };
         let made = [taken(&mut requests, uring)[0], taken(&mut requests, block)[0]];

@@ -125,8 +125,7 @@ pub fn attach(instructions: &[u64], tracepoint: &str) -> io::Result<Attached> {
     let program = load(instructions)
         .map_err(|error| io::Error::new(error.kind(), format!("loading {tracepoint}: {error}")))?;
     let name = CString::new(tracepoint)?;
-    let arguments =
-        Arguments::new().address(0, name.as_ptr()).word(8, program.as_raw_fd() as u32);
+    let arguments = Arguments::new().address(0, name.as_ptr()).word(8, program.as_raw_fd() as u32);
     let link = arguments.open(RAW_TRACEPOINT_OPEN)?;
     Ok(Attached { _program: program, _link: link })
 }
@@ -171,14 +170,6 @@ fn is_privileged() -> bool {
 pub fn page_bytes() -> usize {
     // SAFETY: takes a constant and returns a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`, which programs read too.
-pub fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec, which lives until the call returns.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Flag in a record's length: the program is still writing it.
@@ -235,10 +226,7 @@ impl Ring {
         // SAFETY: both pages are mapped until drop, start with an aligned 64-bit number, and the
         // kernel accesses these numbers atomically.
         let (ours, theirs) = unsafe {
-            (
-                AtomicU64::from_ptr(self.consumer.cast()),
-                AtomicU64::from_ptr(self.producer.cast()),
-            )
+            (AtomicU64::from_ptr(self.consumer.cast()), AtomicU64::from_ptr(self.producer.cast()))
         };
         let mut count = 0;
         while count < most && self.position < theirs.load(Ordering::Acquire) {

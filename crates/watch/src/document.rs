@@ -1,4 +1,5 @@
-//! The result of `watch` and `trace` as a JSON document.
+//! The result of `watch` and `trace` as a JSON document: totals by operation, files and devices by
+//! time. It is made from the figures of a summary and the header of the trace.
 
 use std::collections::HashMap;
 
@@ -185,7 +186,9 @@ impl DataDocument {
             failed: requests.failed,
             asked_bytes: requests.asked_bytes,
             moved_bytes: requests.moved_bytes,
-            sizes: sizes.map(|(bytes, count)| SizeDocument { bytes: *bytes, count: *count }).collect(),
+            sizes: sizes
+                .map(|(bytes, count)| SizeDocument { bytes: *bytes, count: *count })
+                .collect(),
             sequential: requests.order.sequential,
             strided: requests.order.strided,
             random: requests.order.random,

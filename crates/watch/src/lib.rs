@@ -1,9 +1,9 @@
-//! `halfpower watch`: what a running program asks of storage, what it gets, and where its time goes.
+//! `halfpower watch`: what a running program asks of storage, what it gets, and where its time
+//! goes.
 //!
 //! [`session`] runs or attaches to a program and stores its trace. [`stored`] shows, imports and
-//! exports traces. [`summary`] goes through a trace
-//! once and counts: it serves the trace of any tool. [`document`] is the result as JSON, [`text`] as
-//! lines for the terminal.
+//! exports traces. [`summary`] goes through a trace once and counts: it serves the trace of any
+//! tool. [`document`] is the result as JSON, [`text`] as lines for the terminal.
 #![forbid(unsafe_code)]
 
 pub mod summary;

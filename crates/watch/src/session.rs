@@ -7,7 +7,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use analysis::units;
 use calltrace::{Declined, Record, Recorder, RecorderSpec, Requests};
@@ -78,7 +77,7 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let (mut recorder, per_call_ns) = start(&spec)?;
     let writer = TraceWriter::create(&path).map_err(|error| failed(&error))?;
     let mut recording = Recording::new(writer);
-    let begun_unix_ns = unix_ns();
+    let begun_unix_ns = u64::try_from(ioengine::clock::unix_ns()).ok();
     let (status, command) = match &options.whom {
         Whom::Command(words) => {
             let status = watch_command(options, words, &mut recorder, &mut recording)?;
@@ -93,7 +92,7 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
         source: "watch".to_owned(),
         command,
         host: lab::machine::Host::read().name,
-        started_unix_ns: Some(begun_unix_ns),
+        started_unix_ns: begun_unix_ns,
         notes: notes(&recorder),
         ..Header::default()
     };
@@ -169,10 +168,6 @@ fn call_ns() -> Option<f64> {
         Some((clock.now_ns() - begun_ns) as f64 / COST_CALLS as f64)
     };
     (0..COST_ROUNDS).filter_map(mean).min_by(f64::total_cmp)
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 fn text_of(words: &[OsString]) -> String {
@@ -292,9 +287,10 @@ struct Recording {
 }
 
 impl Recording {
-    fn new(writer: TraceWriter) -> Recording {
+    fn new(mut writer: TraceWriter) -> Recording {
+        writer.start_at_first();
         Recording {
-            requests: Requests::new(Recorder::now_ns()),
+            requests: Requests::new(),
             writer,
             files: Vec::new(),
             made: Vec::new(),

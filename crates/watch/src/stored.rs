@@ -76,7 +76,8 @@ pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outco
 /// Writes a trace file in a format of other tools to a new file. Returns a line about it.
 ///
 /// # Errors
-/// The trace cannot be read, or `output` exists or cannot be written; no output is left behind then.
+/// The trace cannot be read, or `output` exists or cannot be written; no output is left behind
+/// then.
 pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String> {
     check_not_under_dev(output, "--output")?;
     let trace = TraceReader::open(path).map_err(|error| failed(&error))?;

@@ -67,7 +67,7 @@ fn time(document: &TraceDocument) -> Option<String> {
         .filter(|of| of.outstanding_ns > 0)
         .map(|of| (of.outstanding_ns, format!("{} in {}", share(of.outstanding_ns), plural(of))))
         .collect();
-    parts.sort_by(|a, b| b.0.cmp(&a.0));
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let parts: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
     let all = share(document.outstanding_ns);
     Some(format!("{all} of the time in storage calls: {}", parts.join(", ")))
@@ -239,7 +239,10 @@ fn of_device(device: &FileDocument) -> String {
         if let Some(data) = data {
             let mean = units::size(data.moved_bytes / data.count.max(1));
             let moved = units::size(data.moved_bytes);
-            parts.push(format!("{} of {mean} on average, {moved}", units::counted(data.count, name)));
+            parts.push(format!(
+                "{} of {mean} on average, {moved}",
+                units::counted(data.count, name)
+            ));
         }
     }
     if device.flushes > 0 {

@@ -1,5 +1,5 @@
-//! The programs at the submission and the completion of a request of io_uring. The completion writes
-//! one record with both.
+//! The programs at the submission and the completion of a request of io_uring. The completion
+//! writes one record with both.
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Program};

@@ -18,8 +18,8 @@ Records every read, write, flush and open of a program, its threads and children
 libaio, io_uring, page faults in mapped files), and the requests of the block layer. Needs root, or
 the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, and Linux 5.8 or later with type
 information (CONFIG_DEBUG_INFO_BTF). The trace is a Parquet file, which pandas and DuckDB read. What
-recording costs is measured and printed; lost events are counted. Nothing is left in the kernel, also
-after kill -9.
+recording costs is measured and printed; lost events are counted. Nothing is left in the kernel,
+also after kill -9.
 
 The report goes to stderr and the command's output is unchanged; with --json the document goes to
 stdout and the command's output to stderr. The exit code is that of the command; 127 not found, 126

@@ -1,6 +1,6 @@
 //! Programs that are watched, and traces. The watched programs do a known number of requests: dd,
-//! fio, shells, and halfpower itself. What needs root, or a kernel with type information, is skipped
-//! elsewhere.
+//! fio, shells, and halfpower itself. What needs root, or a kernel with type information, is
+//! skipped elsewhere.
 
 use std::fs;
 use std::path::Path;
@@ -96,12 +96,8 @@ fn children_threads_and_reused_descriptors_are_followed() {
 fn every_interface_of_fio_is_counted_exactly() {
     or_skip!(watching());
     let place = Place::new();
-    let interfaces = [
-        ("sync", "read"),
-        ("psync", "pread64"),
-        ("libaio", "libaio"),
-        ("io_uring", "io_uring"),
-    ];
+    let interfaces =
+        [("sync", "read"), ("psync", "pread64"), ("libaio", "libaio"), ("io_uring", "io_uring")];
     place.file("data", 8 << 20);
     for (engine, call) in interfaces {
         let load = format!(

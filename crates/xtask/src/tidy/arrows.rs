@@ -61,8 +61,18 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Crates of [`ARROWS`] that may import all libraries.
-const ABOVE_LIBRARIES: [&str; 10] =
-    ["lab", "survey", "predict", "papers", "watch", "exchange", "compare", "study", "serve", "halfpower"];
+const ABOVE_LIBRARIES: [&str; 10] = [
+    "lab",
+    "survey",
+    "predict",
+    "papers",
+    "watch",
+    "exchange",
+    "compare",
+    "study",
+    "serve",
+    "halfpower",
+];
 
 /// Findings of one manifest; fails if it is not TOML.
 pub fn check(crate_name: &str, path: &str, manifest: &str) -> Result<Vec<Finding>> {

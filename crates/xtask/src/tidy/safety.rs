@@ -8,7 +8,7 @@ use super::finding::Finding;
 use super::source::Source;
 
 /// The crates with system calls, and the crate with stores that bypass the caches.
-const UNSAFE_CRATES: [&str; 3] = ["ioengine", "cpucost", "memspeed"];
+const UNSAFE_CRATES: [&str; 4] = ["ioengine", "cpucost", "memspeed", "calltrace"];
 
 /// Uses of the keyword `unsafe` outside [`UNSAFE_CRATES`], including tests.
 pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
@@ -16,7 +16,8 @@ pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     let tokens = source.tokens.iter().filter(|token| token.text == "unsafe");
-    let message = "`unsafe` is allowed only in the crates ioengine, cpucost and memspeed";
+    let message =
+        "`unsafe` is allowed only in the crates ioengine, cpucost, memspeed and calltrace";
     tokens.map(|token| Finding::new(&source.path, token.line, message)).collect()
 }
 
