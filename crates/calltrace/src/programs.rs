@@ -14,7 +14,7 @@ use crate::calls::{ARGUMENTS, Kind, NUMBERS, Traced};
 use crate::layout::Layout;
 use crate::sys::{Map, MapKind};
 
-/// Calls in progress at the same time, at most.
+/// Places for calls in progress, a power of two.
 const CALLS_MAX: u32 = 1 << 16;
 /// Requests of io_uring, and of the block layer, in progress at the same time, at most.
 const REQUESTS_MAX: u32 = 1 << 16;
@@ -63,7 +63,7 @@ pub struct Maps {
     pub watched: Map,
     /// What to do for a system call, by its number.
     pub actions: Map,
-    /// Calls in progress, by thread id.
+    /// Calls in progress, by the low bits of the thread id.
     pub calls: Map,
     /// Requests of io_uring in progress, by their addresses.
     pub uring: Map,
@@ -79,7 +79,7 @@ impl Maps {
         let maps = Maps {
             watched: Map::new(MapKind::Hash, 4, 8, PROCESSES_MAX)?,
             actions: Map::new(MapKind::Array, 4, 8, NUMBERS)?,
-            calls: Map::new(MapKind::Hash, 4, calls::STATE_BYTES, CALLS_MAX)?,
+            calls: Map::new(MapKind::Array, 4, calls::STATE_BYTES, CALLS_MAX)?,
             uring: Map::new(MapKind::Hash, 8, uring::STATE_BYTES, REQUESTS_MAX)?,
             block: Map::new(MapKind::Hash, 8, block::STATE_BYTES, REQUESTS_MAX)?,
             lost: Map::new(MapKind::Array, 4, 8, Lost::ALL.len() as u32)?,

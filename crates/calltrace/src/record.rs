@@ -20,8 +20,6 @@ pub enum Kind {
     Fork,
     /// A watched process executed a program.
     Exec,
-    /// A thread of a watched process ended.
-    Exit,
     /// A page fault in a mapped file.
     Fault,
 }
@@ -197,8 +195,6 @@ pub enum What<'a> {
     },
     /// A program was executed; its name.
     Exec(&'a [u8]),
-    /// A thread ended.
-    Exit,
     /// A page fault in a mapped file.
     Fault {
         /// The page.
@@ -263,8 +259,7 @@ impl Record<'_> {
             },
             7 => What::Fork { child: long(data, CHILD)? as u32 },
             8 => What::Exec(text(data, NAME)?),
-            9 => What::Exit,
-            10 => What::Fault { page: long(data, FAULT_PAGE)?, file: file(data, FAULT_FILE)? },
+            9 => What::Fault { page: long(data, FAULT_PAGE)?, file: file(data, FAULT_FILE)? },
             _ => return None,
         };
         let (process, thread) = ((ids >> 32) as u32, ids as u32);

@@ -133,7 +133,6 @@ impl Requests {
                 let name = String::from_utf8_lossy(name).into_owned();
                 self.processes.insert(record.process, name);
             }
-            What::Exit => {}
             What::Fault { page, file } => {
                 let mut made = self.blank(record, Call::PAGE_FAULT, Operation::Read, file);
                 made.latency_ns = None;

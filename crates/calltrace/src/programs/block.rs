@@ -31,10 +31,8 @@ pub fn bio(context: &Context<'_>, layout: &BioLayout) -> Program {
     let out = w.asm.label();
     w.asm.load(Width::Double, 6, 1, layout.argument as i16 * 8);
     w.asm.call(Helper::ProcessAndThread);
-    w.asm.store(Width::Word, FRAME, KEY, 0);
-    w.look_up(context.maps.calls.descriptor(), KEY);
-    w.asm.jump_if(If::Equal, 0, 0, out);
     w.asm.copy(7, 0);
+    calls::find_own_call(&mut w, out);
     w.clear(STATE, 16);
     w.read_kernel(STATE, 4, 6, layout.flags);
     w.asm.load(Width::Double, 1, FRAME, STATE);
@@ -42,7 +40,7 @@ pub fn bio(context: &Context<'_>, layout: &BioLayout) -> Program {
     w.asm.jump_if(If::Above, 1, 1, out);
     w.read_kernel(STATE + 8, 4, 6, layout.bytes);
     w.asm.load(Width::Double, 1, FRAME, STATE + 8);
-    w.asm.add_atomically(7, calls::DEVICE_BYTES, 1);
+    w.asm.add_atomically(8, calls::DEVICE_BYTES, 1);
     w.finish("block_bio_queue", out)
 }
 

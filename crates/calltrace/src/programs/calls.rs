@@ -15,12 +15,15 @@ pub const AIO_REAP: i32 = 4;
 pub const PLAIN: i32 = 5;
 pub const FOLDER_CHANGE: i32 = 6;
 
-/// A call in progress: number, start, bytes of the device, action, registers with arguments.
+/// A call in progress: number, start, bytes of the device, action, thread (0: none), registers with
+/// arguments. The place of a call among those in progress is given by the low bits of its thread, so
+/// that it is found without a search; two threads of one place are told apart by their numbers.
 const NUMBER: i16 = 0;
 const START: i16 = 8;
 pub const DEVICE_BYTES: i16 = 16;
 const ACTION: i16 = 24;
-const REGISTERS: i16 = 32;
+pub const THREAD: i16 = 32;
+const REGISTERS: i16 = 40;
 /// Length of the state of a call in progress (bytes).
 pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
 
@@ -42,11 +45,36 @@ const POINTER: i16 = -176;
 const IOCB_BYTES: i32 = 64;
 const IO_EVENT_BYTES: i32 = 32;
 
+/// r8 = the place of the call of the thread in r7. Jumps to `out` if there is none, which does not
+/// happen. Uses the stack at [`KEY`].
+pub fn find_call(w: &mut Writer<'_>, out: Label) {
+    w.asm.copy(1, 7);
+    w.asm.number(Do::And, 1, (super::CALLS_MAX - 1) as i32);
+    w.asm.store(Width::Word, FRAME, KEY, 1);
+    w.look_up(w.context.maps.calls.descriptor(), KEY);
+    w.asm.jump_if(If::Equal, 0, 0, out);
+    w.asm.copy(8, 0);
+}
+
+/// r1 = the thread of r7, without its process.
+pub fn thread(w: &mut Writer<'_>) {
+    w.asm.copy(1, 7);
+    w.asm.number(Do::ShiftLeft, 1, 32);
+    w.asm.number(Do::ShiftRight, 1, 32);
+}
+
+/// As [`find_call`], and jumps to `out` unless the thread is in a call.
+pub fn find_own_call(w: &mut Writer<'_>, out: Label) {
+    find_call(w, out);
+    thread(w);
+    w.asm.load(Width::Double, 2, 8, THREAD);
+    w.asm.jump_if_register(If::NotEqual, 1, 2, out);
+}
+
 /// At the beginning of a call.
 pub fn enter(context: &Context<'_>) -> Program {
-    const STATE: i16 = -8 - STATE_BYTES as i16;
     let mut w = Writer::new(context);
-    let out = w.asm.label();
+    let (out, free) = (w.asm.label(), w.asm.label());
     w.asm.copy(6, 1);
     w.only_watched(out);
     w.asm.load(Width::Double, 8, 6, 8);
@@ -56,15 +84,26 @@ pub fn enter(context: &Context<'_>) -> Program {
     w.asm.jump_if(If::Equal, 0, 0, out);
     w.asm.load(Width::Double, 9, 0, 0);
     w.asm.jump_if(If::Equal, 9, 0, out);
-    w.asm.store(Width::Double, FRAME, STATE + NUMBER, 8);
-    w.asm.store(Width::Double, FRAME, STATE + ACTION, 9);
-    w.asm.store_number(Width::Double, FRAME, STATE + DEVICE_BYTES, 0);
-    w.asm.load(Width::Double, 1, 6, 0);
-    w.read_kernel(STATE + REGISTERS, REGISTER_BYTES, 1, REGISTERS_AT);
+    w.asm.store(Width::Double, FRAME, RESULT, 8);
+    find_call(&mut w, out);
+    w.asm.load(Width::Double, 2, 8, THREAD);
+    w.asm.jump_if(If::Equal, 2, 0, free);
+    w.count(Lost::InProgress, KEY);
+    w.asm.place(free);
+    w.asm.load(Width::Double, 1, FRAME, RESULT);
+    w.asm.store(Width::Double, 8, NUMBER, 1);
+    w.asm.store(Width::Double, 8, ACTION, 9);
+    w.asm.store_number(Width::Double, 8, DEVICE_BYTES, 0);
+    thread(&mut w);
+    w.asm.store(Width::Double, 8, THREAD, 1);
+    w.asm.load(Width::Double, 3, 6, 0);
+    w.asm.number(Do::Add, 3, REGISTERS_AT);
+    w.asm.copy(1, 8);
+    w.asm.number(Do::Add, 1, REGISTERS.into());
+    w.asm.set(2, REGISTER_BYTES);
+    w.asm.call(Helper::ReadKernel);
     w.asm.call(Helper::Now);
-    w.asm.store(Width::Double, FRAME, STATE + START, 0);
-    w.asm.store(Width::Word, FRAME, KEY, 7);
-    w.update(context.maps.calls.descriptor(), KEY, STATE);
+    w.asm.store(Width::Double, 8, START, 0);
     w.finish("sys_enter", out)
 }
 
@@ -75,10 +114,7 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.asm.copy(6, 1);
     w.asm.call(Helper::ProcessAndThread);
     w.asm.copy(7, 0);
-    w.asm.store(Width::Word, FRAME, KEY, 7);
-    w.look_up(context.maps.calls.descriptor(), KEY);
-    w.asm.jump_if(If::Equal, 0, 0, out);
-    w.asm.copy(8, 0);
+    find_own_call(&mut w, out);
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, FRAME, NOW, 0);
     w.asm.load(Width::Double, 1, 6, 8);
@@ -101,8 +137,7 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.asm.place(reap);
     of_aio_reap(&mut w, done);
     w.asm.place(done);
-    w.asm.store(Width::Word, FRAME, KEY, 7);
-    w.delete(context.maps.calls.descriptor(), KEY);
+    w.asm.store_number(Width::Double, 8, THREAD, 0);
     w.finish("sys_exit", out)
 }
 

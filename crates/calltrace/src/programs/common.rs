@@ -10,6 +10,11 @@ const NO_WAKEUP: i32 = 1;
 const TYPE_MASK: i32 = 0o170_000;
 const TYPE_DEVICE: i32 = 0o060_000;
 
+/// Members of a structure that lie within this length are copied at once (bytes).
+const SPAN_MAX: i32 = 128;
+/// Where functions keep members of structures on the stack.
+const MEMBERS: i16 = -144;
+
 /// `dfd` of calls that start in the current folder.
 pub const CURRENT_FOLDER: i32 = -100;
 
@@ -77,6 +82,27 @@ impl<'a> Writer<'a> {
         self.asm.map(1, map);
         self.asm.stack(2, key);
         self.asm.call(Helper::MapLookup);
+    }
+
+    /// Copies members of a structure of the kernel, each of at most 8 bytes, to the stack at `to`,
+    /// and returns their places. Members that are close together are copied at once.
+    pub fn read_members<const N: usize>(
+        &mut self,
+        to: i16,
+        from: Register,
+        offsets: [i32; N],
+    ) -> [i16; N] {
+        let first = offsets.into_iter().min().unwrap_or(0);
+        let span = offsets.into_iter().max().unwrap_or(0) - first + 8;
+        if span <= SPAN_MAX {
+            self.read_kernel(to, span, from, first);
+            return offsets.map(|offset| to + (offset - first) as i16);
+        }
+        let places = std::array::from_fn(|at| to + at as i16 * 8);
+        for (place, offset) in places.into_iter().zip(offsets) {
+            self.read_kernel(place, 8, from, offset);
+        }
+        places
     }
 
     /// Sets the value of a map, both on the stack; counts a loss if the map is full.
@@ -214,11 +240,10 @@ impl<'a> Writer<'a> {
         self.asm.copy(8, 0);
         self.follow(8, 8, layout.task_files, -8);
         self.follow(8, 8, layout.files_table, -8);
-        self.asm.store_number(Width::Double, FRAME, -16, 0);
-        self.read_kernel(-16, 4, 8, layout.table_max);
-        self.asm.load(Width::Word, 1, FRAME, -16);
+        let [most, array] = self.read_members(MEMBERS, 8, [layout.table_max, layout.table_array]);
+        self.asm.load(Width::Word, 1, FRAME, most);
         self.asm.jump_if_register(If::AtLeast, 6, 1, none);
-        self.follow(8, 8, layout.table_array, -8);
+        self.asm.load(Width::Double, 8, FRAME, array);
         self.asm.number(Do::ShiftLeft, 6, 3);
         self.asm.register(Do::Add, 8, 6);
         self.follow(1, 8, 0, -8);
@@ -233,14 +258,19 @@ impl<'a> Writer<'a> {
     fn file_function(&mut self) {
         let layout = self.context.layout.file;
         let none = self.begin_function(self.file);
-        self.follow(1, 6, layout.file_inode, -8);
+        let [inode, flags, position] = self.read_members(
+            MEMBERS,
+            6,
+            [layout.file_inode, layout.file_flags, layout.file_position],
+        );
+        self.asm.load(Width::Word, 1, FRAME, flags);
+        self.asm.store(Width::Word, 7, 16, 1);
+        self.asm.load(Width::Double, 1, FRAME, position);
+        self.asm.store(Width::Double, 7, 24, 1);
+        self.asm.load(Width::Double, 1, FRAME, inode);
         self.asm.jump_if(If::Equal, 1, 0, none);
         self.asm.copy(2, 7);
         self.asm.call_label(self.inode);
-        self.asm.copy(8, 0);
-        self.read_into(16, 4, 6, layout.file_flags);
-        self.read_into(24, 8, 6, layout.file_position);
-        self.asm.copy(0, 8);
         self.asm.exit();
         self.end_function(none);
     }
@@ -251,16 +281,23 @@ impl<'a> Writer<'a> {
         let layout = self.context.layout.file;
         let none = self.begin_function(self.inode);
         let (other, described) = (self.asm.label(), self.asm.label());
-        self.read_into(0, 8, 6, layout.inode_number);
-        self.read_into(12, 2, 6, layout.inode_mode);
-        self.asm.load(Width::Half, 8, 7, 12);
+        let [number, mode, device, on] = self.read_members(
+            MEMBERS,
+            6,
+            [layout.inode_number, layout.inode_mode, layout.inode_device, layout.inode_super],
+        );
+        self.asm.load(Width::Double, 1, FRAME, number);
+        self.asm.load(Width::Half, 8, FRAME, mode);
+        self.asm.load(Width::Word, 2, FRAME, device);
+        self.asm.load(Width::Double, 6, FRAME, on);
+        self.asm.store(Width::Word, 7, 12, 8);
         self.asm.number(Do::And, 8, TYPE_MASK);
         self.asm.jump_if(If::NotEqual, 8, TYPE_DEVICE, other);
-        self.read_into(8, 4, 6, layout.inode_device);
+        self.asm.store(Width::Word, 7, 8, 2);
         self.asm.store_number(Width::Double, 7, 0, 0);
         self.asm.jump(described);
         self.asm.place(other);
-        self.follow(6, 6, layout.inode_super, -8);
+        self.asm.store(Width::Double, 7, 0, 1);
         self.asm.jump_if(If::Equal, 6, 0, none);
         self.read_into(8, 4, 6, layout.super_device);
         self.asm.place(described);

@@ -2,7 +2,7 @@
 //! are executed are named. Also page faults in mapped files.
 
 use super::common::{FILE_BYTES, Writer};
-use super::{Context, Program, WATCHED};
+use super::{Context, Program, WATCHED, calls};
 use crate::assembler::{Do, FRAME, Helper, If, Width};
 use crate::layout::FaultLayout;
 use crate::record::{self, Kind};
@@ -44,16 +44,6 @@ pub fn fork(context: &Context<'_>) -> Program {
 
 /// At the execution of a program: `task, ..`.
 pub fn exec(context: &Context<'_>) -> Program {
-    named(context, Kind::Exec, "sched_process_exec")
-}
-
-/// At the end of a thread: `task, ..`.
-pub fn exit(context: &Context<'_>) -> Program {
-    named(context, Kind::Exit, "sched_process_exit")
-}
-
-/// A record with the name of the task in the first argument.
-fn named(context: &Context<'_>, kind: Kind, tracepoint: &'static str) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
     w.asm.copy(6, 1);
@@ -63,11 +53,23 @@ fn named(context: &Context<'_>, kind: Kind, tracepoint: &'static str) -> Program
     w.read_kernel(NAME, 16, 8, context.layout.task.name);
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, FRAME, NOW, 0);
-    w.reserve(kind, record::PROCESS_BYTES, PARENT, out);
+    w.reserve(Kind::Exec, record::PROCESS_BYTES, PARENT, out);
     put_times(&mut w);
     w.put_stack(record::NAME, NAME, 16);
     w.submit();
-    w.finish(tracepoint, out)
+    w.finish("sched_process_exec", out)
+}
+
+/// At the end of a thread: `task, ..`. A call in progress, such as the one that ends the thread, is
+/// forgotten.
+pub fn exit(context: &Context<'_>) -> Program {
+    let mut w = Writer::new(context);
+    let out = w.asm.label();
+    w.asm.call(Helper::ProcessAndThread);
+    w.asm.copy(7, 0);
+    calls::find_own_call(&mut w, out);
+    w.asm.store_number(Width::Double, 8, calls::THREAD, 0);
+    w.finish("sched_process_exit", out)
 }
 
 /// At a page fault in a mapped file.
