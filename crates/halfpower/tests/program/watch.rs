@@ -182,3 +182,93 @@ fn without_rights_watching_is_refused_in_one_line() {
     ended.says("Operation not permitted", "needs root, or the capabilities");
     assert!(!place.path("halfpower-trace.parquet").exists());
 }
+
+/// A load of fio with the calls that make its requests.
+struct Load {
+    name: &'static str,
+    flags: &'static str,
+}
+
+/// Twelve loads: interfaces, direct and buffered, sequential, strided, random, mixed, with flushes,
+/// over several files.
+const LOADS: [Load; 12] = [
+    Load { name: "random direct reads, sync", flags: "--rw=randread --ioengine=psync --direct=1" },
+    Load {
+        name: "random direct reads, libaio",
+        flags: "--rw=randread --ioengine=libaio --iodepth=8 --direct=1",
+    },
+    Load {
+        name: "random direct reads, io_uring",
+        flags: "--rw=randread --ioengine=io_uring --iodepth=8 --direct=1",
+    },
+    Load { name: "sequential buffered reads", flags: "--rw=read --ioengine=sync --bs=64k" },
+    Load { name: "sequential direct writes", flags: "--rw=write --ioengine=psync --direct=1" },
+    Load {
+        name: "random direct writes, io_uring",
+        flags: "--rw=randwrite --ioengine=io_uring --iodepth=4 --direct=1",
+    },
+    Load {
+        name: "buffered writes with flushes",
+        flags: "--rw=randwrite --ioengine=psync --fdatasync=10 --number_ios=300",
+    },
+    Load {
+        name: "mixed reads and writes, libaio",
+        flags: "--rw=randrw --rwmixread=70 --ioengine=libaio --iodepth=4 --direct=1",
+    },
+    Load { name: "strided direct reads", flags: "--rw=read:64k --ioengine=psync --direct=1" },
+    Load { name: "vectored buffered reads", flags: "--rw=randread --ioengine=vsync" },
+    Load { name: "preadv2, direct", flags: "--rw=randread --ioengine=pvsync2 --direct=1" },
+    Load {
+        name: "four files, four jobs",
+        flags: "--rw=randread --ioengine=psync --direct=1 --nrfiles=4 --filesize=2m --numjobs=4",
+    },
+];
+
+/// Requests of a load as fio counts them: number, median and 99th percentile of the latency (ns).
+fn as_fio_says(report: &Value, direction: &str) -> (u64, [u64; 2]) {
+    let of = &list(&report["jobs"])[0][direction];
+    let percentile = |p: &str| of["lat_ns"]["percentile"][p].as_u64().unwrap_or(0);
+    (whole(&of["total_ios"]), ["50.000000", "99.000000"].map(percentile))
+}
+
+#[test]
+#[ignore = "a campaign of some minutes, with fio"]
+fn twelve_known_loads_are_seen_as_fio_reports_them() {
+    or_skip!(watching());
+    let place = Place::new();
+    let mut worst = 0.0_f64;
+    for (at, Load { name, flags }) in LOADS.iter().enumerate() {
+        let line = format!(
+            "fio --name=a --bs=8k --size=8m --number_ios=2000 --io_size=64m {flags} \
+             --output-format=json --output=fio.json --group_reporting --fallocate=none \
+             --lat_percentiles=1 --clat_percentiles=0"
+        );
+        let trace = format!("{at}.parquet");
+        let watched = format!("watch --json --quiet --output {trace} -- {line}");
+        let document = place.does(&watched).json();
+        assert_eq!(list(&document["lost"]), [Value::Null; 0], "{name}");
+        let report = fs::read_to_string(place.path("fio.json")).unwrap();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        for direction in ["read", "write"] {
+            let (count, [p50, p99]) = as_fio_says(&report, direction);
+            if count == 0 {
+                continue;
+            }
+            let field = format!("{direction}s");
+            let files = list(&document["files"]).iter();
+            let data = files.filter(|file| text(&file["name"]).contains("/a."));
+            let seen: u64 = data.filter_map(|f| f[&field]["count"].as_u64()).sum();
+            let of = list(&document["operations"]).iter();
+            let latency = of.clone().find(|of| text(&of["operation"]) == direction).unwrap();
+            let ours = ["p50_ns", "p99_ns"].map(|p| whole(&latency["latency"][p]));
+            let ratio = [ours[0] as f64 / p50 as f64, ours[1] as f64 / p99 as f64];
+            println!(
+                "{name}, {direction}: {seen} of {count} requests; p50 {:.3}, p99 {:.3} of fio's",
+                ratio[0], ratio[1]
+            );
+            worst = worst.max((ratio[0] - 1.0).abs());
+            assert_eq!(seen, count, "{name}");
+        }
+    }
+    println!("worst median: {:.1}%", worst * 100.0);
+}
