@@ -2,21 +2,23 @@
 //! recording of others, and recorded itself.
 
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
 
 use calltrace::{Recorder, RecorderSpec};
+use ioengine::{Clock, Monotonic};
 
 const CALLS: u32 = 20_000;
 const ROUNDS: u32 = 15;
 
 fn call_ns(file: &File) -> f64 {
+    let clock = Monotonic::new();
     let round = |_| {
-        let begun = Instant::now();
+        let begun_ns = clock.now_ns();
         for _ in 0..CALLS {
             let _ = file.read_at(&mut [0], 0);
         }
-        begun.elapsed().as_nanos() as f64 / f64::from(CALLS)
+        (clock.now_ns() - begun_ns) as f64 / f64::from(CALLS)
     };
     (0..ROUNDS).map(round).fold(f64::MAX, f64::min)
 }
@@ -28,8 +30,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let beside = call_ns(&file);
     recorder.watch(std::process::id())?;
     let recorded = call_ns(&file);
-    println!("alone {alone:.0} ns, beside a recording {beside:.0} ns, recorded {recorded:.0} ns");
-    println!("lost {:?}", recorder.lost());
+    let mut out = io::stdout();
+    writeln!(
+        out,
+        "alone {alone:.0} ns, beside a recording {beside:.0} ns, recorded {recorded:.0} ns"
+    )?;
+    writeln!(out, "lost {:?}", recorder.lost())?;
     while recorder.read(4096, |_| {}) > 0 {}
     Ok(())
 }

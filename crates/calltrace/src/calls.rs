@@ -102,7 +102,7 @@ impl Traced {
 /// All traced calls.
 pub fn all() -> Vec<Traced> {
     use Operation::{Advise, Allocate, Flush, Open, Read, Truncate, Write};
-    let mut all = vec![
+    let all = vec![
         call(libc::SYS_read, "read", Read).at(At::Position).length(2),
         call(libc::SYS_write, "write", Write).at(At::Position).length(2),
         call(libc::SYS_pread64, "pread64", Read).at(At::Argument(3)).length(2),
@@ -140,11 +140,13 @@ pub fn all() -> Vec<Traced> {
         call(IO_PGETEVENTS, "io_getevents", Read).kind(Kind::AioReap),
     ];
     #[cfg(target_arch = "x86_64")]
-    all.extend([
+    let old = vec![
         call(libc::SYS_open, "open", Open).opens(None, 0),
         call(libc::SYS_creat, "creat", Open).opens(None, 0),
-    ]);
-    all
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let old = Vec::new();
+    [all, old].concat()
 }
 
 /// Offsets of the six arguments in the piece of the registers that programs save (bytes).

@@ -10,6 +10,7 @@ use serde::Serialize;
 use trace::{FileId, Header, Operation};
 
 use crate::summary::{OfFile, Requests, Summary};
+use crate::totals::TotalsDocument;
 
 /// Files that a document has, those with most time first; the others are counted together.
 const FILES_MAX: usize = 1000;
@@ -45,13 +46,15 @@ pub struct TraceDocument {
     pub files_left_out: u64,
     /// Requests of the block layer, by device; of all programs.
     pub devices: Vec<FileDocument>,
+    /// What the kernel counted for the program; None for traces and if it may not be read.
+    pub totals: Option<TotalsDocument>,
     /// What recording cost; None for traces that were not recorded now.
     pub recording: Option<RecordingDocument>,
     /// Events that were lost, by cause.
     pub lost: Vec<LossDocument>,
     /// What the reader should know.
     pub notes: Vec<String>,
-    /// The file with the trace.
+    /// The file with the trace; empty if there is none.
     pub trace: String,
 }
 
@@ -243,6 +246,7 @@ impl TraceDocument {
             files,
             files_left_out,
             devices,
+            totals: None,
             recording: None,
             lost: losses.map(|l| LossDocument { cause: l.cause.clone(), count: l.count }).collect(),
             notes: header.notes.clone(),

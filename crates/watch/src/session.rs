@@ -14,10 +14,12 @@ use ioengine::{Clock, Monotonic};
 use lab::console::{Console, Progress};
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
 use lab::interrupt::Interrupt;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use trace::{FileId, Header, Loss, Request, TraceError, TraceReader, TraceWriter};
 
 use crate::document::{RecordingDocument, TraceDocument};
 use crate::summary::Summary;
+use crate::totals::TotalsDocument;
 
 /// Pause between two looks at the buffer, when it was empty (ns).
 const POLL_NS: u64 = 5_000_000;
@@ -55,6 +57,26 @@ pub struct WatchOptions {
     pub buffer_bytes: u32,
 }
 
+impl Whom {
+    /// The command as one line; empty for running processes.
+    fn command(&self) -> String {
+        match self {
+            Whom::Command(words) => {
+                let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+                words.join(" ")
+            }
+            Whom::Processes(_) => String::new(),
+        }
+    }
+}
+
+impl WatchOptions {
+    /// Whether running processes were watched for long enough.
+    fn is_over(&self, begun_ns: u64, now_ns: u64, interrupt: &Interrupt) -> bool {
+        interrupt.is_set() || self.limit_ns.is_some_and(|ns| now_ns - begun_ns >= ns)
+    }
+}
+
 /// What came out.
 #[derive(Debug)]
 pub struct Watched {
@@ -64,33 +86,33 @@ pub struct Watched {
     pub status: Option<ExitStatus>,
 }
 
-/// Watches.
+/// Watches. Without the rights to record, the result has only totals, and a warning says why.
 ///
 /// # Errors
-/// Recording is not possible, the command cannot be run, or the trace cannot be written.
+/// The command cannot be run, or the trace cannot be written.
 pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let path = output(options.output.as_deref())?;
     if let Whom::Processes(processes) = &options.whom {
         processes.iter().try_for_each(|process| check_process(*process))?;
     }
     let spec = RecorderSpec { buffer_bytes: options.buffer_bytes, ..RecorderSpec::default() };
-    let (mut recorder, per_call_ns) = start(&spec)?;
+    let (mut recorder, per_call_ns) = match start(&spec) {
+        Ok(started) => started,
+        Err(failure) => return without_recording(options, interrupt, &failure),
+    };
     let writer = TraceWriter::create(&path).map_err(|error| failed(&error))?;
     let mut recording = Recording::new(writer);
     let begun_unix_ns = u64::try_from(ioengine::clock::unix_ns()).ok();
-    let (status, command) = match &options.whom {
-        Whom::Command(words) => {
-            let status = watch_command(options, words, &mut recorder, &mut recording)?;
-            (Some(status), text_of(words))
-        }
+    let mut watcher = Watcher { live: Live::new(options.quiet), recorder: &mut recorder };
+    let ended = match &options.whom {
+        Whom::Command(words) => watcher.command(options, words, &mut recording)?,
         Whom::Processes(processes) => {
-            watch_processes(options, processes, interrupt, &mut recorder, &mut recording)?;
-            (None, String::new())
+            watcher.processes(options, processes, interrupt, &mut recording)?
         }
     };
     let header = Header {
         source: "watch".to_owned(),
-        command,
+        command: options.whom.command(),
         host: lab::machine::Host::read().name,
         started_unix_ns: begun_unix_ns,
         notes: notes(&recorder),
@@ -100,7 +122,8 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     recording.finish(&recorder, header)?;
     let mut document = summarise(&path)?;
     document.recording = Some(RecordingDocument { per_call_ns, calls });
-    Ok(Watched { document, status })
+    document.totals = ended.totals;
+    Ok(Watched { document, status: ended.status })
 }
 
 /// The result of a trace that is stored.
@@ -170,63 +193,131 @@ fn call_ns() -> Option<f64> {
     (0..COST_ROUNDS).filter_map(mean).min_by(f64::total_cmp)
 }
 
-fn text_of(words: &[OsString]) -> String {
-    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    words.join(" ")
-}
-
 fn notes(recorder: &Recorder) -> Vec<String> {
     let missing = recorder.missing().iter();
     missing.map(|what| format!("this kernel does not show {what}")).collect()
 }
 
-fn watch_command(
-    options: &WatchOptions,
-    words: &[OsString],
-    recorder: &mut Recorder,
-    recording: &mut Recording,
-) -> Outcome<ExitStatus> {
-    let own = std::process::id();
-    recorder.watch_children(own).map_err(|e| declined(&e))?;
-    let child = spawn(words, options.stdout_to_stderr);
-    recorder.ignore(own).map_err(|e| declined(&e))?;
-    let mut child = child?;
-    recording.requests.learn_process(child.id());
-    let waiting = |error: io::Error| Failure::failed(format!("waiting for the command: {error}"));
-    let mut live = Live::new(options.quiet);
-    loop {
-        let ended = child.try_wait().map_err(waiting)?;
-        let read = recording.take(recorder)?;
-        if let (Some(status), 0) = (ended, read) {
-            return Ok(status);
+/// How watching ended.
+struct EndOfWatch {
+    /// How the command ended.
+    status: Option<ExitStatus>,
+    /// What the kernel counted.
+    totals: Option<TotalsDocument>,
+}
+
+/// Whoever is watched, with the recorder and the line that shows how far it is.
+struct Watcher<'a> {
+    live: Live,
+    recorder: &'a mut Recorder,
+}
+
+impl Watcher<'_> {
+    fn command(
+        &mut self,
+        options: &WatchOptions,
+        words: &[OsString],
+        recording: &mut Recording,
+    ) -> Outcome<EndOfWatch> {
+        let own = std::process::id();
+        self.recorder.watch_children(own).map_err(|e| declined(&e))?;
+        let child = spawn(words, options.stdout_to_stderr);
+        self.recorder.ignore(own).map_err(|e| declined(&e))?;
+        let mut child = child?;
+        recording.requests.learn_process(child.id());
+        let mut totals = None;
+        loop {
+            let has_ended = has_ended(&child)?;
+            if has_ended && totals.is_none() {
+                totals = TotalsDocument::of(child.id());
+            }
+            let read = recording.take(self.recorder)?;
+            if has_ended && read == 0 {
+                return Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals });
+            }
+            self.live.show(recording, self.recorder, read);
         }
-        live.show(recording, recorder, read);
+    }
+
+    fn processes(
+        &mut self,
+        options: &WatchOptions,
+        processes: &[u32],
+        interrupt: &Interrupt,
+        recording: &mut Recording,
+    ) -> Outcome<EndOfWatch> {
+        for process in processes {
+            recording.requests.learn_process(*process);
+            self.recorder.watch(*process).map_err(|e| declined(&e))?;
+        }
+        let begun_ns = self.live.clock.now_ns();
+        loop {
+            let is_over = options.is_over(begun_ns, self.live.clock.now_ns(), interrupt)
+                || processes.iter().all(|process| check_process(*process).is_err());
+            let read = recording.take(self.recorder)?;
+            if is_over && read < BATCH {
+                return Ok(EndOfWatch { status: None, totals: None });
+            }
+            self.live.show(recording, self.recorder, read);
+        }
     }
 }
 
-fn watch_processes(
+/// Runs the command, or waits beside the process, and reports what the kernel counts anyway.
+fn without_recording(
     options: &WatchOptions,
-    processes: &[u32],
     interrupt: &Interrupt,
-    recorder: &mut Recorder,
-    recording: &mut Recording,
-) -> Outcome<()> {
-    for process in processes {
-        recording.requests.learn_process(*process);
-        recorder.watch(*process).map_err(|e| declined(&e))?;
-    }
-    let mut live = Live::new(options.quiet);
-    let begun_ns = live.clock.now_ns();
-    loop {
-        let is_over = options.limit_ns.is_some_and(|ns| live.clock.now_ns() - begun_ns >= ns)
-            || interrupt.is_set()
-            || processes.iter().all(|process| check_process(*process).is_err());
-        let read = recording.take(recorder)?;
-        if is_over && read < BATCH {
-            return Ok(());
+    why: &Failure,
+) -> Outcome<Watched> {
+    Console::new(options.quiet).warn(format!("{}; only totals are reported", why.message));
+    let clock = Monotonic::new();
+    let begun_ns = clock.now_ns();
+    let ended = match &options.whom {
+        Whom::Command(words) => {
+            let mut child = spawn(words, options.stdout_to_stderr)?;
+            while !has_ended(&child)? {
+                clock.sleep_until(clock.now_ns() + POLL_NS);
+            }
+            let totals = TotalsDocument::of(child.id());
+            EndOfWatch { status: Some(status_of(&mut child)?), totals }
         }
-        live.show(recording, recorder, read);
-    }
+        Whom::Processes(processes) => {
+            let of = |process: &u32| TotalsDocument::of(*process);
+            let before = processes.first().and_then(of);
+            let mut totals = None;
+            while let Some(now) = processes.first().and_then(of) {
+                totals = before.map(|before| now.since(before));
+                if options.is_over(begun_ns, clock.now_ns(), interrupt) {
+                    break;
+                }
+                clock.sleep_until(clock.now_ns() + POLL_NS);
+            }
+            EndOfWatch { status: None, totals }
+        }
+    };
+    let header =
+        Header { source: "proc".to_owned(), command: options.whom.command(), ..Header::default() };
+    let mut document = TraceDocument::of(&Summary::default(), &header, String::new());
+    document.duration_ns = clock.now_ns() - begun_ns;
+    document.totals = ended.totals;
+    document.notes.push(why.message.clone());
+    Ok(Watched { document, status: ended.status })
+}
+
+/// Whether the command has ended; it stays to be waited for, so that its totals can be read.
+fn has_ended(child: &Child) -> Outcome<bool> {
+    let pid = Pid::from_raw(child.id() as i32).expect("a child has an id");
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let ended = waitid(WaitId::Pid(pid), options);
+    ended.map(|ended| ended.is_some()).map_err(|error| waiting(&error.into()))
+}
+
+fn status_of(child: &mut Child) -> Outcome<ExitStatus> {
+    child.wait().map_err(|error| waiting(&error))
+}
+
+fn waiting(error: &io::Error) -> Failure {
+    Failure::failed(format!("waiting for the command: {error}"))
 }
 
 /// Starts the command.

@@ -5,6 +5,7 @@ use lab::terminal;
 use trace::Operation;
 
 use crate::document::{DataDocument, FileDocument, OperationDocument, TraceDocument};
+use crate::totals::TotalsDocument;
 
 /// Files that the terminal shows.
 const FILES_SHOWN: usize = 10;
@@ -33,6 +34,9 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
     if let Some(text) = others(document) {
         add("  other    ", text);
     }
+    if let Some(totals) = document.totals.filter(|_| document.calls() == 0) {
+        add("  totals   ", of_totals(&totals));
+    }
     of_files(document, &mut add);
     for device in &document.devices {
         add("  ", format!("{} (all programs): {}", device.name, of_device(device)));
@@ -47,6 +51,9 @@ fn head(document: &TraceDocument) -> String {
         command => command,
     };
     let duration = units::time(document.duration_ns as f64);
+    if document.calls() == 0 && document.totals.is_some() {
+        return format!("{name}: {duration}");
+    }
     let calls = units::counted(document.calls(), "call");
     match document.processes.len() as u64 {
         0 | 1 => format!("{name}: {duration}, {calls}"),
@@ -188,6 +195,19 @@ fn others(document: &TraceDocument) -> Option<String> {
         })
         .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn of_totals(totals: &TotalsDocument) -> String {
+    let size = units::size;
+    format!(
+        "{} of {} ({} from devices), {} of {} ({} to devices)",
+        units::counted(totals.read_calls, "read call"),
+        size(totals.read_bytes),
+        size(totals.device_read_bytes),
+        units::counted(totals.write_calls, "write call"),
+        size(totals.write_bytes),
+        size(totals.device_write_bytes),
+    )
 }
 
 fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {

@@ -9,7 +9,6 @@ use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json;
-use watch::document::TraceDocument;
 use watch::session::{self, WatchOptions, Whom};
 use watch::{stored, text};
 
@@ -38,24 +37,20 @@ pub fn execute(args: &WatchArgs) -> Outcome {
     };
     let watched = session::run(&options, &interrupt)?;
     let document = &watched.document;
-    let wrote = format!("Wrote {}.", document.trace);
+    let wrote = (!document.trace.is_empty()).then(|| format!("Wrote {}.", document.trace));
     if args.json {
         console::data(&json::print(document));
-        Console::new(args.quiet).say(wrote);
     } else if watched.status.is_some() {
-        report_beside_a_command(document, &wrote);
+        // Standard output is that of the command.
+        let console = Console::new(false);
+        text::lines(document).iter().for_each(|line| console.say(line));
     } else {
         console::data(&text::lines(document).join("\n"));
-        Console::new(args.quiet).say(wrote);
+    }
+    if let Some(wrote) = wrote {
+        Console::new(args.quiet && (args.json || watched.status.is_none())).say(wrote);
     }
     Ok(watched.status.map_or(Exit::Ok, exit_of))
-}
-
-/// The report goes to standard error, because standard output is that of the command.
-fn report_beside_a_command(document: &TraceDocument, wrote: &str) {
-    let console = Console::new(false);
-    text::lines(document).iter().for_each(|line| console.say(line));
-    console.say(wrote);
 }
 
 fn is_buffer_size(bytes: u32) -> bool {

@@ -176,10 +176,14 @@ fn mistakes_with_traces_are_named_with_their_remedy() {
 }
 
 #[test]
-fn without_rights_watching_is_refused_in_one_line() {
+fn without_rights_there_are_totals_and_the_reason() {
     let place = or_skip!(Place::of_nobody());
-    let ended = place.cannot("watch -- ls");
-    ended.says("Operation not permitted", "needs root, or the capabilities");
+    place.file("data", 1 << 20);
+    let ended = place.does("watch -- cat data");
+    assert_eq!(ended.stdout.len(), 1 << 20);
+    for part in ["needs root, or the capabilities", "only totals are reported", "1 MiB"] {
+        assert!(ended.stderr.contains(part), "{part}: {ended}");
+    }
     assert!(!place.path("halfpower-trace.parquet").exists());
 }
 
