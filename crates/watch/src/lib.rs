@@ -3,8 +3,8 @@
 //!
 //! [`session`] runs or attaches to a program and stores its trace. [`stored`] shows, imports and
 //! exports traces. [`summary`] goes through a trace once and counts: it serves the trace of any
-//! tool. [`totals`] are what the
-//! kernel counts without a recording. [`document`] is the result as JSON, [`text`] as lines for the terminal.
+//! tool. [`totals`] are what the kernel counts without a recording. [`document`] is the result as
+//! JSON, [`text`] as lines for the terminal.
 #![forbid(unsafe_code)]
 
 pub mod summary;

@@ -1,5 +1,5 @@
-//! What the kernel counts for every process without recording: `/proc/PID/io`. It is all that can be
-//! said without the rights to record. The fields are described in `proc_pid_io(5)`.
+//! What the kernel counts for every process without recording: `/proc/PID/io`. It is all that can
+//! be said without the rights to record. The fields are described in `proc_pid_io(5)`.
 
 use std::fs;
 use std::path::Path;

@@ -16,8 +16,8 @@ pub const PLAIN: i32 = 5;
 pub const FOLDER_CHANGE: i32 = 6;
 
 /// A call in progress: number, start, bytes of the device, action, thread (0: none), registers with
-/// arguments. The place of a call among those in progress is given by the low bits of its thread, so
-/// that it is found without a search; two threads of one place are told apart by their numbers.
+/// arguments. The place of a call among those in progress is given by the low bits of its thread,
+/// so that it is found without a search; two threads of one place are told apart by their numbers.
 const NUMBER: i16 = 0;
 const START: i16 = 8;
 pub const DEVICE_BYTES: i16 = 16;

@@ -178,7 +178,7 @@ fn mistakes_with_traces_are_named_with_their_remedy() {
 #[test]
 fn without_rights_there_are_totals_and_the_reason() {
     let place = or_skip!(Place::of_nobody());
-    place.file("data", 1 << 20);
+    place.file_of_holes("data", 1 << 20);
     let ended = place.does("watch -- cat data");
     assert_eq!(ended.stdout.len(), 1 << 20);
     for part in ["needs root, or the capabilities", "only totals are reported", "1 MiB"] {
