@@ -19,7 +19,7 @@ use trace::{FileId, Header, Loss, Request, TraceError, TraceReader, TraceWriter}
 
 use crate::document::{RecordingDocument, TraceDocument};
 use crate::summary::Summary;
-use crate::totals::TotalsDocument;
+use crate::totals::{Totals, TotalsDocument};
 
 /// Pause between two looks at the buffer, when it was empty (ns).
 const POLL_NS: u64 = 5_000_000;
@@ -220,19 +220,19 @@ impl Watcher<'_> {
         recording: &mut Recording,
     ) -> Outcome<EndOfWatch> {
         let own = std::process::id();
+        // The command inherits the current folder and open files; it may be gone before they could
+        // be looked up in its own name.
+        recording.requests.learn_process(own);
         self.recorder.watch_children(own).map_err(|e| declined(&e))?;
         let child = spawn(words, options.stdout_to_stderr);
         self.recorder.ignore(own).map_err(|e| declined(&e))?;
         let mut child = child?;
-        recording.requests.learn_process(child.id());
-        let mut totals = None;
+        let totals = Totals::of(child.id());
         loop {
             let has_ended = has_ended(&child)?;
-            if has_ended && totals.is_none() {
-                totals = TotalsDocument::of(child.id());
-            }
             let read = recording.take(self.recorder)?;
             if has_ended && read == 0 {
+                let totals = totals.read();
                 return Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals });
             }
             self.live.show(recording, self.recorder, read);
@@ -275,17 +275,18 @@ fn without_recording(
     let ended = match &options.whom {
         Whom::Command(words) => {
             let mut child = spawn(words, options.stdout_to_stderr)?;
+            let totals = Totals::of(child.id());
             while !has_ended(&child)? {
                 clock.sleep_until(clock.now_ns() + POLL_NS);
             }
-            let totals = TotalsDocument::of(child.id());
+            let totals = totals.read();
             EndOfWatch { status: Some(status_of(&mut child)?), totals }
         }
         Whom::Processes(processes) => {
-            let of = |process: &u32| TotalsDocument::of(*process);
-            let before = processes.first().and_then(of);
+            let source = Totals::of(processes.first().copied().unwrap_or_default());
+            let before = source.read();
             let mut totals = None;
-            while let Some(now) = processes.first().and_then(of) {
+            while let Some(now) = source.read() {
                 totals = before.map(|before| now.since(before));
                 if options.is_over(begun_ns, clock.now_ns(), interrupt) {
                     break;
@@ -418,7 +419,8 @@ impl Recording {
         let unmatched = self.requests.finish(|request| rest.push(request));
         self.made = rest;
         self.write()?;
-        header.processes = self.requests.processes().collect();
+        let own = std::process::id();
+        header.processes = self.requests.processes().filter(|one| one.id != own).collect();
         header.processes.sort_by_key(|process| process.id);
         let lost = recorder.lost();
         let lost = lost.into_iter().map(|(cause, count)| (cause.to_owned(), count));

@@ -1,7 +1,8 @@
 //! What the kernel counts for every process without recording: `/proc/PID/io`. It is all that can
 //! be said without the rights to record. The fields are described in `proc_pid_io(5)`.
 
-use std::fs;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -24,13 +25,28 @@ pub struct TotalsDocument {
     pub device_write_bytes: u64,
 }
 
-impl TotalsDocument {
-    /// The totals so far; None if they may not be read, or the process is gone.
-    pub fn of(process: u32) -> Option<TotalsDocument> {
+/// Where the totals of a process are read. It is opened while the process runs, because the file of
+/// a process that has ended belongs to root; one that is open can be read until the process was
+/// waited for.
+#[derive(Debug)]
+pub struct Totals(Option<File>);
+
+impl Totals {
+    /// The totals of a process.
+    pub fn of(process: u32) -> Totals {
         let path = Path::new("/proc").join(process.to_string()).join("io");
-        Some(TotalsDocument::parse(&fs::read_to_string(path).ok()?))
+        Totals(File::open(path).ok())
     }
 
+    /// The totals so far; None if they may not be read, or the process is gone.
+    pub fn read(&self) -> Option<TotalsDocument> {
+        let mut bytes = [0; 1024];
+        let length = self.0.as_ref()?.read_at(&mut bytes, 0).ok()?;
+        Some(TotalsDocument::parse(&String::from_utf8_lossy(&bytes[..length])))
+    }
+}
+
+impl TotalsDocument {
     fn parse(text: &str) -> TotalsDocument {
         let field = |name: &str| {
             let mut lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -79,7 +95,7 @@ mod tests {
 
     #[test]
     fn this_process_has_totals_and_one_that_is_gone_has_none() {
-        assert!(TotalsDocument::of(std::process::id()).is_some());
-        assert_eq!(TotalsDocument::of(u32::MAX), None);
+        assert!(Totals::of(std::process::id()).read().is_some());
+        assert_eq!(Totals::of(u32::MAX).read(), None);
     }
 }
