@@ -33,6 +33,9 @@ pub enum At {
     Argument(usize),
     /// Before the position of the descriptor after the call.
     Position,
+    /// The same, unless an argument points to an offset, which is not known: for the descriptor,
+    /// and for the second one.
+    PositionUnless([usize; 2]),
     /// Nowhere.
     Nowhere,
 }
@@ -116,11 +119,12 @@ pub fn all() -> Vec<Traced> {
         Traced {
             descriptor: Some(1),
             second: Some(0),
-            ..call(libc::SYS_sendfile, "sendfile", Read).at(At::Position).length(3)
+            ..call(libc::SYS_sendfile, "sendfile", Read).at(At::PositionUnless([2, 2]))
         },
         Traced {
             second: Some(2),
-            ..call(libc::SYS_copy_file_range, "copy_file_range", Read).at(At::Position).length(4)
+            ..call(libc::SYS_copy_file_range, "copy_file_range", Read)
+                .at(At::PositionUnless([1, 3]))
         },
         call(libc::SYS_fsync, "fsync", Flush),
         call(libc::SYS_fdatasync, "fdatasync", Flush),
@@ -134,6 +138,7 @@ pub fn all() -> Vec<Traced> {
         call(libc::SYS_readahead, "readahead", Advise).at(At::Argument(1)).length(2),
         call(libc::SYS_openat, "openat", Open).opens(Some(0), 1),
         call(libc::SYS_openat2, "openat2", Open).opens(Some(0), 1),
+        call(libc::SYS_fchdir, "fchdir", Open).kind(Kind::Folder),
         Traced { path: Some(0), ..call(libc::SYS_chdir, "chdir", Open).kind(Kind::Folder) },
         call(libc::SYS_io_submit, "io_submit", Read).kind(Kind::AioSubmit),
         call(libc::SYS_io_getevents, "io_getevents", Read).kind(Kind::AioReap),

@@ -8,32 +8,41 @@ use std::io;
 pub struct Declined {
     what: String,
     remedy: &'static str,
+    is_about_rights: bool,
 }
 
 impl Declined {
     /// A cause with its remedy.
     pub(crate) fn new(what: impl Into<String>, remedy: &'static str) -> Declined {
-        Declined { what: what.into(), remedy }
+        Declined { what: what.into(), remedy, is_about_rights: false }
+    }
+
+    /// A missing right with its remedy.
+    pub(crate) fn of_rights(what: impl Into<String>, remedy: &'static str) -> Declined {
+        Declined { is_about_rights: true, ..Declined::new(what, remedy) }
     }
 
     /// A failed call of bpf(2).
     pub(crate) fn bpf(doing: &str, error: &io::Error) -> Declined {
         let what = format!("{doing}: {error}");
-        match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Declined::new(
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            return Declined::of_rights(
                 what,
                 "recording needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE",
-            ),
+            );
+        }
+        match error.raw_os_error() {
             Some(libc::ENOSYS) => {
                 Declined::new(what, "this kernel has no bpf(2) (CONFIG_BPF_SYSCALL)")
             }
             Some(libc::ENOMEM) => Declined::new(what, "free some memory"),
-            _ if error.kind() == io::ErrorKind::PermissionDenied => Declined::new(
-                what,
-                "recording needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE",
-            ),
             _ => Declined::new(what, "recording needs Linux 5.8 or later"),
         }
+    }
+
+    /// Whether another user, or another place, may record.
+    pub fn is_about_rights(&self) -> bool {
+        self.is_about_rights
     }
 
     /// The cause.

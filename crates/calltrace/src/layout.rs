@@ -29,6 +29,8 @@ pub struct TaskLayout {
     pub process: i32,
     pub thread: i32,
     pub name: i32,
+    pub signal: i32,
+    pub signal_live: i32,
 }
 
 /// Offsets for requests of the block layer, and the positions of `struct request` among the
@@ -96,6 +98,8 @@ impl Layout {
             process: offset(btf, "task_struct", "tgid")?,
             thread: offset(btf, "task_struct", "pid")?,
             name: offset(btf, "task_struct", "comm")?,
+            signal: offset(btf, "task_struct", "signal")?,
+            signal_live: offset(btf, "signal_struct", "live")?,
         };
         Some(Layout {
             file: file(btf)?,

@@ -38,7 +38,9 @@ impl Names {
     /// Learns the path of a file that was opened in a folder; returns whether it is new for it.
     pub fn learn(&mut self, inode: Inode, folder: Inode, path: &[u8]) -> bool {
         let path = String::from_utf8_lossy(path);
-        if path.is_empty() {
+        // A path of /proc leads to a file that has another one.
+        let is_link = path.starts_with("/proc/") || path.starts_with("/dev/fd/");
+        if path.is_empty() || is_link && self.paths.contains_key(&inode) {
             return false;
         }
         let full = match self.paths.get(&folder) {

@@ -40,18 +40,21 @@ pub enum Lost {
     InProgress,
     /// Requests beyond the maximum batch of one call.
     Batch,
+    /// Processes that are not watched, because too many are.
+    Processes,
 }
 
 impl Lost {
     /// All losses.
-    pub const ALL: [Lost; 3] = [Lost::Records, Lost::InProgress, Lost::Batch];
+    pub const ALL: [Lost; 4] = [Lost::Records, Lost::InProgress, Lost::Batch, Lost::Processes];
 
     /// The cause in plain words.
     pub fn cause(self) -> &'static str {
         match self {
             Lost::Records => "events that found the buffer full",
             Lost::InProgress => "requests beyond the maximum number in progress",
-            Lost::Batch => "requests beyond the first 64 of a call",
+            Lost::Processes => "processes beyond the 65,536 that are watched at once",
+            Lost::Batch => "requests of libaio beyond the first 128 of a call",
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum Kind {
     Exec,
     /// A page fault in a mapped file.
     Fault,
+    /// A watched process ended.
+    Exit,
 }
 
 // All records: kind (8 bytes), thread and process (8 bytes), start, end.
@@ -195,6 +197,8 @@ pub enum What<'a> {
     },
     /// A program was executed; its name.
     Exec(&'a [u8]),
+    /// The process ended.
+    Exit,
     /// A page fault in a mapped file.
     Fault {
         /// The page.
@@ -259,6 +263,7 @@ impl Record<'_> {
             },
             7 => What::Fork { child: long(data, CHILD)? as u32 },
             8 => What::Exec(text(data, NAME)?),
+            10 => What::Exit,
             9 => What::Fault { page: long(data, FAULT_PAGE)?, file: file(data, FAULT_FILE)? },
             _ => return None,
         };

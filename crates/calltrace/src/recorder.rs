@@ -15,6 +15,9 @@ use crate::sys::{self, Attached, Ring};
 /// The kernel's description of its own types.
 const TYPES_PATH: &str = "/sys/kernel/btf/vmlinux";
 
+/// The namespace of process ids that the kernel itself uses (`PROC_PID_INIT_INO`).
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
 /// What to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSpec {
@@ -40,6 +43,8 @@ pub struct Recorder {
     _attached: Vec<Attached>,
     missing: Vec<&'static str>,
     unread: u64,
+    /// Losses that were there before, by kind.
+    forgotten: [u64; Lost::ALL.len()],
 }
 
 impl Recorder {
@@ -48,6 +53,8 @@ impl Recorder {
     /// # Errors
     /// Without the rights, or on a kernel that lacks what is needed; each with its remedy.
     pub fn start(spec: &RecorderSpec) -> Result<Recorder, Declined> {
+        check_namespace(spec)?;
+        sys::allow_locked_memory();
         let layout = layout(Path::new(TYPES_PATH))?;
         let maps = Maps::new(&calls::all()).map_err(|e| Declined::bpf("making tables", &e))?;
         let ring =
@@ -66,7 +73,14 @@ impl Recorder {
             .collect::<Result<_, _>>()
             .map_err(|e| Declined::bpf("recording", &e))?;
         let missing = missing(&layout, spec);
-        Ok(Recorder { ring, maps, _attached: attached, missing, unread: 0 })
+        Ok(Recorder {
+            ring,
+            maps,
+            _attached: attached,
+            missing,
+            unread: 0,
+            forgotten: [0; Lost::ALL.len()],
+        })
     }
 
     /// Watches a process, all its threads, and the processes that it will create.
@@ -107,9 +121,19 @@ impl Recorder {
         })
     }
 
+    /// Drops the records that are there and forgets what was lost so far.
+    pub fn start_over(&mut self) {
+        while self.ring.read(usize::MAX, |_| {}) > 0 {}
+        self.forgotten = Lost::ALL.map(|lost| self.maps.lost.get(lost as u32).unwrap_or(0));
+        self.unread = 0;
+    }
+
     /// Lost events by cause; nothing that was lost is missing here.
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
-        let of = |lost: Lost| (lost.cause(), self.maps.lost.get(lost as u32).unwrap_or(0));
+        let of = |lost: Lost| {
+            let count = self.maps.lost.get(lost as u32).unwrap_or(0);
+            (lost.cause(), count.saturating_sub(self.forgotten[lost as usize]))
+        };
         let mut all: Vec<_> = Lost::ALL.into_iter().map(of).collect();
         all.push(("records that could not be read", self.unread));
         all.retain(|(_, count)| *count > 0);
@@ -130,6 +154,20 @@ fn missing(layout: &Layout, spec: &RecorderSpec) -> Vec<&'static str> {
         (spec.devices && layout.block.is_none(), "requests of the block layer"),
     ];
     parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, what)| what).collect()
+}
+
+/// In a namespace of its own, process ids are not those that the kernel shows to programs.
+fn check_namespace(spec: &RecorderSpec) -> Result<(), Declined> {
+    let namespace = fs::read_link("/proc/self/ns/pid");
+    match namespace {
+        Ok(namespace) if spec.calls && namespace != Path::new(FIRST_NAMESPACE) => {
+            Err(Declined::of_rights(
+                "this is a container with process ids of its own",
+                "run it on the host, where the processes of the container can be watched",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn layout(path: &Path) -> Result<Layout, Declined> {

@@ -12,18 +12,18 @@ use crate::record::{self, FileState, Inode, Record, What};
 
 /// `O_DIRECT` of this machine.
 const DIRECT: u32 = libc::O_DIRECT as u32;
+/// `O_APPEND`.
+const APPEND: u32 = libc::O_APPEND as u32;
 /// Each of these makes writes durable.
 const DURABLE: u32 = libc::O_DSYNC as u32;
+/// Most bytes that one call moves (`MAX_RW_COUNT`, read(2)); programs may ask for more.
+const CALL_BYTES_MAX: u64 = 0x7FFF_F000;
+/// Completions of libaio that wait for their submissions, at most.
+const EARLY_MAX: usize = 1 << 16;
 /// A position of io_uring that means the position of the file.
 const OWN_POSITION: u64 = u64::MAX;
 /// Length of a sector of the block layer (bytes).
 const SECTOR_BYTES: u64 = 512;
-
-/// A request given to Linux native asynchronous I/O that has not been reaped.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    request: Request,
-}
 
 /// Makes requests out of records. Their times are those of the records, on `CLOCK_MONOTONIC`.
 #[derive(Debug)]
@@ -33,8 +33,14 @@ pub struct Requests {
     names: Names,
     /// The number of each file by its identity; a file that gets another path gets another number.
     files: HashMap<Inode, FileId>,
+    /// The same for all paths that files had.
+    named: HashMap<(Inode, String), FileId>,
     file_names: Vec<String>,
-    pending: HashMap<(u32, u64), Pending>,
+    /// Requests given to libaio that were not reaped, by process and address.
+    pending: HashMap<(u32, u64), Request>,
+    /// Completions of libaio, end and result, whose submission was not seen yet: another thread may
+    /// take a completion before `io_submit` returns.
+    early: HashMap<(u32, u64), (u64, i64)>,
     processes: HashMap<u32, String>,
     /// The current folders of processes.
     folders: HashMap<u32, Inode>,
@@ -59,8 +65,10 @@ impl Requests {
             calls,
             names: Names::default(),
             files: HashMap::new(),
+            named: HashMap::new(),
             file_names: Vec::new(),
             pending: HashMap::new(),
+            early: HashMap::new(),
             processes: HashMap::new(),
             folders: HashMap::new(),
             known: HashSet::new(),
@@ -98,28 +106,19 @@ impl Requests {
                 }
             }
             What::AioSubmit { request, opcode, bytes, offset, file } => {
-                if let Some(operation) = aio_operation(opcode) {
-                    let mut made = self.blank(record, Call::LIBAIO, operation, file);
-                    made.latency_ns = None;
-                    made.offset = operation.moves_data().then_some(offset);
-                    made.bytes = if aio_is_vectored(opcode) { 0 } else { bytes };
-                    self.pending.insert((record.process, request), Pending { request: made });
-                }
+                let submitted = self.of_aio(record, opcode, (offset, bytes), file);
+                submitted.and_then(|made| self.submit(request, made)).into_iter().for_each(done);
             }
             What::AioReap { request, result } => {
-                match self.pending.remove(&(record.process, request)) {
-                    Some(Pending { request }) => {
-                        done(ended(request, record.end_ns, result));
-                    }
-                    None => self.unmatched += 1,
-                }
+                self.reap(record, request, result).into_iter().for_each(done);
             }
             What::Uring { opcode, length, offset, result, file } => {
                 let uring = self.of_uring(record, opcode, (length, offset), result.into(), file);
                 uring.into_iter().for_each(done);
             }
             What::Block { device, flags, sector, bytes, failed } => {
-                done(self.of_block(record, (device, flags), sector, bytes, failed));
+                let block = self.of_block(record, (device, flags), sector, bytes, failed);
+                block.into_iter().for_each(done);
             }
             What::Fork { child } => {
                 if let Some(folder) = self.folders.get(&record.process) {
@@ -132,6 +131,10 @@ impl Requests {
             What::Exec(name) => {
                 let name = String::from_utf8_lossy(name).into_owned();
                 self.processes.insert(record.process, name);
+            }
+            What::Exit => {
+                self.folders.remove(&record.process);
+                self.known.remove(&record.process);
             }
             What::Fault { page, file } => {
                 let mut made = self.blank(record, Call::PAGE_FAULT, Operation::Read, file);
@@ -146,8 +149,8 @@ impl Requests {
     /// Ends the trace: gives out requests that had not ended, and returns the number of completions
     /// whose beginning is unknown.
     pub fn finish(&mut self, done: impl FnMut(Request)) -> u64 {
-        self.pending.drain().map(|(_, pending)| pending.request).for_each(done);
-        self.unmatched
+        self.pending.drain().map(|(_, request)| request).for_each(done);
+        self.unmatched + self.early.len() as u64
     }
 
     /// Names of the files, by number.
@@ -203,20 +206,72 @@ impl Requests {
         let moved = u64::try_from(call.result).unwrap_or(0);
         let mut made = self.blank(record, name, operation, call.file);
         made.result = Some(call.result);
+        let is_seekable = call.file.is_regular() || call.file.is_device();
+        let before = is_seekable.then(|| call.file.position.saturating_sub(moved));
+        let is_at_position = known.is_some_and(|known| known.offset == At::Position);
         made.offset = match known.map_or(At::Nowhere, |known| known.offset) {
             At::Argument(argument) => Some(call.arguments[argument]),
-            At::Position if call.file.is_regular() || call.file.is_device() => {
-                Some(call.file.position.saturating_sub(moved))
+            At::PositionUnless(pointers)
+                if call.arguments[pointers[usize::from(call.is_second)]] != 0 =>
+            {
+                None
             }
-            _ => None,
+            At::Position | At::PositionUnless(_) => before,
+            At::Nowhere => None,
         };
+        if made.offset == Some(OWN_POSITION) {
+            made.offset = before;
+        } else if operation == Operation::Write && call.file.flags & APPEND != 0 {
+            // The end of the file is not known; the position is at it only if it was written.
+            made.offset = made.offset.filter(|_| is_at_position).and(before);
+        }
         made.bytes = match known.and_then(|known| known.length) {
+            Some(argument) if operation.moves_data() => {
+                call.arguments[argument].min(CALL_BYTES_MAX)
+            }
             Some(argument) => call.arguments[argument],
             None if operation.moves_data() => moved,
             None => 0,
         };
         made.device_bytes = operation.moves_data().then_some(call.device_bytes);
         made
+    }
+
+    fn of_aio(
+        &mut self,
+        record: &Record<'_>,
+        opcode: u16,
+        (offset, bytes): (u64, u64),
+        file: FileState,
+    ) -> Option<Request> {
+        let operation = aio_operation(opcode)?;
+        let mut made = self.blank(record, Call::LIBAIO, operation, file);
+        made.latency_ns = None;
+        made.offset = operation.moves_data().then_some(offset);
+        made.bytes = if aio_is_vectored(opcode) { 0 } else { bytes.min(CALL_BYTES_MAX) };
+        Some(made)
+    }
+
+    /// A request was given to libaio at an address. Returns one that has ended: itself, if another
+    /// thread has reaped it already, or an earlier one of this address that was never reaped.
+    fn submit(&mut self, address: u64, made: Request) -> Option<Request> {
+        let key = (made.process, address);
+        match self.early.remove(&key) {
+            Some((end_ns, result)) if end_ns >= made.start_ns => Some(ended(made, end_ns, result)),
+            _ => self.pending.insert(key, made),
+        }
+    }
+
+    /// A completion of libaio was taken.
+    fn reap(&mut self, record: &Record<'_>, address: u64, result: i64) -> Option<Request> {
+        let key = (record.process, address);
+        if let Some(request) = self.pending.remove(&key) {
+            return Some(ended(request, record.end_ns, result));
+        }
+        let is_kept = self.early.len() < EARLY_MAX;
+        let before = is_kept.then(|| self.early.insert(key, (record.end_ns, result)));
+        self.unmatched += u64::from(before != Some(None));
+        None
     }
 
     fn of_uring(
@@ -246,20 +301,28 @@ impl Requests {
         sector: u64,
         bytes: u32,
         failed: bool,
-    ) -> Request {
+    ) -> Option<Request> {
+        // `enum req_op` of the kernel; commands to the driver and to zones are left out.
         let operation = match flags & 0xFF {
             0 => Operation::Read,
             1 => Operation::Write,
-            3 | 5 => Operation::Discard,
-            _ => Operation::Flush,
+            2 => Operation::Flush,
+            3 | 5 | 9 => Operation::Discard,
+            _ => return None,
         };
-        let file = FileState { inode: Inode { device, number: 0 }, ..FileState::default() };
+        let inode = Inode { device, number: 0 };
+        // Whoever issued it may be no watched process.
+        self.files.entry(inode).or_insert_with(|| {
+            self.file_names.push(unnamed(inode));
+            FileId(self.file_names.len() as u32 - 1)
+        });
+        let file = FileState { inode, ..FileState::default() };
         let mut made = self.blank(record, Call::BLOCK, operation, file);
         made.offset = (operation != Operation::Flush).then(|| sector * SECTOR_BYTES);
         made.bytes = bytes.into();
         made.result = Some(if failed { -i64::from(libc::EIO) } else { bytes.into() });
         made.device_bytes = Some(bytes.into());
-        made
+        Some(made)
     }
 
     /// The number of a file.
@@ -277,8 +340,11 @@ impl Requests {
                 name.unwrap_or_else(|| unnamed(inode))
             }
         };
-        let file = FileId(self.file_names.len() as u32);
-        self.file_names.push(name);
+        let next = FileId(self.file_names.len() as u32);
+        let file = *self.named.entry((inode, name.clone())).or_insert(next);
+        if file == next {
+            self.file_names.push(name);
+        }
         self.files.insert(inode, file);
         file
     }

@@ -166,6 +166,14 @@ fn is_privileged() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Lifts the limit on locked memory, which maps count against before Linux 5.11. Without the right
+/// to do so, the limit stays, and making a map says what is missing.
+pub fn allow_locked_memory() {
+    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: reads one rlimit, which lives until the call returns.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) };
+}
+
 /// Length of a page of memory (bytes).
 pub fn page_bytes() -> usize {
     // SAFETY: takes a constant and returns a number.

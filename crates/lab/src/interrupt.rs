@@ -6,13 +6,38 @@
 //! must clean up first, which is quick, ignore the second signal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// The signals that ask the program to end.
 const ORDERS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// SIGTERM and SIGHUP, for a program that passes them on to a command that it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    /// The number of SIGHUP.
+    pub const HANG_UP: i32 = SIGHUP;
+
+    /// Installs the signal handlers.
+    pub fn install() -> Signals {
+        let signals = Signals::default();
+        for signal in [SIGTERM, SIGHUP] {
+            // If this fails, the signal ends this program, as by default.
+            let _ = flag::register_usize(signal, Arc::clone(&signals.0), signal as usize);
+        }
+        signals
+    }
+
+    /// The number of a signal that arrived since the last call.
+    pub fn take(&self) -> Option<i32> {
+        let signal = self.0.swap(0, Ordering::Relaxed);
+        (signal != 0).then_some(signal as i32)
+    }
+}
 
 /// The flag that a signal sets.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use crate::error::TraceError;
 use crate::import::csv::COLUMNS;
 use crate::reader::TraceReader;
-use crate::request::{Operation, Request};
+use crate::request::{Call, Operation, Request};
 
 /// Nanoseconds of a microsecond.
 const MICROSECOND_NS: u64 = 1000;
@@ -73,8 +73,12 @@ fn quoted(text: &str) -> Cow<'_, str> {
 }
 
 /// Writes a trace as a log of fio, version 3, which `fio --read_iolog` replays: reads, writes and
-/// discards that have an offset, and flushes. All files are opened at the start and closed at the
-/// end; other requests are left out. Times are microseconds.
+/// discards that have an offset, and flushes. Each file is opened before its first request and
+/// closed at the end; other requests are left out. Times are microseconds.
+///
+/// Of a program that was watched, requests of the block layer are left out, since they follow from
+/// those of the program, and so are requests that failed or moved nothing. Lengths are then those
+/// that were moved.
 ///
 /// fio splits lines at blanks, so blanks in names become `_`; a file without a name is called
 /// `file-N`.
@@ -88,32 +92,44 @@ pub fn fio_log(
 ) -> Result<Exported, TraceError> {
     let fail = |cause| TraceError::writing(name, cause);
     let files = fio_names(&trace);
-    let mut exported = Exported::default();
+    let is_watched = trace.header().source == "watch";
+    let (mut exported, mut opened) = (Exported::default(), BTreeSet::new());
     writeln!(out, "fio version 3 iolog").map_err(fail)?;
-    for action in ["add", "open"] {
-        for file in files.iter().collect::<BTreeSet<_>>() {
-            writeln!(out, "0 {file} {action}").map_err(fail)?;
-        }
-    }
     let mut last_us = 0;
     for request in trace {
         let request = request?;
         let file = files.get(request.file.0 as usize);
-        let (Some(file), Some((action, offset))) = (file, fio_action(&request)) else {
+        let action = fio_action(&request).filter(|_| !is_watched || is_replayed(&request));
+        let (Some(file), Some((action, offset))) = (file, action) else {
             exported.left_out += 1;
             continue;
         };
         // fio counts on the order of times.
         last_us = last_us.max(request.start_ns / MICROSECOND_NS);
-        let bytes = if action == "sync" || action == "datasync" { 0 } else { request.bytes };
+        if opened.insert(file) {
+            writeln!(out, "{last_us} {file} add\n{last_us} {file} open").map_err(fail)?;
+        }
+        let bytes = match action {
+            "sync" | "datasync" => 0,
+            _ if is_watched => request.moved_bytes(),
+            _ => request.bytes,
+        };
         writeln!(out, "{last_us} {file} {action} {offset} {bytes}").map_err(fail)?;
         exported.requests += 1;
     }
-    for file in files.iter().collect::<BTreeSet<_>>() {
+    for file in opened {
         writeln!(out, "{last_us} {file} close").map_err(fail)?;
     }
     out.flush().map_err(fail)?;
     Ok(exported)
+}
+
+/// Whether a request of a watched program is to be replayed.
+fn is_replayed(request: &Request) -> bool {
+    let is_block = request.call == Call::BLOCK;
+    let moves_nothing = request.operation.moves_data() && request.moved_bytes() == 0;
+    let failed = request.result.is_some_and(|result| result < 0);
+    !is_block && !failed && !moves_nothing && request.call != Call::PAGE_FAULT
 }
 
 fn fio_names(trace: &TraceReader) -> Vec<String> {

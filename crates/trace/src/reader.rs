@@ -1,7 +1,7 @@
 //! Reads a trace request by request, in bounded memory: a page of each column at a time.
 //!
 //! A trace can be damaged, cut off, or made by somebody who means harm. Sizes are compared with the
-//! length of the file before anything is allocated ([`crate::pages`], [`crate::source`]). The
+//! length of the file before anything is allocated (`pages.rs`, `source.rs`). The
 //! Parquet library may still panic on input that nobody has thought of. So this is the one place
 //! that catches a panic and makes an error of it; the reader yields nothing after one.
 

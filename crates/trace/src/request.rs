@@ -239,6 +239,9 @@ pub struct Header {
     /// From the start of the first request to the end of the last one (ns).
     #[serde(default)]
     pub duration_ns: u64,
+    /// How long the program was watched (ns); None if unknown.
+    #[serde(default)]
+    pub watched_ns: Option<u64>,
     /// Highest number of requests in flight; 0 if the trace does not say when requests ended.
     #[serde(default)]
     pub depth_max: u32,

@@ -26,7 +26,8 @@ pub struct TraceDocument {
     pub command: String,
     /// Start of the trace (ns since 1970).
     pub started_unix_ns: Option<u64>,
-    /// From the start of the first request to the end of the last one (ns).
+    /// How long the program was watched; if unknown, from the start of its first request to the end
+    /// of the last one (ns).
     pub duration_ns: u64,
     /// Requests of the program, and those of the block layer.
     pub requests: u64,
@@ -40,6 +41,8 @@ pub struct TraceDocument {
     pub operations: Vec<OperationDocument>,
     /// Time between the end of a request and the start of the next one of its thread.
     pub think_time: LatencyDocument,
+    /// Page faults in mapped files; programs and libraries are mapped.
+    pub page_faults: u64,
     /// Files, those with most time first.
     pub files: Vec<FileDocument>,
     /// Number of files that are not in the list.
@@ -221,6 +224,8 @@ pub struct FileDocument {
     pub flushes: u64,
     /// Sum of the latencies of flushes (ns).
     pub flush_ns: u64,
+    /// Page faults in its mappings.
+    pub page_faults: u64,
     /// Requests of other kinds.
     pub others: u64,
 }
@@ -236,13 +241,14 @@ impl TraceDocument {
             source: header.source.clone(),
             command: header.command.clone(),
             started_unix_ns: header.started_unix_ns,
-            duration_ns: summary.duration_ns(),
+            duration_ns: header.watched_ns.unwrap_or_else(|| summary.duration_ns()),
             requests: header.requests,
             processes: processes(header),
             outstanding_ns: summary.outstanding_ns(),
             mean_depth: summary.mean_depth(),
             operations: operations(summary),
             think_time: LatencyDocument::of(&summary.think),
+            page_faults: summary.page_faults,
             files,
             files_left_out,
             devices,
@@ -259,7 +265,7 @@ impl TraceDocument {
         self.operations.iter().find(|of| of.operation == operation.name())
     }
 
-    /// Number of requests of the program.
+    /// Number of requests of the program, without page faults.
     pub fn calls(&self) -> u64 {
         let calls = self.operations.iter().flat_map(|of| &of.calls);
         calls.map(|call| call.count).sum()
@@ -308,6 +314,7 @@ fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, 
         writes: data(&of.writes),
         flushes: of.flushes.count,
         flush_ns: of.flushes.busy_ns,
+        page_faults: of.page_faults,
         others: of.others,
     };
     (sorted.into_iter().take(FILES_MAX).map(document).collect(), left_out)

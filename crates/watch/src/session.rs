@@ -13,8 +13,8 @@ use calltrace::{Declined, Record, Recorder, RecorderSpec, Requests};
 use ioengine::{Clock, Monotonic};
 use lab::console::{Console, Progress};
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
-use lab::interrupt::Interrupt;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use lab::interrupt::{Interrupt, Signals};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use trace::{FileId, Header, Loss, Request, TraceError, TraceReader, TraceWriter};
 
 use crate::document::{RecordingDocument, TraceDocument};
@@ -28,6 +28,8 @@ const BATCH: usize = 4096;
 /// Calls of one measurement of the cost of recording, and number of measurements.
 const COST_CALLS: u64 = 4000;
 const COST_ROUNDS: u32 = 5;
+/// Several times the length of a record (bytes).
+const COST_RECORD_BYTES: u32 = 1024;
 /// Name of the trace, if none is given.
 const DEFAULT_NAME: &str = "halfpower-trace";
 
@@ -98,12 +100,19 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let spec = RecorderSpec { buffer_bytes: options.buffer_bytes, ..RecorderSpec::default() };
     let (mut recorder, per_call_ns) = match start(&spec) {
         Ok(started) => started,
-        Err(failure) => return without_recording(options, interrupt, &failure),
+        Err(why) if why.is_about_rights() && options.output.is_none() => {
+            return without_recording(options, interrupt, &why);
+        }
+        Err(why) => return Err(declined(&why)),
     };
     let writer = TraceWriter::create(&path).map_err(|error| failed(&error))?;
     let mut recording = Recording::new(writer);
     let begun_unix_ns = u64::try_from(ioengine::clock::unix_ns()).ok();
-    let mut watcher = Watcher { live: Live::new(options.quiet), recorder: &mut recorder };
+    let signals = match options.whom {
+        Whom::Command(_) => Signals::install(),
+        Whom::Processes(_) => Signals::default(),
+    };
+    let mut watcher = Watcher { live: Live::new(options.quiet), recorder: &mut recorder, signals };
     let ended = match &options.whom {
         Whom::Command(words) => watcher.command(options, words, &mut recording)?,
         Whom::Processes(processes) => {
@@ -155,40 +164,63 @@ fn output(named: Option<&Path>) -> Outcome<PathBuf> {
     }
     let numbered = (2_u32..).map(|number| format!("{DEFAULT_NAME}-{number}.parquet"));
     let mut names = std::iter::once(format!("{DEFAULT_NAME}.parquet")).chain(numbered);
-    let free = names.find(|name| !Path::new(name).exists());
+    // A trace that is being written has the ending `.PID.partial`.
+    let entries = std::fs::read_dir(".").into_iter().flatten().flatten();
+    let taken: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let is_taken = |name: &String| {
+        let partial = format!("{name}.");
+        taken.iter().any(|other| other == name || other.starts_with(&partial))
+    };
+    let free = names.find(|name| !is_taken(name));
     Ok(PathBuf::from(free.expect("the numbers do not end")))
 }
 
 fn check_process(process: u32) -> Outcome<()> {
-    if Path::new(&format!("/proc/{process}")).exists() {
-        return Ok(());
-    }
     let remedy = "pgrep NAME and ps show the processes that run";
-    Err(Failure::usage(format!("--pid {process}: no such process; {remedy}")))
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else {
+        return Err(Failure::usage(format!("--pid {process}: no such process; {remedy}")));
+    };
+    let field = |name: &str| {
+        let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(known, _)| *known == name).map_or("", |(_, value)| value.trim())
+    };
+    if field("State").starts_with('Z') {
+        return Err(Failure::usage(format!("--pid {process}: the process has ended; {remedy}")));
+    }
+    match field("Tgid") {
+        group if group != process.to_string() => Err(Failure::usage(format!(
+            "--pid {process}: is a thread; use --pid {group}, its process"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// A recorder, and the time that it adds to a call (ns).
-fn start(spec: &RecorderSpec) -> Outcome<(Recorder, f64)> {
-    let without = call_ns();
-    let mut recorder = Recorder::start(spec).map_err(|e| declined(&e))?;
+fn start(spec: &RecorderSpec) -> Result<(Recorder, f64), Declined> {
+    // As many calls as the buffer holds with ease.
+    let calls = u64::from(spec.buffer_bytes / COST_RECORD_BYTES).clamp(16, COST_CALLS);
+    let without = call_ns(calls, || {});
+    let mut recorder = Recorder::start(spec)?;
     let own = std::process::id();
-    recorder.watch(own).map_err(|e| declined(&e))?;
-    let with = call_ns();
-    recorder.ignore(own).map_err(|e| declined(&e))?;
-    while recorder.read(BATCH, |_| {}) > 0 {}
+    recorder.watch(own)?;
+    let with = call_ns(calls, || recorder.start_over());
+    recorder.ignore(own)?;
+    recorder.start_over();
     Ok((recorder, without.zip(with).map_or(0.0, |(without, with)| (with - without).max(0.0))))
 }
 
 /// Time of a read that needs no device (ns): the lowest of a few means.
-fn call_ns() -> Option<f64> {
+fn call_ns(calls: u64, mut between_rounds: impl FnMut()) -> Option<f64> {
     let file = File::open("/proc/self/exe").ok()?;
     let clock = Monotonic::new();
     let mean = |_| {
+        between_rounds();
         let begun_ns = clock.now_ns();
-        for _ in 0..COST_CALLS {
+        for _ in 0..calls {
             file.read_at(&mut [0], 0).ok()?;
         }
-        Some((clock.now_ns() - begun_ns) as f64 / COST_CALLS as f64)
+        Some((clock.now_ns() - begun_ns) as f64 / calls as f64)
     };
     (0..COST_ROUNDS).filter_map(mean).min_by(f64::total_cmp)
 }
@@ -210,6 +242,7 @@ struct EndOfWatch {
 struct Watcher<'a> {
     live: Live,
     recorder: &'a mut Recorder,
+    signals: Signals,
 }
 
 impl Watcher<'_> {
@@ -227,10 +260,15 @@ impl Watcher<'_> {
         let child = spawn(words, options.stdout_to_stderr);
         self.recorder.ignore(own).map_err(|e| declined(&e))?;
         let mut child = child?;
+        let begun_ns = self.live.clock.now_ns();
         let totals = Totals::of(child.id());
         loop {
             let has_ended = has_ended(&child)?;
-            let read = recording.take(self.recorder)?;
+            if !has_ended {
+                pass_on(&self.signals, &child);
+                recording.watched_ns = self.live.clock.now_ns() - begun_ns;
+            }
+            let read = recording.take(self.recorder);
             if has_ended && read == 0 {
                 let totals = totals.read();
                 return Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals });
@@ -254,7 +292,8 @@ impl Watcher<'_> {
         loop {
             let is_over = options.is_over(begun_ns, self.live.clock.now_ns(), interrupt)
                 || processes.iter().all(|process| check_process(*process).is_err());
-            let read = recording.take(self.recorder)?;
+            let read = recording.take(self.recorder);
+            recording.watched_ns = self.live.clock.now_ns() - begun_ns;
             if is_over && read < BATCH {
                 return Ok(EndOfWatch { status: None, totals: None });
             }
@@ -267,24 +306,31 @@ impl Watcher<'_> {
 fn without_recording(
     options: &WatchOptions,
     interrupt: &Interrupt,
-    why: &Failure,
+    why: &Declined,
 ) -> Outcome<Watched> {
-    Console::new(options.quiet).warn(format!("{}; only totals are reported", why.message));
+    Console::new(options.quiet).warn(format!("{why}; only totals are reported"));
     let clock = Monotonic::new();
     let begun_ns = clock.now_ns();
     let ended = match &options.whom {
         Whom::Command(words) => {
+            // The totals of a child that was waited for are added to those of this process, which
+            // does little meanwhile.
+            let own = Totals::of(std::process::id());
+            let before = own.read();
             let mut child = spawn(words, options.stdout_to_stderr)?;
-            let totals = Totals::of(child.id());
             while !has_ended(&child)? {
                 clock.sleep_until(clock.now_ns() + POLL_NS);
             }
-            let totals = totals.read();
-            EndOfWatch { status: Some(status_of(&mut child)?), totals }
+            let status = Some(status_of(&mut child)?);
+            let totals = before.zip(own.read()).map(|(before, after)| after.since(before));
+            EndOfWatch { status, totals }
         }
         Whom::Processes(processes) => {
             let source = Totals::of(processes.first().copied().unwrap_or_default());
             let before = source.read();
+            if before.is_none() {
+                return Err(declined(why));
+            }
             let mut totals = None;
             while let Some(now) = source.read() {
                 totals = before.map(|before| now.since(before));
@@ -301,8 +347,17 @@ fn without_recording(
     let mut document = TraceDocument::of(&Summary::default(), &header, String::new());
     document.duration_ns = clock.now_ns() - begun_ns;
     document.totals = ended.totals;
-    document.notes.push(why.message.clone());
+    document.notes.push(why.to_string());
     Ok(Watched { document, status: ended.status })
+}
+
+/// Passes SIGTERM and SIGHUP on to the command, which decides when it ends.
+fn pass_on(signals: &Signals, child: &Child) {
+    if let (Some(signal), Some(pid)) = (signals.take(), Pid::from_raw(child.id() as i32)) {
+        let signal = if signal == Signals::HANG_UP { Signal::HUP } else { Signal::TERM };
+        // A command that has just ended needs no signal.
+        let _ = kill_process(pid, signal);
+    }
 }
 
 /// Whether the command has ended; it stays to be waited for, so that its totals can be read.
@@ -376,6 +431,9 @@ struct Recording {
     made: Vec<Request>,
     /// Requests of the watched program.
     calls: u64,
+    watched_ns: u64,
+    /// Why the trace cannot be written any more. The program runs on.
+    failure: Option<Failure>,
 }
 
 impl Recording {
@@ -387,17 +445,23 @@ impl Recording {
             files: Vec::new(),
             made: Vec::new(),
             calls: 0,
+            watched_ns: 0,
+            failure: None,
         }
     }
 
     /// Takes the records that are there. Returns their number.
-    fn take(&mut self, recorder: &mut Recorder) -> Outcome<usize> {
+    fn take(&mut self, recorder: &mut Recorder) -> usize {
         let Recording { requests, made, .. } = self;
         let read = recorder.read(BATCH, |record: &Record<'_>| {
             requests.take(record, |request| made.push(request));
         });
-        self.write()?;
-        Ok(read)
+        if self.failure.is_some() {
+            self.made.clear();
+        } else if let Err(failure) = self.write() {
+            self.failure = Some(failure);
+        }
+        read
     }
 
     /// Writes the requests that were made.
@@ -415,6 +479,10 @@ impl Recording {
     }
 
     fn finish(mut self, recorder: &Recorder, mut header: Header) -> Outcome<()> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        header.watched_ns = Some(self.watched_ns);
         let mut rest = Vec::new();
         let unmatched = self.requests.finish(|request| rest.push(request));
         self.made = rest;
@@ -424,8 +492,7 @@ impl Recording {
         header.processes.sort_by_key(|process| process.id);
         let lost = recorder.lost();
         let lost = lost.into_iter().map(|(cause, count)| (cause.to_owned(), count));
-        let unmatched =
-            ("completions of libaio whose submission was before the trace".to_owned(), unmatched);
+        let unmatched = ("completions of libaio without their submission".to_owned(), unmatched);
         header.lost = lost
             .chain([unmatched])
             .filter(|(_, count)| *count > 0)

@@ -78,19 +78,20 @@ impl Requests {
     fn take(&mut self, request: &Request) {
         self.count += 1;
         self.failed += u64::from(request.result.is_some_and(|result| result < 0));
-        self.asked_bytes += request.bytes;
-        self.moved_bytes += request.moved_bytes();
+        self.asked_bytes = self.asked_bytes.saturating_add(request.bytes);
+        self.moved_bytes = self.moved_bytes.saturating_add(request.moved_bytes());
         self.direct += u64::from(request.direct);
         self.durable += u64::from(request.durable);
-        self.busy_ns += request.latency_ns.unwrap_or(0);
+        self.busy_ns = self.busy_ns.saturating_add(request.latency_ns.unwrap_or(0));
         if let Some(bytes) = request.device_bytes {
             self.with_device_bytes += 1;
             self.without_device += u64::from(bytes == 0);
-            self.device_bytes += bytes;
+            self.device_bytes = self.device_bytes.saturating_add(bytes);
         }
         if request.operation.moves_data() {
             let is_known = self.sizes.len() < SIZES_MAX || self.sizes.contains_key(&request.bytes);
-            let size = if is_known { request.bytes } else { request.bytes.next_power_of_two() };
+            let rounded = || request.bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
+            let size = if is_known { request.bytes } else { rounded() };
             *self.sizes.entry(size).or_default() += 1;
         }
         if let Some(offset) = request.offset {
@@ -119,18 +120,36 @@ impl Requests {
     pub fn add(&mut self, other: &Requests) {
         self.count += other.count;
         self.failed += other.failed;
-        self.asked_bytes += other.asked_bytes;
-        self.moved_bytes += other.moved_bytes;
+        self.asked_bytes = self.asked_bytes.saturating_add(other.asked_bytes);
+        self.moved_bytes = self.moved_bytes.saturating_add(other.moved_bytes);
         self.direct += other.direct;
         self.durable += other.durable;
         self.with_device_bytes += other.with_device_bytes;
         self.without_device += other.without_device;
-        self.device_bytes += other.device_bytes;
-        self.busy_ns += other.busy_ns;
+        self.device_bytes = self.device_bytes.saturating_add(other.device_bytes);
+        self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
         self.order.add(&other.order);
         for (size, count) in &other.sizes {
             *self.sizes.entry(*size).or_default() += count;
         }
+    }
+}
+
+/// From the first start to the last end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    first_ns: Option<u64>,
+    end_ns: u64,
+}
+
+impl Span {
+    fn add(&mut self, start_ns: u64, end_ns: u64) {
+        self.first_ns = Some(self.first_ns.map_or(start_ns, |first| first.min(start_ns)));
+        self.end_ns = self.end_ns.max(end_ns);
+    }
+
+    fn duration_ns(&self) -> u64 {
+        self.end_ns - self.first_ns.unwrap_or(self.end_ns)
     }
 }
 
@@ -180,6 +199,8 @@ pub struct OfFile {
     pub flushes: Requests,
     /// How often it was opened.
     pub opened: u64,
+    /// Page faults in its mappings.
+    pub page_faults: u64,
     /// Requests of other kinds.
     pub others: u64,
 }
@@ -187,16 +208,19 @@ pub struct OfFile {
 impl OfFile {
     /// Requests of all kinds.
     pub fn count(&self) -> u64 {
-        self.reads.count + self.writes.count + self.flushes.count + self.opened + self.others
+        let data = self.reads.count + self.writes.count + self.flushes.count;
+        data + self.opened + self.page_faults + self.others
     }
 
     /// Sum of the latencies of data and flushes (ns).
     pub fn busy_ns(&self) -> u64 {
-        self.reads.busy_ns + self.writes.busy_ns + self.flushes.busy_ns
+        let data_ns = self.reads.busy_ns.saturating_add(self.writes.busy_ns);
+        data_ns.saturating_add(self.flushes.busy_ns)
     }
 
     fn take(&mut self, request: &Request) {
         match request.operation {
+            _ if request.call == Call::PAGE_FAULT => self.page_faults += 1,
             Operation::Read => self.reads.take(request),
             Operation::Write => self.writes.take(request),
             Operation::Flush => self.flushes.take(request),
@@ -213,8 +237,8 @@ pub struct Summary {
     pub files: HashMap<FileId, OfFile>,
     /// Requests of the block layer, by device.
     pub devices: HashMap<FileId, OfFile>,
-    /// Latencies of the block layer, reads and writes.
-    pub device_latency: [Histogram; 2],
+    /// Page faults in mapped files.
+    pub page_faults: u64,
     /// Requests of the program by operation.
     pub operations: BTreeMap<Operation, OfOperation>,
     /// Time between the end of a request and the start of the next one of its thread.
@@ -223,8 +247,8 @@ pub struct Summary {
     data_busy: Busy,
     /// Sum of the latencies of reads and writes (ns).
     data_ns: u64,
-    first_ns: Option<u64>,
-    end_ns: u64,
+    span: Span,
+    device_span: Span,
     thread_ends: HashMap<u32, u64>,
 }
 
@@ -232,16 +256,20 @@ impl Summary {
     /// Adds a request; they come in the order of their start.
     pub fn take(&mut self, request: &Request) {
         let start = request.start_ns;
-        self.first_ns = Some(self.first_ns.map_or(start, |first| first.min(start)));
-        self.end_ns = self.end_ns.max(request.end_ns().unwrap_or(start));
+        let of_span = match request.call {
+            Call::BLOCK => &mut self.device_span,
+            _ => &mut self.span,
+        };
+        of_span.add(start, request.end_ns().unwrap_or(start));
         if request.call == Call::BLOCK {
             self.devices.entry(request.file).or_default().take(request);
-            if let (Some(ns), true) = (request.latency_ns, request.operation.moves_data()) {
-                self.device_latency[usize::from(request.operation == Operation::Write)].record(ns);
-            }
             return;
         }
         self.files.entry(request.file).or_default().take(request);
+        if request.call == Call::PAGE_FAULT {
+            self.page_faults += 1;
+            return;
+        }
         let of = self.operations.entry(request.operation).or_default();
         *of.calls.entry(request.call).or_default() += 1;
         let Some(end) = request.end_ns() else { return };
@@ -250,7 +278,7 @@ impl Summary {
         self.busy.add(start, end);
         if request.operation.moves_data() {
             self.data_busy.add(start, end);
-            self.data_ns += end - start;
+            self.data_ns = self.data_ns.saturating_add(end - start);
         }
         self.follow_thread(request.thread, start, end);
     }
@@ -267,9 +295,11 @@ impl Summary {
         }
     }
 
-    /// From the start of the first request to the end of the last one (ns).
+    /// From the start of the first request of the program to the end of the last one (ns); of the
+    /// block layer, if there are none of a program.
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns - self.first_ns.unwrap_or(self.end_ns)
+        let of_program = self.span.duration_ns();
+        if self.files.is_empty() { self.device_span.duration_ns() } else { of_program }
     }
 
     /// Time during which at least one request of the program was outstanding (ns).
@@ -347,12 +377,26 @@ mod tests {
     }
 
     #[test]
+    fn sizes_beyond_all_memory_do_not_overflow() {
+        let huge = Request { bytes: u64::MAX / 2 + 1, ..request(0, 5, 0) };
+        let reads = summary(&[huge, huge, huge]).files[&FileId(0)].reads.clone();
+        assert_eq!(reads.asked_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn page_faults_are_no_reads() {
+        let call = Call::PAGE_FAULT;
+        let summary = summary(&[Request { call, latency_ns: None, ..request(0, 0, 0) }]);
+        assert_eq!((summary.page_faults, summary.operations.len()), (1, 0));
+        assert_eq!(summary.files[&FileId(0)].page_faults, 1);
+    }
+
+    #[test]
     fn requests_of_the_block_layer_are_no_requests_of_the_program() {
         let block = Request { call: Call::BLOCK, file: FileId(7), ..request(0, 100, 0) };
         let summary = summary(&[block, request(200, 50, 0)]);
         assert_eq!((summary.files.len(), summary.devices.len()), (1, 1));
-        assert_eq!(summary.outstanding_ns(), 50);
-        assert_eq!(summary.device_latency[0].count(), 1);
+        assert_eq!((summary.outstanding_ns(), summary.duration_ns()), (50, 50));
     }
 
     #[test]

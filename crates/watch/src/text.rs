@@ -46,7 +46,8 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
 }
 
 fn head(document: &TraceDocument) -> String {
-    let name = match document.command.as_str() {
+    let line = document.command.lines().next().unwrap_or_default();
+    let name = match line {
         "" => document.trace.as_str(),
         command => command,
     };
@@ -77,13 +78,16 @@ fn time(document: &TraceDocument) -> Option<String> {
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let parts: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
     let all = share(document.outstanding_ns);
-    Some(format!("{all} of the time in storage calls: {}", parts.join(", ")))
+    Some(format!("{all} of the time with storage requests outstanding: {}", parts.join(", ")))
 }
 
 fn plural(of: &OperationDocument) -> String {
     match of.operation.as_str() {
         "flush" => "flushes".to_owned(),
-        "close" | "advise" | "truncate" | "allocate" => format!("{} calls", of.operation),
+        "advise" => "hints".to_owned(),
+        "truncate" => "truncations".to_owned(),
+        "allocate" => "allocations".to_owned(),
+
         name => format!("{name}s"),
     }
 }
@@ -188,12 +192,15 @@ fn others(document: &TraceDocument) -> Option<String> {
     let is_other =
         |of: &&OperationDocument| !matches!(of.operation.as_str(), "read" | "write" | "flush");
     let others = document.operations.iter().filter(is_other);
-    let parts: Vec<String> = others
+    let mut parts: Vec<String> = others
         .map(|of| {
             let count: u64 = of.calls.iter().map(|call| call.count).sum();
             format!("{count} {}", plural(of))
         })
         .collect();
+    if document.page_faults > 0 {
+        parts.push(format!("{} page faults in mapped files", document.page_faults));
+    }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
@@ -213,7 +220,7 @@ fn of_totals(totals: &TotalsDocument) -> String {
 fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     // Programs and libraries are mapped; their pages take no time that is known.
     let data = |data: &Option<DataDocument>| data.as_ref().is_some_and(|data| data.busy_ns > 0);
-    let moves = |file: &&FileDocument| data(&file.reads) || data(&file.writes);
+    let moves = |file: &&FileDocument| data(&file.reads) || data(&file.writes) || file.flush_ns > 0;
     let files: Vec<&FileDocument> = document.files.iter().filter(moves).collect();
     if files.is_empty() {
         return;
@@ -331,7 +338,7 @@ mod tests {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "db: 200 us, 200 calls",
-            "50% of the time in storage calls: 38% in writes, 13% in flushes",
+            "50% of the time with storage requests outstanding: 38% in writes, 13% in flushes",
             "writes 150 of 8 KiB, 1.17 MiB; ",
             "random; buffered; p50 500 ns",
             "flushes 50, one for 3.0 writes",

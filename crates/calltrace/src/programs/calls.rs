@@ -28,7 +28,7 @@ const REGISTERS: i16 = 40;
 pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
 
 /// Requests of one call that are looked at.
-const BATCH_MAX: i32 = 64;
+const BATCH_MAX: i32 = 128;
 
 /// Places on the stack of the program at the end of a call.
 const KEY: i16 = -8;
@@ -150,7 +150,7 @@ fn argument(w: &mut Writer<'_>) {
 
 /// One record for the descriptor, and one for a second one.
 fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
-    let (again, wanted) = (w.asm.label(), w.asm.label());
+    let [again, wanted, second] = std::array::from_fn(|_| w.asm.label());
     w.asm.number(Do::ShiftRight, 9, 8);
     w.asm.store_number(Width::Double, FRAME, PASS, 0);
     w.asm.place(again);
@@ -160,7 +160,7 @@ fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
     for kind in [0o100_000, 0o060_000, 0o040_000] {
         w.asm.jump_if(If::Equal, 0, kind, wanted);
     }
-    w.asm.jump(done);
+    w.asm.jump(second);
     w.asm.place(plain);
     w.asm.store_number(Width::Double, FRAME, PASS, 1);
     w.asm.place(wanted);
@@ -170,6 +170,7 @@ fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
     w.asm.store(Width::Word, 0, record::NUMBER + 4, 1);
     w.submit();
     // A second descriptor, in a second pass.
+    w.asm.place(second);
     w.asm.load(Width::Double, 1, FRAME, PASS);
     w.asm.jump_if(If::NotEqual, 1, 0, done);
     w.asm.number(Do::ShiftRight, 9, 16);
@@ -250,9 +251,10 @@ fn begin_loop(w: &mut Writer<'_>, done: Label) -> Label {
     w.asm.load(Width::Double, 1, FRAME, RESULT);
     w.asm.jump_if(If::SignedBelow, 1, 0, done);
     w.asm.jump_if_register(If::AtLeast, 9, 1, done);
-    w.asm.set(1, BATCH_MAX);
     w.asm.jump_if(If::NotEqual, 9, BATCH_MAX, within);
-    w.count(Lost::Batch, KEY);
+    w.asm.load(Width::Double, 9, FRAME, RESULT);
+    w.asm.number(Do::Add, 9, -BATCH_MAX);
+    w.count_many(Lost::Batch, KEY, 9);
     w.asm.jump(done);
     w.asm.place(within);
     again

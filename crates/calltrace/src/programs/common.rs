@@ -107,6 +107,11 @@ impl<'a> Writer<'a> {
 
     /// Sets the value of a map, both on the stack; counts a loss if the map is full.
     pub fn update(&mut self, map: i32, key: i16, value: i16) {
+        self.update_or_count(map, key, value, Lost::InProgress);
+    }
+
+    /// As [`Writer::update`], with a loss of another kind.
+    pub fn update_or_count(&mut self, map: i32, key: i16, value: i16, loss: Lost) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
         self.asm.stack(3, value);
@@ -114,7 +119,7 @@ impl<'a> Writer<'a> {
         self.asm.call(Helper::MapUpdate);
         let done = self.asm.label();
         self.asm.jump_if(If::Equal, 0, 0, done);
-        self.count(Lost::InProgress, key);
+        self.count(loss, key);
         self.asm.place(done);
     }
 
@@ -127,11 +132,23 @@ impl<'a> Writer<'a> {
 
     /// Counts one lost event; uses the stack at `place`.
     pub fn count(&mut self, what: Lost, place: i16) {
+        self.count_loss(what, place, None);
+    }
+
+    /// Counts as many lost events as a register says, one of r6 to r9.
+    pub fn count_many(&mut self, what: Lost, place: i16, number: Register) {
+        self.count_loss(what, place, Some(number));
+    }
+
+    fn count_loss(&mut self, what: Lost, place: i16, number: Option<Register>) {
         self.asm.store_number(Width::Word, FRAME, place, what as i32);
         self.look_up(self.context.maps.lost.descriptor(), place);
         let none = self.asm.label();
         self.asm.jump_if(If::Equal, 0, 0, none);
-        self.asm.set(1, 1);
+        match number {
+            Some(number) => self.asm.copy(1, number),
+            None => self.asm.set(1, 1),
+        }
         self.asm.add_atomically(0, 0, 1);
         self.asm.place(none);
     }

@@ -2,7 +2,7 @@
 //! are executed are named. Also page faults in mapped files.
 
 use super::common::{FILE_BYTES, Writer};
-use super::{Context, Program, WATCHED, calls};
+use super::{Context, Lost, Program, WATCHED, calls};
 use crate::assembler::{Do, FRAME, Helper, If, Width};
 use crate::layout::FaultLayout;
 use crate::record::{self, Kind};
@@ -31,7 +31,8 @@ pub fn fork(context: &Context<'_>) -> Program {
     w.asm.number(Do::ShiftRight, 1, 32);
     w.asm.jump_if_register(If::Equal, 9, 1, out);
     w.asm.store_number(Width::Double, FRAME, VALUE, WATCHED as i32);
-    w.update(context.maps.watched.descriptor(), CHILD, VALUE);
+    let watched = context.maps.watched.descriptor();
+    w.update_or_count(watched, CHILD, VALUE, Lost::Processes);
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, FRAME, NOW, 0);
     w.reserve(Kind::Fork, record::PROCESS_BYTES, PARENT, out);
@@ -61,14 +62,33 @@ pub fn exec(context: &Context<'_>) -> Program {
 }
 
 /// At the end of a thread: `task, ..`. A call in progress, such as the one that ends the thread, is
-/// forgotten.
+/// forgotten. A process whose last thread ends is no longer watched.
 pub fn exit(context: &Context<'_>) -> Program {
+    let layout = context.layout.task;
     let mut w = Writer::new(context);
-    let out = w.asm.label();
-    w.asm.call(Helper::ProcessAndThread);
-    w.asm.copy(7, 0);
-    calls::find_own_call(&mut w, out);
+    let (out, no_call) = (w.asm.label(), w.asm.label());
+    w.asm.copy(6, 1);
+    w.only_watched(out);
+    calls::find_own_call(&mut w, no_call);
     w.asm.store_number(Width::Double, 8, calls::THREAD, 0);
+    w.asm.place(no_call);
+    w.asm.load(Width::Double, 8, 6, 0);
+    w.follow(8, 8, layout.signal, NOW);
+    w.clear(VALUE, 8);
+    w.read_kernel(VALUE, 4, 8, layout.signal_live);
+    w.asm.load(Width::Double, 1, FRAME, VALUE);
+    w.asm.jump_if(If::NotEqual, 1, 0, out);
+    w.asm.copy(1, 7);
+    w.asm.number(Do::ShiftRight, 1, 32);
+    w.asm.store(Width::Word, FRAME, CHILD, 1);
+    w.delete(context.maps.watched.descriptor(), CHILD);
+    w.clear(NAME, 16);
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, NOW, 0);
+    w.reserve(Kind::Exit, record::PROCESS_BYTES, PARENT, out);
+    put_times(&mut w);
+    w.put_stack(record::NAME, NAME, 16);
+    w.submit();
     w.finish("sched_process_exit", out)
 }
 

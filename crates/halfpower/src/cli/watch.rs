@@ -29,7 +29,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Vec<u32>,
     /// Watch running processes for at most this time
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "pid")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub runtime: Option<u64>,
     /// New file for the trace [default: halfpower-trace.parquet, with a number if it exists]
     #[arg(long, short, value_name = "FILE")]

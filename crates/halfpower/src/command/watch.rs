@@ -20,6 +20,11 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         let given = units::size(args.buffer);
         Failure::usage(format!("--buffer {given}: use a power of two from 64k to 1g"))
     })?;
+    if args.runtime.is_some() && args.pid.is_empty() {
+        return Err(Failure::usage(
+            "--runtime is for --pid; a command runs to its end, so limit it with timeout(1)",
+        ));
+    }
     if args.plan {
         return plan(args);
     }
