@@ -15,7 +15,7 @@
 
 use statrs::distribution::{ContinuousCDF, DiscreteCDF, Hypergeometric};
 
-use crate::comparison::{p_value, student};
+use crate::comparison::{Noise, p_value, student};
 use crate::interval::{CONFIDENCE, Interval};
 use crate::outlier::MEDIAN_DEVIATION_TO_SIGMA;
 use crate::quantile::{median, median_absolute_deviation};
@@ -81,6 +81,28 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
         Standing { ratio, p_value }
     };
     Some(logs.iter().zip(errors).map(standing).collect())
+}
+
+/// The noise that series of equal hosts have in common, as what is known of each of them. Steps
+/// from one value to the next show it, so changes of the level hardly count. Their median is used,
+/// so hosts with more noise hardly count either. `freedom_max` says how much the hosts weigh
+/// against the noise of each series itself; few steps weigh less.
+///
+/// `None` if fewer than [`HOSTS_MIN`] series have two positive values, or most do not vary.
+pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
+    let steps_of = |values: &Vec<f64>| {
+        let steps = values.windows(2).map(|pair| (pair[1] / pair[0]).ln().abs());
+        steps.filter(|step| step.is_finite()).collect::<Vec<f64>>()
+    };
+    let of_hosts: Vec<Vec<f64>> = series.iter().map(steps_of).filter(|s| !s.is_empty()).collect();
+    if of_hosts.len() < HOSTS_MIN {
+        return None;
+    }
+    let steps = of_hosts.concat();
+    // The variance of a step is that of two values.
+    let variance = (median(&steps)? * MEDIAN_DEVIATION_TO_SIGMA).powi(2) / 2.0;
+    let freedom = (EFFICIENCY * steps.len() as f64).min(freedom_max);
+    (variance > 0.0).then_some(Noise { variance, freedom })
 }
 
 /// The probability that all of a host's values are those of a host like the others, given the
@@ -209,6 +231,28 @@ mod tests {
         values[0] = 0.86e9;
         let p_value = |parts| standings(&values, &vec![0.0; 300], parts).unwrap()[0].p_value;
         assert!(p_value(3) < p_value(2) && p_value(2) < p_value(1), "{}", p_value(1));
+    }
+
+    #[test]
+    fn the_common_noise_is_that_of_most_hosts_and_without_their_changes() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(6);
+        let mut series: Vec<Vec<f64>> = (0..100).map(|_| alike(8, &mut random)).collect();
+        // All hosts become slower, each at its time, and a tenth varies ten times as much.
+        for (host, values) in series.iter_mut().enumerate() {
+            values[1 + host % 7..].iter_mut().for_each(|value| *value *= 0.5);
+            if host % 10 == 0 {
+                values.iter_mut().for_each(|value| *value *= (0.3 * normal(&mut random)).exp());
+            }
+        }
+        let noise = common_noise(&series, 6.0).unwrap();
+        let sigma = noise.variance.sqrt();
+        assert!((0.025..0.045).contains(&sigma) && noise.freedom == 6.0, "{noise:?}");
+        let short: Vec<Vec<f64>> = series.iter().map(|values| values[..2].to_vec()).collect();
+        let few = common_noise(&short[1..6], 6.0).unwrap();
+        assert!(few.freedom < 3.0, "{few:?}");
+        assert_eq!(common_noise(&series[1..5], 6.0), None, "too few hosts");
+        assert_eq!(common_noise(&vec![vec![1.0; 8]; 9], 6.0), None, "no noise");
+        assert_eq!(common_noise(&vec![vec![0.0; 2]; 9], 6.0), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use analysis::units;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use analysis::comparison::{RatioTest, cuts, ratio_test};
+use analysis::comparison::{Noise, RatioTest, cuts, ratio_test};
 use analysis::interval::Interval;
 use lab::failure::{Failure, Outcome};
 use lab::json::Program;
@@ -271,13 +271,10 @@ fn history(runs: &[RunFacts], series: Series) -> PointHistory {
     PointHistory { workload: series.workload, runs: results, changes }
 }
 
-/// The indices at which a series changes. The ratio of each change compares the part that begins
-/// there with the part before, up to the neighbouring changes. The p-value is corrected for the
-/// number of moments.
-pub(crate) fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
-    let mut indices = Vec::new();
-    search(rates, 0, rates.len(), &mut indices);
-    indices.sort_unstable();
+/// The changes of a series: the index, and the ratio of the part that begins there to the part
+/// before, up to the neighbouring changes. The p-value is corrected for the number of moments.
+fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
+    let indices = change_indices(rates, None);
     let edges: Vec<usize> =
         [0].into_iter().chain(indices.iter().copied()).chain([rates.len()]).collect();
     let test = |edges: &[usize]| {
@@ -289,18 +286,31 @@ pub(crate) fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     edges.windows(3).filter_map(test).collect()
 }
 
-fn search(rates: &[f64], from: usize, to: usize, found: &mut Vec<usize>) {
+/// The indices at which a series changes, in order. `noise` is what is known of that of the series.
+pub(crate) fn change_indices(rates: &[f64], noise: Option<&Noise>) -> Vec<usize> {
+    let mut indices = Vec::new();
+    search(rates, noise, (0, rates.len()), &mut indices);
+    indices.sort_unstable();
+    indices
+}
+
+fn search(
+    rates: &[f64],
+    noise: Option<&Noise>,
+    (from, to): (usize, usize),
+    found: &mut Vec<usize>,
+) {
     if to - from < 2 * RUNS_MIN {
         return;
     }
-    let cuts = cuts(&rates[from..to], RUNS_MIN);
+    let cuts = cuts(&rates[from..to], RUNS_MIN, noise);
     let tried = cuts.len() as f64;
     let Some((cut, p_value)) = cuts.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let split = from + cut;
     if p_value * tried <= PROBABILITY_MAX {
-        search(rates, from, split, found);
+        search(rates, noise, (from, split), found);
         found.push(split);
-        search(rates, split, to, found);
+        search(rates, noise, (split, to), found);
     }
 }
 

@@ -5,11 +5,12 @@
 //! of hosts (false-discovery rate 5%), so that of the odd hosts at most one in twenty is expected
 //! to be wrong. Hosts with unusual facts have a higher prior chance to be odd: a quarter of the
 //! accepted errors is theirs. Then the values of each odd host are corrected among themselves, to
-//! name those in which it is odd.
+//! name those in which it is odd. None of them may be false: a host that is much slower in some
+//! workloads must not be called faster in another by chance.
 
 use std::collections::{BTreeMap, HashMap};
 
-use analysis::comparison::{FALSE_DISCOVERIES, false_discovery, false_discovery_weighted};
+use analysis::comparison::{FALSE_DISCOVERIES, false_discovery_weighted, family_wise};
 use analysis::fleet::{Standing, any_of, standings};
 use analysis::quantile::{median, median_absolute_deviation};
 
@@ -102,7 +103,7 @@ pub fn judged(contents: &Contents, tolerated: f64) -> Vec<Judged> {
     let of_hosts: Vec<f64> = p_values.values().map(|all| any_of(all)).collect();
     let unusual: Vec<bool> = p_values.keys().map(|member| unusual[member]).collect();
     let corrected = false_discovery_weighted(&of_hosts, &weights(&unusual));
-    let named = |(member, all): (&usize, &Vec<f64>)| (*member, false_discovery(all).into_iter());
+    let named = |(member, all): (&usize, &Vec<f64>)| (*member, family_wise(all).into_iter());
     let mut verdicts = Verdicts {
         members: &contents.members,
         tolerated,
@@ -157,11 +158,21 @@ fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
 
 /// When each member changed, over all its workloads.
 fn moments(contents: &Contents) -> HashMap<usize, Moments> {
-    let mut of_members: HashMap<usize, Vec<&[Measurement]>> = HashMap::new();
+    let mut of_members: BTreeMap<usize, Vec<&[Measurement]>> = BTreeMap::new();
     for ((_, member), results) in &contents.measured {
         of_members.entry(*member).or_default().push(results);
     }
-    of_members.into_iter().map(|(member, all)| (member, Moments::of(&all))).collect()
+    let mut of_models: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for member in of_members.keys() {
+        of_models.entry(&contents.members[*member].model).or_default().push(*member);
+    }
+    let mut all = HashMap::new();
+    for members in of_models.into_values() {
+        let results = |member| of_members.remove(member).unwrap_or_default();
+        let hosts: Vec<Vec<&[Measurement]>> = members.iter().map(results).collect();
+        all.extend(members.into_iter().zip(Moments::of_hosts(&hosts)));
+    }
+    all
 }
 
 /// The values of all hosts in a workload.
@@ -170,11 +181,10 @@ fn row(
     hosts: &[(usize, &[Measurement])],
     moments: &HashMap<usize, Moments>,
 ) -> Row {
-    let moments = |member: &usize| moments.get(member).copied().unwrap_or_default();
-    let present = |of: &dyn Fn(&[Measurement], Moments) -> Option<Present>| {
-        hosts.iter().map(|(member, all)| of(all, moments(member))).collect::<Vec<_>>()
-    };
-    let rates = present(&present::rate);
+    let of_member = |(member, _): &(usize, _)| moments.get(member).copied().unwrap_or_default();
+    let moments: Vec<Moments> = hosts.iter().map(of_member).collect();
+    let results: Vec<&[Measurement]> = hosts.iter().map(|(_, all)| *all).collect();
+    let rates = present::rates(&results, &moments);
     let entry = |((member, _), rate): (&(usize, &[Measurement]), &Option<Present>)| Entry {
         member: *member,
         runs: rate.map_or(0, |rate| rate.runs),
@@ -185,10 +195,9 @@ fn row(
     let logs: Vec<f64> = rates.iter().flatten().map(|rate| rate.value.ln()).collect();
     let is_compared = compare(&mut entries, FleetQuantity::Rate, &rates);
     let which = usize::from(2 * with_tail(hosts, 1) >= hosts.len());
-    let tails = present(&|all, moments| present::tail(all, moments, which));
+    let tails = present::tails(&results, &moments, which);
     let has_tail = compare(&mut entries, FleetQuantity::TailLatency, &tails);
-    compare(&mut entries, FleetQuantity::Scatter, &present(&present::scatter));
-    let results: Vec<&[Measurement]> = hosts.iter().map(|(_, all)| *all).collect();
+    compare(&mut entries, FleetQuantity::Scatter, &present::scatters(&results, &moments));
     for (host, rate) in rates.iter().enumerate() {
         let Some(since) = rate.and_then(|rate| rate.since_unix_ns) else { continue };
         let Some(standing) = present::change(&results, host, since) else { continue };

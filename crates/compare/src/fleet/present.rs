@@ -1,21 +1,28 @@
 //! The present values of a host in a workload, and whether its rate changed otherwise than that of
 //! the other hosts.
 //!
-//! A value is that of the runs since its last change (see [`crate::history`]). What changes a host
-//! often changes it in several workloads, and their mean shows the moment more clearly than each
-//! one does. That moment is used in workloads that show no change of their own.
+//! A value is that of the runs since its last change (see [`crate::history`]). A few runs before or
+//! after it say little about their own noise, but all hosts together do: a change is one if it is
+//! improbable with the noise of the host and of the others. What changes a host often changes it in
+//! several workloads, and their mean shows the moment more clearly than each one does. That moment
+//! is used in workloads that show no change of their own.
 //!
 //! A change that all hosts show, such as that of a new kernel, makes none of them odd. The change
 //! of a host is therefore compared with what the other hosts did over the same moment.
 
 use std::collections::BTreeMap;
 
-use analysis::fleet::{HOSTS_MIN, Standing, standings};
+use analysis::comparison::Noise;
+use analysis::fleet::{HOSTS_MIN, Standing, common_noise, standings};
 use analysis::quantile::median;
 
 use super::contents::Measurement;
 use crate::history::{self, RUNS_MIN};
 
+/// How much the noise of all hosts weighs against that of a host itself, in degrees of freedom: as
+/// much as the fewest runs that can show a change. Hosts with their own noise thus keep it, above
+/// all if they have many runs.
+const COMMON_FREEDOM: f64 = 2.0 * RUNS_MIN as f64;
 /// Maximum number of other hosts with which a change is compared; more would make it no surer.
 const REFERENCES_MAX: usize = 200;
 
@@ -48,26 +55,41 @@ pub struct Moments {
     scatter: Option<i64>,
 }
 
+/// A value of the runs of a host in a workload, each with the start of its run.
+type Series = Vec<(i64, f64)>;
+
 impl Moments {
-    /// The moments of a host, given its results in each workload.
-    pub fn of(workloads: &[&[Measurement]]) -> Moments {
-        if workloads.len() < 2 {
-            return Moments::default();
-        }
+    /// The moments of all hosts with a model, given the results of each host in each workload.
+    pub fn of_hosts(hosts: &[Vec<&[Measurement]>]) -> Vec<Moments> {
         let tail = |result: &Measurement| result.tails_ns[1].or(result.tails_ns[0]);
-        Moments {
-            rate: shared(workloads, |result| Some(result.bytes_per_s)),
-            tail: shared(workloads, |result| tail(result).map(f64::from)),
-            scatter: shared(workloads, |result| result.scatter.map(f64::from)),
-        }
+        let rates = shared(hosts, |result| Some(result.bytes_per_s));
+        let tails = shared(hosts, |result| tail(result).map(f64::from));
+        let scatters = shared(hosts, |result| result.scatter.map(f64::from));
+        let moments = |((rate, tail), scatter)| Moments { rate, tail, scatter };
+        rates.into_iter().zip(tails).zip(scatters).map(moments).collect()
     }
 }
 
-/// The last change of the mean over workloads of what each run shows relative to all runs.
+/// The last change of each host in the mean over its workloads.
 fn shared(
-    workloads: &[&[Measurement]],
+    hosts: &[Vec<&[Measurement]>],
     value: impl Fn(&Measurement) -> Option<f64>,
-) -> Option<i64> {
+) -> Vec<Option<i64>> {
+    let of_host = |workloads: &Vec<&[Measurement]>| match workloads.len() {
+        0 | 1 => Series::new(),
+        _ => mean(workloads, &value),
+    };
+    let all: Vec<Series> = hosts.iter().map(of_host).collect();
+    let noise = noise(&all);
+    let last = |means: &Series| {
+        let place = last_change(&numbers(means), noise.as_ref())?;
+        Some(means[place].0)
+    };
+    all.iter().map(last).collect()
+}
+
+/// The mean over workloads of what each run shows relative to all runs.
+fn mean(workloads: &[&[Measurement]], value: impl Fn(&Measurement) -> Option<f64>) -> Series {
     let mut runs: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for results in workloads {
         let log = |result: &Measurement| Some((result.started_unix_ns, value(result)?.ln()));
@@ -79,49 +101,68 @@ fn shared(
             *count += 1.0;
         }
     }
-    let means: Vec<f64> = runs.values().map(|(sum, count)| (sum / count).exp()).collect();
-    let place = history::moments(&means).last().map(|(place, _)| *place)?;
-    runs.keys().nth(place).copied()
+    runs.into_iter().map(|(at, (sum, count))| (at, (sum / count).exp())).collect()
 }
 
-/// The rate (bytes per second).
-pub fn rate(results: &[Measurement], moments: Moments) -> Option<Present> {
-    let values = results.iter().map(|result| (result.started_unix_ns, result.bytes_per_s));
-    let alone = results.first().map_or(0.0, |result| f64::from(result.error));
-    present(&values.collect::<Vec<_>>(), Centre::Median, moments.rate, alone)
+fn numbers(series: &Series) -> Vec<f64> {
+    series.iter().map(|(_, value)| *value).collect()
 }
 
-/// The 99th (`which` is 0) or the 99.9th percentile of latency (1), in ns.
-pub fn tail(results: &[Measurement], moments: Moments, which: usize) -> Option<Present> {
-    let value = |result: &Measurement| Some((result.started_unix_ns, result.tails_ns[which]?));
-    present_of(results.iter().filter_map(value), Centre::Median, moments.tail)
+fn noise(all: &[Series]) -> Option<Noise> {
+    common_noise(&all.iter().map(numbers).collect::<Vec<_>>(), COMMON_FREEDOM)
+}
+
+fn last_change(numbers: &[f64], noise: Option<&Noise>) -> Option<usize> {
+    history::change_indices(numbers, noise).last().copied()
+}
+
+/// The rates of all hosts in a workload (bytes per second), and the moments of these hosts.
+pub fn rates(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
+    let value = |result: &Measurement| Some(result.bytes_per_s);
+    let mut all = of_hosts(hosts, value, Centre::Median, |host| moments[host].rate);
+    for (present, results) in all.iter_mut().zip(hosts) {
+        if let (Some(present), [only]) = (present, results) {
+            present.error = f64::from(only.error);
+        }
+    }
+    all
+}
+
+/// The 99th (`which` is 0) or the 99.9th percentiles of latency (1), in ns.
+pub fn tails(hosts: &[&[Measurement]], moments: &[Moments], which: usize) -> Vec<Option<Present>> {
+    let value = |result: &Measurement| result.tails_ns[which].map(f64::from);
+    of_hosts(hosts, value, Centre::Median, |host| moments[host].tail)
 }
 
 /// The scatter between the trials of a run: their mean distance from the median, as a share.
-pub fn scatter(results: &[Measurement], moments: Moments) -> Option<Present> {
-    let value = |result: &Measurement| Some((result.started_unix_ns, result.scatter?));
-    present_of(results.iter().filter_map(value), Centre::GeometricMean, moments.scatter)
+pub fn scatters(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
+    let value = |result: &Measurement| result.scatter.map(f64::from);
+    of_hosts(hosts, value, Centre::GeometricMean, |host| moments[host].scatter)
 }
 
-fn present_of(
-    values: impl Iterator<Item = (i64, f32)>,
+fn of_hosts(
+    hosts: &[&[Measurement]],
+    value: impl Fn(&Measurement) -> Option<f64>,
     centre: Centre,
-    moment: Option<i64>,
-) -> Option<Present> {
-    let values: Vec<(i64, f64)> = values.map(|(at, value)| (at, f64::from(value))).collect();
-    present(&values, centre, moment, 0.0)
+    moment: impl Fn(usize) -> Option<i64>,
+) -> Vec<Option<Present>> {
+    let dated = |result: &Measurement| Some((result.started_unix_ns, value(result)?));
+    let series = |results: &&[Measurement]| results.iter().filter_map(dated).collect();
+    let all: Vec<Series> = hosts.iter().map(series).collect();
+    let noise = noise(&all);
+    let present = |(host, values)| present(values, centre, moment(host), noise.as_ref());
+    all.iter().enumerate().map(present).collect()
 }
 
-/// `moment` is that of the whole host. `alone` is the standard error of the logarithm if there is
-/// one run.
+/// `moment` is that of the whole host. The error of a single run is 0.
 fn present(
-    values: &[(i64, f64)],
+    values: &Series,
     centre: Centre,
     moment: Option<i64>,
-    alone: f64,
+    noise: Option<&Noise>,
 ) -> Option<Present> {
-    let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-    let own = history::moments(&numbers).last().map(|(place, _)| *place);
+    let numbers = numbers(values);
+    let own = last_change(&numbers, noise);
     let of_host = || {
         let place = values.partition_point(|(at, _)| Some(*at) < moment);
         (place >= RUNS_MIN && values.len() - place >= RUNS_MIN).then_some(place)
@@ -131,8 +172,13 @@ fn present(
     let logs: Vec<f64> = now.iter().map(|value| value.ln()).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
     let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    let spread = (squares / (logs.len() as f64 - 1.0) / logs.len() as f64).sqrt();
-    let error = if now.len() == 1 { alone } else { spread };
+    // One disturbed run among few must not hide how far the others are from those of other hosts.
+    let freedom = logs.len() as f64 - 1.0;
+    let variance = match noise {
+        Some(noise) if freedom > 0.0 => noise.variance_with(squares, freedom),
+        _ => squares / freedom,
+    };
+    let error = (variance / logs.len() as f64).sqrt();
     Some(Present {
         value: match centre {
             Centre::Median => median(now)?,
@@ -194,6 +240,11 @@ mod tests {
         rates.iter().enumerate().map(result).collect()
     }
 
+    /// A host that is compared with no other.
+    fn rate(results: &[Measurement], moments: Moments) -> Option<Present> {
+        rates(&[results], &[moments])[0]
+    }
+
     #[test]
     fn a_single_run_counts_with_the_error_of_its_trials() {
         let now = rate(&results(&[1e9]), Moments::default()).unwrap();
@@ -201,7 +252,8 @@ mod tests {
         assert_eq!((now.runs, now.since_unix_ns), (1, None));
         let none = Moments::default();
         assert!(rate(&[], none).is_none());
-        assert!(scatter(&[], none).is_none() && tail(&results(&[1e9]), none, 1).is_none());
+        assert!(scatters(&[&[]], &[none])[0].is_none());
+        assert!(tails(&[&results(&[1e9])], &[none], 1)[0].is_none());
     }
 
     #[test]
@@ -226,9 +278,48 @@ mod tests {
         let all: Vec<&[Measurement]> = workloads.iter().map(Vec::as_slice).collect();
         let alone = rate(all[4], Moments::default()).unwrap();
         assert_eq!(alone.since_unix_ns, None);
-        let now = rate(all[4], Moments::of(&all)).unwrap();
+        let last = all[4];
+        let one = vec![last];
+        let moments = Moments::of_hosts(&[all, one]);
+        let now = rate(last, moments[0]).unwrap();
         assert_eq!((now.runs, now.since_unix_ns), (3, Some(5)));
-        assert!(Moments::of(&all[..1]).rate.is_none(), "one workload has its own");
+        assert!(moments[1].rate.is_none(), "one workload has its own");
+    }
+
+    #[test]
+    fn the_noise_of_other_hosts_shows_a_change_that_few_runs_alone_do_not() {
+        // The three runs after the change differ by 8%, as noise of 4% may have it.
+        let changed = results(&[1.0, 1.004, 1.032, 1.026, 0.99, 0.81, 0.83, 0.765]);
+        assert_eq!(rate(&changed, Moments::default()).unwrap().since_unix_ns, None);
+        let noise = |number: usize, run: usize| ((number * 7 + run * 3) % 11) as f64 - 5.0;
+        let since = |share: f64| {
+            let rate = |number: usize, run: usize| 1.0 + share * noise(number, run);
+            let host = |number| results(&(0..8).map(|run| rate(number, run)).collect::<Vec<_>>());
+            let mut hosts: Vec<Vec<Measurement>> = (0..20).map(host).collect();
+            hosts.push(changed.clone());
+            let hosts: Vec<&[Measurement]> = hosts.iter().map(Vec::as_slice).collect();
+            let now = rates(&hosts, &vec![Moments::default(); hosts.len()]);
+            assert!(now[..20].iter().flatten().all(|now| now.since_unix_ns.is_none()));
+            now[20].unwrap().since_unix_ns
+        };
+        assert_eq!(since(0.005), Some(5));
+        assert_eq!(since(0.05), None, "others vary as much");
+    }
+
+    #[test]
+    fn one_disturbed_run_of_few_makes_the_error_less_than_it_would_alone() {
+        let disturbed = results(&[0.99, 1.0, 1.01, 0.85]);
+        let host = |number: usize| {
+            let noise = |run: usize| 1.0 + ((number * 7 + run * 3) % 11) as f64 / 1000.0;
+            results(&(0..4).map(noise).collect::<Vec<f64>>())
+        };
+        let hosts: Vec<Vec<Measurement>> = (0..20).map(host).chain([disturbed.clone()]).collect();
+        let hosts: Vec<&[Measurement]> = hosts.iter().map(Vec::as_slice).collect();
+        let now = rates(&hosts, &vec![Moments::default(); hosts.len()]);
+        let (among, usual) = (now[20].unwrap(), now[0].unwrap());
+        let alone = rate(&disturbed, Moments::default()).unwrap();
+        assert!(among.error < 0.8 * alone.error, "{among:?} {alone:?}");
+        assert!(among.error > 3.0 * usual.error, "its own runs count too: {among:?} {usual:?}");
     }
 
     #[test]
