@@ -51,6 +51,8 @@ pub struct TraceDocument {
     pub devices: Vec<FileDocument>,
     /// What the kernel counted for the program; None for traces and if it may not be read.
     pub totals: Option<TotalsDocument>,
+    /// The program beside a stored survey; empty without `--against`.
+    pub against: Vec<AgainstDocument>,
     /// What recording cost; None for traces that were not recorded now.
     pub recording: Option<RecordingDocument>,
     /// Events that were lost, by cause.
@@ -230,6 +232,39 @@ pub struct FileDocument {
     pub others: u64,
 }
 
+/// Reads or writes of a program beside a survey.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AgainstDocument {
+    /// `read` or `write`.
+    pub operation: String,
+    /// The target of the survey.
+    pub target: String,
+    /// What the program gets while at least one request is outstanding (bytes per second).
+    pub bytes_per_s: f64,
+    /// The same in requests (per second).
+    pub requests_per_s: f64,
+    /// The measured setting that is nearest to the program's requests.
+    pub nearest: Option<SettingDocument>,
+    /// The fastest measured setting of the same order.
+    pub best: Option<SettingDocument>,
+    /// What the program gets of the best setting: for random requests in requests per second, for
+    /// others in bytes per second.
+    pub share_of_best: Option<f64>,
+    /// The comparison as a sentence, or why there is none.
+    pub text: String,
+}
+
+/// A setting that a survey measured.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SettingDocument {
+    /// Caching, request size and depth.
+    pub setting: String,
+    /// Its rate (bytes per second).
+    pub bytes_per_s: f64,
+    /// Its rate (requests per second).
+    pub requests_per_s: f64,
+}
+
 impl TraceDocument {
     /// The document of a trace.
     pub fn of(summary: &Summary, header: &Header, trace: String) -> TraceDocument {
@@ -253,6 +288,7 @@ impl TraceDocument {
             files_left_out,
             devices,
             totals: None,
+            against: Vec::new(),
             recording: None,
             lost: losses.map(|l| LossDocument { cause: l.cause.clone(), count: l.count }).collect(),
             notes: header.notes.clone(),

@@ -4,12 +4,14 @@
 //! [`session`] runs or attaches to a program and stores its trace. [`stored`] shows, imports and
 //! exports traces. [`summary`] goes through a trace once and counts: it serves the trace of any
 //! tool. [`totals`] are what the kernel counts without a recording. [`document`] is the result as
-//! JSON, [`text`] as lines for the terminal.
+//! JSON, [`text`] as lines for the terminal;
+//! [`against`] compares it with a stored survey.
 #![forbid(unsafe_code)]
 
 pub mod summary;
 pub mod totals;
 pub mod document;
+pub mod against;
 pub mod text;
 pub mod session;
 pub mod stored;

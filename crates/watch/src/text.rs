@@ -41,6 +41,10 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
     for device in &document.devices {
         add("  ", format!("{} (all programs): {}", device.name, of_device(device)));
     }
+    if let Some(first) = document.against.first() {
+        add("", format!("Beside the survey of {}", first.target));
+        document.against.iter().for_each(|one| add("  ", one.text.clone()));
+    }
     of_recording(document, &mut add);
     lines
 }

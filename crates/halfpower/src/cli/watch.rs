@@ -11,6 +11,7 @@ use clap::Args;
 #[command(after_help = "Examples:
   halfpower watch -- dd if=big.dat of=/dev/null bs=4k
   halfpower watch --pid 4711 --runtime 30          a running program, for 30 s
+  halfpower watch --against latest -- ./load       beside the newest survey in halfpower.db
   halfpower watch --json -- sqlite3 test.db < load.sql > result.json
   halfpower trace halfpower-trace.parquet          the same summary again
 
@@ -37,6 +38,12 @@ pub struct WatchArgs {
     /// Memory for events that were not read yet, a power of two; raise it if events are lost
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "64m")]
     pub buffer: u64,
+    /// Compare with a stored survey of the same device: its number, or latest
+    #[arg(long, value_name = "RUN")]
+    pub against: Option<String>,
+    /// The database with that survey
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
+    pub db: PathBuf,
     /// Print one JSON document; the command's output goes to stderr
     #[arg(long)]
     pub json: bool,
@@ -76,6 +83,12 @@ pub struct TraceArgs {
     /// New file: of --export, or a trace file with what was read
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Compare with a stored survey of the same device: its number, or latest
+    #[arg(long, value_name = "RUN", conflicts_with = "export")]
+    pub against: Option<String>,
+    /// The database with that survey
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
+    pub db: PathBuf,
     /// Print one JSON document instead of text
     #[arg(long, conflicts_with = "export")]
     pub json: bool,

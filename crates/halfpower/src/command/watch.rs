@@ -2,6 +2,7 @@
 //! exports traces. The crate `watch` does the work.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 
 use analysis::units;
@@ -9,8 +10,10 @@ use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json;
+use survey::survey_data::SurveyData;
+use watch::document::TraceDocument;
 use watch::session::{self, WatchOptions, Whom};
-use watch::{stored, text};
+use watch::{against, stored, text};
 
 use crate::cli::watch::{TraceArgs, WatchArgs};
 
@@ -40,7 +43,9 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         quiet: args.quiet,
         buffer_bytes,
     };
-    let watched = session::run(&options, &interrupt)?;
+    let survey = survey(args.against.as_deref(), &args.db)?;
+    let mut watched = session::run(&options, &interrupt)?;
+    compare(&mut watched.document, survey.as_ref());
     let document = &watched.document;
     let wrote = (!document.trace.is_empty()).then(|| format!("Wrote {}.", document.trace));
     if args.json {
@@ -56,6 +61,17 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         Console::new(args.quiet && (args.json || watched.status.is_none())).say(wrote);
     }
     Ok(watched.status.map_or(Exit::Ok, exit_of))
+}
+
+/// The survey to compare with.
+fn survey(run: Option<&str>, db: &Path) -> Outcome<Option<SurveyData>> {
+    run.map(|run| SurveyData::load(db, run)).transpose()
+}
+
+fn compare(document: &mut TraceDocument, survey: Option<&SurveyData>) {
+    if let Some(survey) = survey {
+        document.against = against::against(document, survey);
+    }
 }
 
 fn is_buffer_size(bytes: u32) -> bool {
@@ -93,7 +109,9 @@ pub fn trace(args: &TraceArgs) -> Outcome {
         Console::new(false).say(stored::write(&args.file, format, output)?);
         return Ok(Exit::Ok);
     }
-    let document = stored::show(&args.file, args.format, args.output.as_deref())?;
+    let survey = survey(args.against.as_deref(), &args.db)?;
+    let mut document = stored::show(&args.file, args.format, args.output.as_deref())?;
+    compare(&mut document, survey.as_ref());
     json::answer(args.json, &document, || text::lines(&document));
     Ok(Exit::Ok)
 }

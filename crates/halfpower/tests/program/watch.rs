@@ -205,6 +205,23 @@ fn a_trace_is_shown_again_exported_and_imported() {
 }
 
 #[test]
+fn a_program_is_compared_with_a_survey() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.does("survey sim:sata-ssd --quick --html s.html");
+    place.file("data", 8 << 20);
+    let line = "watch --json --quiet --against latest -- dd if=data of=copy bs=64k conv=fsync";
+    let document = place.does(line).json();
+    let against = list(&document["against"]);
+    let writes = against.iter().find(|one| text(&one["operation"]) == "write").unwrap();
+    assert!(text(&writes["text"]).starts_with("sequential writes of 64 KiB"), "{writes:#}");
+    assert!(real(&writes["share_of_best"]) > 0.0 && text(&writes["target"]).contains("sata-ssd"));
+    place.does("trace halfpower-trace.parquet --against 1").prints("Beside the survey of");
+    let runs = place.cannot("trace halfpower-trace.parquet --against 7");
+    assert!(runs.stderr.contains('7'), "{runs}");
+}
+
+#[test]
 fn mistakes_with_traces_are_named_with_their_remedy() {
     let place = Place::new();
     fs::write(place.path("words"), "no trace\n").unwrap();

@@ -1,0 +1,242 @@
+//! What a program gets, beside what a stored survey measured on its device: how far it is from the
+//! best setting, and which change would help it most.
+//!
+//! The program's requests are those of the most common size, with the mean number outstanding. They
+//! are compared with the nearest setting that the survey measured, and with the fastest one of the
+//! same order. Reads that mostly came from the page cache are not compared, and neither are
+//! buffered writes without a flush: no device was asked. The time of flushes counts as time of the
+//! writes.
+
+use analysis::units;
+use ioengine::Op;
+use lab::evidence::MeasuredPoint;
+use survey::insight::Insight;
+use survey::survey_data::SurveyData;
+use trace::Operation;
+
+use crate::document::{AgainstDocument, DataDocument, SettingDocument, TraceDocument};
+
+/// A program whose reads mostly come from the page cache is not compared (share of reads).
+const CACHED_MAX: f64 = 0.5;
+/// Fewer requests say nothing (number).
+const REQUESTS_MIN: u64 = 20;
+
+impl SettingDocument {
+    /// The setting of a measured point.
+    fn of(point: &MeasuredPoint) -> SettingDocument {
+        SettingDocument {
+            setting: point.setting(),
+            bytes_per_s: point.rate(),
+            requests_per_s: point.requests_per_s(),
+        }
+    }
+}
+
+/// Requests of a program, in the terms of a survey.
+struct Asked {
+    operation: Op,
+    bytes: u64,
+    depth: f64,
+    is_random: bool,
+    is_direct: bool,
+    bytes_per_s: f64,
+    requests_per_s: f64,
+}
+
+/// Compares the reads and the writes of a program with a survey.
+pub fn against(document: &TraceDocument, data: &SurveyData) -> Vec<AgainstDocument> {
+    let insight = Insight::of(data);
+    let target = data.evidence.targets.first().map_or("the target", |target| &target.name);
+    let of = |(operation, op)| {
+        let of = document.operation(operation)?;
+        let requests = of.data.as_ref().filter(|data| data.count >= REQUESTS_MIN)?;
+        if of.outstanding_ns == 0 {
+            return None;
+        }
+        let mut seconds = of.outstanding_ns as f64 / 1e9;
+        // Buffered writes reach the device with the flush.
+        if op == Op::Write && requests.direct == 0 {
+            let flushes = document.operation(Operation::Flush)?;
+            seconds += flushes.outstanding_ns as f64 / 1e9;
+        }
+        let asked = Asked {
+            operation: op,
+            bytes: requests.sizes.iter().max_by_key(|size| size.count)?.bytes,
+            depth: (requests.busy_ns as f64 / of.outstanding_ns as f64).max(1.0),
+            is_random: requests.random + requests.strided > requests.sequential,
+            is_direct: requests.direct * 2 > requests.count,
+            bytes_per_s: requests.moved_bytes as f64 / seconds,
+            requests_per_s: requests.count as f64 / seconds,
+        };
+        Some(compared(&asked, requests, &insight, target))
+    };
+    [(Operation::Read, Op::Read), (Operation::Write, Op::Write)]
+        .into_iter()
+        .filter_map(of)
+        .collect()
+}
+
+fn compared(
+    asked: &Asked,
+    requests: &DataDocument,
+    insight: &Insight<'_>,
+    target: &str,
+) -> AgainstDocument {
+    let points: Vec<&MeasuredPoint> = match asked.is_random {
+        true => insight.random(asked.operation),
+        false => insight.sequential(asked.operation).collect(),
+    };
+    let nearest = points.iter().min_by(|a, b| distance(asked, a).total_cmp(&distance(asked, b)));
+    let rate = |point: &MeasuredPoint| match asked.is_random {
+        true => point.requests_per_s(),
+        false => point.rate(),
+    };
+    let best = points.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let own = if asked.is_random { asked.requests_per_s } else { asked.bytes_per_s };
+    let cached = requests.without_device as f64 / requests.count.max(1) as f64;
+    let is_cached = asked.operation == Op::Read && !asked.is_direct && cached > CACHED_MAX;
+    let share = best.map(|best| own / rate(best).max(1.0)).filter(|_| !is_cached);
+    let text = match (best, share) {
+        _ if is_cached => format!(
+            "{:.0}% of the reads came from the page cache or were read ahead; the rest is too \
+             little to be compared with {target}",
+            cached * 100.0
+        ),
+        (Some(best), Some(share)) => sentence(asked, best, share, target),
+        _ => format!("the survey of {target} has no such {}", name(asked)),
+    };
+    AgainstDocument {
+        operation: if asked.operation == Op::Read { "read" } else { "write" }.to_owned(),
+        target: target.to_owned(),
+        bytes_per_s: asked.bytes_per_s,
+        requests_per_s: asked.requests_per_s,
+        nearest: nearest.map(|point| SettingDocument::of(point)),
+        best: best.map(|point| SettingDocument::of(point)),
+        share_of_best: share,
+        text,
+    }
+}
+
+/// How far a measured setting is from the requests: factors of size and depth as powers of two, and
+/// the caching mode.
+fn distance(asked: &Asked, point: &MeasuredPoint) -> f64 {
+    let key = point.key();
+    let factor = |one: f64, other: f64| (one.max(1.0) / other.max(1.0)).log2().abs();
+    let caching = if key.is_direct() == asked.is_direct { 0.0 } else { 4.0 };
+    let size = factor(asked.bytes as f64, key.request_bytes() as f64);
+    caching + size + factor(asked.depth, f64::from(key.depth()))
+}
+
+fn name(asked: &Asked) -> &'static str {
+    match (asked.operation, asked.is_random) {
+        (Op::Read, true) => "random reads",
+        (Op::Read, false) => "sequential reads",
+        (Op::Write, true) => "random writes",
+        (Op::Write, false) => "sequential writes",
+    }
+}
+
+fn sentence(asked: &Asked, best: &MeasuredPoint, share: f64, target: &str) -> String {
+    let (own, theirs) = match asked.is_random {
+        true => (
+            format!("{} requests/s", units::count(asked.requests_per_s)),
+            format!("{} requests/s", units::count(best.requests_per_s())),
+        ),
+        false => (units::rate_mib(asked.bytes_per_s), units::rate_mib(best.rate())),
+    };
+    let setting = best.setting();
+    let gain = if share < 1.0 / 1.1 {
+        format!("; {setting} would be {:.1} times as fast", 1.0 / share)
+    } else {
+        String::new()
+    };
+    format!(
+        "{} of {}, {:.1} outstanding: {own} while they wait, {:.0}% of the {theirs} that {target} \
+         gives ({setting}){gain}",
+        name(asked),
+        units::size(asked.bytes),
+        asked.depth,
+        share * 100.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::SizeDocument;
+    use crate::summary::Summary;
+    use lab::evidence::testing::cell;
+    use lab::machine::{Host, TargetFacts};
+    use survey::survey_data::Facts;
+    use trace::Header;
+
+    /// A device that gives 40 MB/s in random direct reads of 8 KiB at depth 1, 160 MB/s at depth 8,
+    /// and 200 MB/s in sequential ones of 1 MiB.
+    fn survey() -> SurveyData {
+        let point = |rate, rw, bs, depth| {
+            cell(rate, &[("rw", rw), ("bs", bs), ("iodepth", depth), ("caching", "direct")]).point
+        };
+        let points = vec![
+            point(40_000_000, "randread", "8k", "1"),
+            point(160_000_000, "randread", "8k", "8"),
+            point(200_000_000, "read", "1m", "1"),
+        ];
+        let target = TargetFacts { name: "/data".to_owned(), ..TargetFacts::default() };
+        SurveyData::new(Host::default(), target, points, Facts::default(), 0)
+    }
+
+    /// A program that makes 1000 reads of 8 KiB one at a time in one second.
+    fn program(sequential: u64, without_device: u64) -> TraceDocument {
+        let mut document =
+            TraceDocument::of(&Summary::default(), &Header::default(), String::new());
+        let mut summary = Summary::default();
+        let request = trace::Request {
+            start_ns: 0,
+            latency_ns: Some(1_000_000_000),
+            process: 1,
+            thread: 1,
+            call: trace::Call::named("read").unwrap(),
+            operation: Operation::Read,
+            file: trace::FileId(0),
+            offset: Some(0),
+            bytes: 8192,
+            result: Some(8192),
+            direct: false,
+            durable: false,
+            device_bytes: Some(0),
+        };
+        summary.take(&request);
+        document.operations =
+            TraceDocument::of(&summary, &Header::default(), String::new()).operations;
+        let data = document.operations[0].data.as_mut().unwrap();
+        data.count = 1000;
+        data.moved_bytes = 8_192_000;
+        data.sizes = vec![SizeDocument { bytes: 8192, count: 1000 }];
+        (data.sequential, data.random) = (sequential, 999 - sequential);
+        (data.with_device_bytes, data.without_device) = (1000, without_device);
+        document
+    }
+
+    #[test]
+    fn random_reads_one_at_a_time_are_far_from_what_the_device_gives_at_depth() {
+        let [reads] = &against(&program(0, 0), &survey())[..] else { panic!() };
+        // 160 MB/s are 19531 requests of 8 KiB.
+        assert!((reads.share_of_best.unwrap() - 1000.0 / 19531.0).abs() < 0.002, "{reads:?}");
+        assert!(reads.nearest.as_ref().unwrap().setting.contains("depth 1"), "{reads:?}");
+        assert!(reads.text.contains("5% of the 19.5k requests/s that /data gives"), "{reads:?}");
+        assert!(reads.text.contains("depth 8 would be 19.5 times as fast"), "{reads:?}");
+    }
+
+    #[test]
+    fn sequential_reads_are_compared_in_bytes() {
+        let [reads] = &against(&program(999, 100), &survey())[..] else { panic!() };
+        assert!((reads.share_of_best.unwrap() - 8.192 / 200.0).abs() < 0.001, "{reads:?}");
+    }
+
+    #[test]
+    fn reads_from_the_page_cache_are_not_compared() {
+        let [reads] = &against(&program(999, 900), &survey())[..] else { panic!() };
+        assert_eq!(reads.share_of_best, None);
+        assert!(reads.text.starts_with("90% of the reads came from the page cache"), "{reads:?}");
+    }
+}
