@@ -9,13 +9,17 @@ use serde_json::Value;
 
 use crate::fixture::{Ended, Place, list, or_skip, real, root, skip, text, whole};
 
-/// Whether a program can be watched here.
+/// Whether a program can be watched here; otherwise why not.
 fn watching() -> Result<(), String> {
     root()?;
-    match Path::new("/sys/kernel/btf/vmlinux").exists() {
-        true => Ok(()),
-        false => Err("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".to_owned()),
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".to_owned());
     }
+    // A container may have process ids of its own, or no right to load programs.
+    let place = Place::new();
+    let tried = place.halfpower("watch --quiet -- true");
+    let mut lines = tried.stderr.lines();
+    lines.find(|line| line.contains("only totals")).map_or(Ok(()), |line| Err(line.to_owned()))
 }
 
 /// Watches a command; its document, which is all that is on standard output.
