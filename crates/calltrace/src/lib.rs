@@ -32,5 +32,5 @@ pub mod requests;
 
 pub use declined::Declined;
 pub use record::Record;
-pub use recorder::{Recorder, RecorderSpec};
+pub use recorder::{RecordedEnd, Recorder, RecorderSpec};
 pub use requests::Requests;

@@ -35,6 +35,10 @@ impl Default for RecorderSpec {
     }
 }
 
+/// A position among the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedEnd(u64);
+
 /// Records in progress. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct Recorder {
@@ -121,9 +125,20 @@ impl Recorder {
         })
     }
 
+    /// The end of what was recorded so far.
+    pub fn end_so_far(&self) -> RecordedEnd {
+        RecordedEnd(self.ring.written())
+    }
+
+    /// Whether everything up to an end was read. On a busy machine there are always more records,
+    /// of other programs.
+    pub fn has_read(&self, end: RecordedEnd) -> bool {
+        self.ring.position() >= end.0
+    }
+
     /// Drops the records that are there and forgets what was lost so far.
     pub fn start_over(&mut self) {
-        while self.ring.read(usize::MAX, |_| {}) > 0 {}
+        self.ring.read(usize::MAX, |_| {});
         self.forgotten = Lost::ALL.map(|lost| self.maps.lost.get(lost as u32).unwrap_or(0));
         self.unread = 0;
     }

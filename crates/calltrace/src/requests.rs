@@ -197,9 +197,7 @@ impl Requests {
         let known = self.calls.get(&call.number).copied();
         let name = known.and_then(|known| Call::named(known.name)).unwrap_or(Call::UNKNOWN);
         let operation = match known {
-            Some(_) if call.is_second && known.is_some_and(|k| k.kind != Kind::Plain) => {
-                Operation::Write
-            }
+            Some(known) if call.is_second && known.kind != Kind::Plain => Operation::Write,
             Some(known) => known.operation,
             None => Operation::Advise,
         };

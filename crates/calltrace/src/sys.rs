@@ -228,6 +228,17 @@ impl Ring {
         self.map.descriptor()
     }
 
+    /// How much has been written so far, including records that are being written (bytes).
+    pub fn written(&self) -> u64 {
+        // SAFETY: as in `read`.
+        unsafe { AtomicU64::from_ptr(self.producer.cast()) }.load(Ordering::Acquire)
+    }
+
+    /// How much has been read so far (bytes).
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Calls `visit` with each record that is complete, up to `most` of them, and gives their space
     /// back. Returns their number.
     pub fn read(&mut self, most: usize, mut visit: impl FnMut(&[u8])) -> usize {

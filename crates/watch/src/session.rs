@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use analysis::units;
+use calltrace::record::What;
 use calltrace::{Declined, Record, Recorder, RecorderSpec, Requests};
 use ioengine::{Clock, Monotonic};
 use lab::console::{Console, Progress};
@@ -122,7 +123,7 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let header = Header {
         source: "watch".to_owned(),
         command: options.whom.command(),
-        host: lab::machine::Host::read().name,
+        host: lab::machine::host_name(),
         started_unix_ns: begun_unix_ns,
         notes: notes(&recorder),
         ..Header::default()
@@ -262,19 +263,16 @@ impl Watcher<'_> {
         let mut child = child?;
         let begun_ns = self.live.clock.now_ns();
         let totals = Totals::of(child.id());
-        loop {
-            let has_ended = has_ended(&child)?;
-            if !has_ended {
-                pass_on(&self.signals, &child);
-                recording.watched_ns = self.live.clock.now_ns() - begun_ns;
-            }
+        recording.command = Some(child.id());
+        while !has_ended(&child)? {
+            pass_on(&self.signals, &child);
             let read = recording.take(self.recorder);
-            if has_ended && read == 0 {
-                let totals = totals.read();
-                return Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals });
-            }
             self.live.show(recording, self.recorder, read);
         }
+        recording.watched_ns = self.live.clock.now_ns() - begun_ns;
+        self.take_rest(recording);
+        let totals = totals.read();
+        Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals })
     }
 
     fn processes(
@@ -294,10 +292,19 @@ impl Watcher<'_> {
                 || processes.iter().all(|process| check_process(*process).is_err());
             let read = recording.take(self.recorder);
             recording.watched_ns = self.live.clock.now_ns() - begun_ns;
-            if is_over && read < BATCH {
+            if is_over {
+                self.take_rest(recording);
                 return Ok(EndOfWatch { status: None, totals: None });
             }
             self.live.show(recording, self.recorder, read);
+        }
+    }
+
+    /// Takes all that was recorded until now.
+    fn take_rest(&mut self, recording: &mut Recording) {
+        let end = self.recorder.end_so_far();
+        while !self.recorder.has_read(end) {
+            recording.take(self.recorder);
         }
     }
 }
@@ -431,7 +438,12 @@ struct Recording {
     made: Vec<Request>,
     /// Requests of the watched program.
     calls: u64,
+    /// How long was watched, to the pause between two looks (ns).
     watched_ns: u64,
+    /// The process of the command, with the times of its creation and its end.
+    command: Option<u32>,
+    created_ns: Option<u64>,
+    ended_ns: Option<u64>,
     /// Why the trace cannot be written any more. The program runs on.
     failure: Option<Failure>,
 }
@@ -446,14 +458,24 @@ impl Recording {
             made: Vec::new(),
             calls: 0,
             watched_ns: 0,
+            command: None,
+            created_ns: None,
+            ended_ns: None,
             failure: None,
         }
     }
 
     /// Takes the records that are there. Returns their number.
     fn take(&mut self, recorder: &mut Recorder) -> usize {
-        let Recording { requests, made, .. } = self;
+        let Recording { requests, made, command, created_ns, ended_ns, .. } = self;
         let read = recorder.read(BATCH, |record: &Record<'_>| {
+            match record.what {
+                What::Fork { child } if Some(child) == *command => {
+                    *created_ns = Some(record.start_ns);
+                }
+                What::Exit if Some(record.process) == *command => *ended_ns = Some(record.end_ns),
+                _ => {}
+            }
             requests.take(record, |request| made.push(request));
         });
         if self.failure.is_some() {
@@ -482,7 +504,9 @@ impl Recording {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        header.watched_ns = Some(self.watched_ns);
+        let life = self.created_ns.zip(self.ended_ns);
+        let watched_ns = life.map_or(self.watched_ns, |(from, to)| to.saturating_sub(from));
+        header.watched_ns = Some(watched_ns);
         let mut rest = Vec::new();
         let unmatched = self.requests.finish(|request| rest.push(request));
         self.made = rest;

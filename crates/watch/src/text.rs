@@ -52,6 +52,7 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
 fn head(document: &TraceDocument) -> String {
     let line = document.command.lines().next().unwrap_or_default();
     let name = match line {
+        "" if document.trace.is_empty() => "the process",
         "" => document.trace.as_str(),
         command => command,
     };
@@ -91,7 +92,6 @@ fn plural(of: &OperationDocument) -> String {
         "advise" => "hints".to_owned(),
         "truncate" => "truncations".to_owned(),
         "allocate" => "allocations".to_owned(),
-
         name => format!("{name}s"),
     }
 }
@@ -114,8 +114,10 @@ fn of_operation(document: &TraceDocument, of: &OperationDocument) -> String {
         None => {
             let writes = document.operation(Operation::Write).and_then(|of| of.data.as_ref());
             let count = of.latency.count.max(1);
-            let each = writes.map_or(0.0, |data| data.count as f64 / count as f64);
-            parts.push(format!("{}, one for {each:.1} writes", units::count(count as f64)));
+            let each = writes.map_or(String::new(), |data| {
+                format!(", one for {:.1} writes", data.count as f64 / count as f64)
+            });
+            parts.push(format!("{}{each}", units::count(count as f64)));
         }
     }
     let time = |ns: Option<u64>| ns.map(|ns| units::time(ns as f64));

@@ -3,7 +3,7 @@
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Lost, Program, WATCHED, calls};
-use crate::assembler::{Do, FRAME, Helper, If, Width};
+use crate::assembler::{Do, FRAME, Helper, If, Label, Width};
 use crate::layout::FaultLayout;
 use crate::record::{self, Kind};
 
@@ -52,12 +52,7 @@ pub fn exec(context: &Context<'_>) -> Program {
     w.asm.load(Width::Double, 8, 6, 0);
     w.clear(NAME, 16);
     w.read_kernel(NAME, 16, 8, context.layout.task.name);
-    w.asm.call(Helper::Now);
-    w.asm.store(Width::Double, FRAME, NOW, 0);
-    w.reserve(Kind::Exec, record::PROCESS_BYTES, PARENT, out);
-    put_times(&mut w);
-    w.put_stack(record::NAME, NAME, 16);
-    w.submit();
+    put_named(&mut w, Kind::Exec, out);
     w.finish("sched_process_exec", out)
 }
 
@@ -83,12 +78,7 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.asm.store(Width::Word, FRAME, CHILD, 1);
     w.delete(context.maps.watched.descriptor(), CHILD);
     w.clear(NAME, 16);
-    w.asm.call(Helper::Now);
-    w.asm.store(Width::Double, FRAME, NOW, 0);
-    w.reserve(Kind::Exit, record::PROCESS_BYTES, PARENT, out);
-    put_times(&mut w);
-    w.put_stack(record::NAME, NAME, 16);
-    w.submit();
+    put_named(&mut w, Kind::Exit, out);
     w.finish("sched_process_exit", out)
 }
 
@@ -112,6 +102,16 @@ pub fn fault(context: &Context<'_>, layout: &FaultLayout) -> Program {
     w.put_stack(record::FAULT_FILE, FILE, FILE_BYTES);
     w.submit();
     w.finish("mm_filemap_fault", out)
+}
+
+/// Writes a record with the name on the stack.
+fn put_named(w: &mut Writer<'_>, kind: Kind, out: Label) {
+    w.asm.call(Helper::Now);
+    w.asm.store(Width::Double, FRAME, NOW, 0);
+    w.reserve(kind, record::PROCESS_BYTES, PARENT, out);
+    put_times(w);
+    w.put_stack(record::NAME, NAME, 16);
+    w.submit();
 }
 
 fn put_times(w: &mut Writer<'_>) {

@@ -59,6 +59,8 @@ fn the_requests_of_dd_are_counted_one_by_one() {
     assert_eq!(whole(&from["reads"]["sequential"]), 100);
     assert_eq!((sizes(&to["writes"]), whole(&to["flushes"])), (vec![(4096, 100)], 1));
     assert_eq!(list(&document["lost"]), [Value::Null; 0]);
+    // One thread cannot wait for longer than it lives.
+    assert!(whole(&document["outstanding_ns"]) < whole(&document["duration_ns"]), "{document:#}");
     assert!(place.path("halfpower-trace.parquet").exists());
 }
 
@@ -140,6 +142,22 @@ fn a_full_disk_loses_the_trace_and_not_the_command() {
     let unmounted = place.command_of("umount").arg("small").status().unwrap();
     assert!(unmounted.success() && ended.stdout == "done\n", "{ended}");
     assert!(ended.with_code(1).stderr.contains("No space left"));
+}
+
+#[test]
+fn a_watch_ends_while_other_programs_keep_the_disk_busy() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.file("data", 16 << 20);
+    let reader = "while dd if=data of=/dev/null bs=4k iflag=direct 2> /dev/null; do :; done";
+    let mut reading = place.command_of("sh").args(["-c", reader]).spawn().unwrap();
+    script(&place, "cat script > copy");
+    let document = watched(&place, "sh script");
+    reading.kill().unwrap();
+    reading.wait().unwrap();
+    let bytes = fs::metadata(place.path("script")).unwrap().len();
+    assert_eq!(whole(&file(&document, "/copy")["writes"]["moved_bytes"]), bytes);
+    assert_eq!(list(&document["processes"]).len(), 2, "{document:#}");
 }
 
 #[test]
