@@ -19,6 +19,10 @@ pub trait Clock {
     fn now_ns(&self) -> u64;
     /// Sleeps (never spins) until `now_ns()` reaches `until_ns`.
     fn sleep_until(&self, until_ns: u64);
+    /// Waits until `now_ns()` reaches `until_ns`, as exactly as the clock can. May spin.
+    fn wait_until(&self, until_ns: u64) {
+        self.sleep_until(until_ns);
+    }
 }
 
 /// Simulated time, which advances only when told to. The driver of the simulated workers advances
@@ -194,6 +198,10 @@ impl Clock for Monotonic {
             }
             sys::sleep_ns(until_ns - now);
         }
+    }
+
+    fn wait_until(&self, until_ns: u64) {
+        self.sleep_sharply_until(until_ns);
     }
 }
 

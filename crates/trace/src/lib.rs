@@ -11,6 +11,7 @@
 pub mod error;
 pub mod request;
 pub mod statistics;
+pub mod replay;
 mod columns;
 pub mod writer;
 mod source;

@@ -2,11 +2,13 @@
 //!
 //! A [`Workload`] describes the load. [`plan::resolve`] checks it against a target, with all limits
 //! in one place. [`runner::run`] starts the workers ([`worker::Worker`]), small state machines that
-//! submit and reap requests. A [`Sample`] is the result. Nothing here knows whether the target is a
+//! submit and reap requests; [`replayer::Replayer`] takes their place where a program's requests
+//! are issued again ([`Replay`]). A [`Sample`] is the result. Nothing here knows whether the target is a
 //! disk or a simulation. Nothing here prints or stores results.
 
 pub mod error;
 pub mod written;
+pub mod replay;
 pub mod spec;
 pub mod random;
 pub mod skew;
@@ -21,11 +23,14 @@ pub mod log;
 mod full_queue;
 mod batch_size;
 pub mod worker;
+pub mod replayer;
+mod thread_load;
 pub mod runner;
 pub mod stepper;
 
 pub use error::Error;
 pub use plan::Plan;
+pub use replay::{Pace, Replay};
 pub use runner::{Control, Progress, run};
 pub use sample::{FullQueue, LoggedRequest, OperationSample, Sample};
 pub use spec::{

@@ -67,6 +67,9 @@ pub struct Plan {
 /// [`Error::Usage`] with the problem and the remedy.
 pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
     check_shape(workload)?;
+    if workload.replay.is_some() {
+        return resolve_replay(workload, target);
+    }
     check_sizes(workload)?;
     check_distribution(workload)?;
     check_loop(workload)?;
@@ -76,6 +79,35 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     check_flushes(workload)?;
     let workers = (0..workload.threads).map(|index| worker(workload, index)).collect();
     Ok(Plan { workload: workload.clone(), workers })
+}
+
+/// The plan of a replay, whose requests bring their own offsets, sizes and gaps. All workers use
+/// the whole region.
+fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
+    if workload.warm_up_ns > 0 || workload.steady.is_some() {
+        let what = "a replay has no warm-up: each request is issued once";
+        return Err(Error::usage(what, "drop the warm-up"));
+    }
+    let granule = u64::from(target.alignment().offset_bytes.max(1));
+    let unaligned = [u64::from(workload.request_bytes), workload.region_offset]
+        .into_iter()
+        .find(|bytes| !bytes.is_multiple_of(granule));
+    if let Some(bytes) = unaligned {
+        let what = format!("{bytes} is not a multiple of {granule}, as {} requires", target.name());
+        return Err(Error::usage(what, "use a multiple"));
+    }
+    check_region(&Workload { placement: Placement::Shared, ..workload.clone() }, target)?;
+    target.check(&workload.engine_spec())?;
+    let whole =
+        Workload { placement: Placement::Shared, request_sizes: Vec::new(), ..workload.clone() };
+    let workers = (0..workload.threads).map(|index| WorkerPlan {
+        region_bytes: workload.region_bytes,
+        start_bytes: 0,
+        limit_bytes: None,
+        rate: None,
+        ..worker(&whole, index)
+    });
+    Ok(Plan { workload: workload.clone(), workers: workers.collect() })
 }
 
 fn check_shape(workload: &Workload) -> Result<(), Error> {

@@ -21,8 +21,10 @@ use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::plan::{Plan, WorkerPlan};
 use crate::random;
+use crate::replayer::Replayer;
 use crate::sample::Sample;
 use crate::spec::{Placement, Steady, Workload};
+use crate::thread_load::ThreadLoad;
 use crate::worker::{State, Worker};
 
 /// Interval at which the calling thread checks the workers (ns).
@@ -289,7 +291,13 @@ fn spawn<'scope, 'env, T: Target + Sync, C: Clock + Copy + Send + Sync + 'env>(
     let body = move || {
         let mut exit_guard =
             ExitGuard { shared, caller, counted_ready: false, counted_finished: false };
-        let part = work(&job, shared, &shared.progress[index], &mut exit_guard);
+        let progress = &shared.progress[index];
+        let part = match job.workload.replay {
+            None => work::<T, C, Worker<T::Engine, C>>(&job, shared, progress, &mut exit_guard),
+            Some(_) => {
+                work::<T, C, Replayer<T::Engine, C>>(&job, shared, progress, &mut exit_guard)
+            }
+        };
         exit_guard.finished();
         shared.wait_for(Stage::Read);
         // The engine is dropped only now, after the meters have been read.
@@ -423,13 +431,13 @@ impl SteadyWatch {
 }
 
 /// The main function of a worker thread, up to the point where its engine may be dropped.
-fn work<T: Target, C: Clock + Copy>(
+fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
     job: &Job<'_, T, C>,
     shared: &Shared<'_>,
     progress: &WorkerProgress,
     exit_guard: &mut ExitGuard<'_>,
 ) -> Option<(Sample, T::Engine)> {
-    let built = build(job);
+    let built: Result<L, Error> = build(job);
     exit_guard.ready();
     shared.wait_for(Stage::Go);
     let mut worker = match built {
@@ -485,11 +493,11 @@ fn work<T: Target, C: Clock + Copy>(
 }
 
 /// Performs a periodic flush and records its duration.
-fn flush<T: Target, C: Clock + Copy>(
+fn flush<T: Target, C: Clock + Copy, L: ThreadLoad<C>>(
     job: &Job<'_, T, C>,
-    worker: &mut Worker<T::Engine, C>,
+    worker: &mut L,
 ) -> Result<(), EngineError> {
-    let data_only = job.workload.flush_every.is_some_and(|every| every.data_only);
+    let data_only = worker.flushes_data_only();
     let begun_ns = job.clock.now_ns();
     let is_flushed = worker.flush()?;
     if !is_flushed && data_only {
@@ -501,7 +509,9 @@ fn flush<T: Target, C: Clock + Copy>(
     Ok(())
 }
 
-fn build<T: Target, C: Clock + Copy>(job: &Job<'_, T, C>) -> Result<Worker<T::Engine, C>, Error> {
+fn build<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
+    job: &Job<'_, T, C>,
+) -> Result<L, Error> {
     let (workload, plan) = (job.workload, job.worker);
     if let Some(cpu) = plan.cpu {
         cpucost::affinity::pin_current_thread(&[cpu])
@@ -510,8 +520,7 @@ fn build<T: Target, C: Clock + Copy>(job: &Job<'_, T, C>) -> Result<Worker<T::En
     // The default timer slack wakes an open loop up to 50 µs late. Failure to reduce it is
     // harmless.
     let _ = cpucost::affinity::set_timer_slack_ns(1);
-    let engine = job.target.engine(&workload.engine_spec())?;
-    Ok(Worker::new(engine, job.clock, workload, plan))
+    L::build(job.target, job.clock, workload, plan)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ioengine::{BufferPages, EngineKind, EngineOptions, EngineSpec};
 
+use crate::replay::Replay;
 use crate::written::Written;
 
 /// Order of visits to the blocks of the region.
@@ -197,6 +198,10 @@ pub struct Workload {
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
+    /// Requests of a program that are issued again, in place of a pattern. Pattern, sizes and
+    /// arrivals of the workload then only describe them; `request_bytes` is the size of a slot,
+    /// `depth` the number of slots and `threads` the number of workers.
+    pub replay: Option<Replay>,
     /// Start of the region (bytes).
     pub region_offset: u64,
     /// Length of the region (bytes).
@@ -257,6 +262,7 @@ impl Default for Workload {
             request_sizes: Vec::new(),
             depth: 1,
             threads: 1,
+            replay: None,
             region_offset: 0,
             region_bytes: 0,
             start_bytes: 0,
@@ -320,7 +326,10 @@ impl Workload {
     /// Whether `depth` requests are outstanding all the time: a closed loop without pauses and
     /// flushes.
     pub fn keeps_queue_full(&self) -> bool {
-        self.arrival == Arrival::Closed && self.think.is_none() && self.flush_every.is_none()
+        self.replay.is_none()
+            && self.arrival == Arrival::Closed
+            && self.think.is_none()
+            && self.flush_every.is_none()
     }
 }
 

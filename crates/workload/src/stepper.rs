@@ -12,8 +12,10 @@ use ioengine::{Target, VirtualTime};
 
 use crate::error::Error;
 use crate::plan::{Plan, WorkerPlan};
+use crate::replayer::Replayer;
 use crate::runner::{Control, Progress, SteadyWatch, counters_of, worker_plans};
 use crate::sample::Sample;
+use crate::thread_load::ThreadLoad;
 use crate::worker::{State, Worker};
 
 /// Number of advances of virtual time between two progress reports.
@@ -22,11 +24,9 @@ const PASSES: u64 = 16_384;
 const LOOK_NS: u64 = 1_000_000_000;
 
 /// A worker with its target, and whether it has finished.
-struct Stepped<'a, T: Target, C> {
-    worker: Worker<T::Engine, C>,
+struct Stepped<'a, T: Target, L> {
+    worker: L,
     target: &'a T,
-    /// Whether flushes between writes use fdatasync.
-    data_only: bool,
     done: bool,
 }
 
@@ -52,14 +52,37 @@ where
     C: VirtualTime + Clone,
     M: CpuMeter,
 {
+    match plan.workload.replay {
+        None => run_loads::<T, C, M, Worker<T::Engine, C>>(targets, plan, clock, meter, control),
+        Some(_) => {
+            run_loads::<T, C, M, Replayer<T::Engine, C>>(targets, plan, clock, meter, control)
+        }
+    }
+}
+
+/// Like [`run`], for one kind of load.
+fn run_loads<T, C, M, L>(
+    targets: &[&T],
+    plan: &Plan,
+    clock: &C,
+    meter: &M,
+    control: &mut Control<'_>,
+) -> Result<Sample, Error>
+where
+    T: Target,
+    C: VirtualTime + Clone,
+    M: CpuMeter,
+    L: ThreadLoad<C, Engine = T::Engine>,
+{
     let first_engine = clock.engines();
     let plans = worker_plans(plan, targets.len());
     let mut all = Vec::with_capacity(plans.len());
-    if plan.workload.flush_every.is_some() && plans.len() > 1 {
+    let flushes = plan.workload.flush_every.is_some() || plan.workload.replay.is_some();
+    if flushes && plans.len() > 1 {
         return Err(flush_unsupported().into());
     }
     for (target, worker) in &plans {
-        all.push(build(targets[*target], plan, worker, clock)?);
+        all.push(build::<T, C, L>(targets[*target], plan, worker, clock)?);
     }
     let read = || Reading { cpu: meter.sample(clock.now_ns()), device: counters_of(targets) };
     let mut before = read();
@@ -117,7 +140,8 @@ where
             return Err(flush_unsupported().into());
         }
         for (target, worker) in worker_plans(plan, targets.len()) {
-            let mut stepped = build(targets[target], plan, &worker, clock)?;
+            let mut stepped: Stepped<'_, T, Worker<T::Engine, C>> =
+                build(targets[target], plan, &worker, clock)?;
             stepped.worker.start(start_ns, start_ns, &plan.workload, &worker);
             all.push(stepped);
             owners.push(stream);
@@ -148,13 +172,13 @@ fn no_warm_up_error() -> ioengine::Error {
 
 /// Steps all workers until they finish. `due_ns` is the next time at which `look` must run; `look`
 /// is called after each advance of time and returns the next such time.
-fn drive<T: Target, C: VirtualTime>(
-    all: &mut [Stepped<'_, T, C>],
+fn drive<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
+    all: &mut [Stepped<'_, T, L>],
     first_engine: u32,
     mut due_ns: u64,
     clock: &C,
     control: &mut Control<'_>,
-    mut look: impl FnMut(&mut [Stepped<'_, T, C>]) -> u64,
+    mut look: impl FnMut(&mut [Stepped<'_, T, L>]) -> u64,
 ) -> Result<(), Error> {
     let start_ns = clock.now_ns();
     let mut ready: Vec<usize> = (0..all.len()).rev().collect();
@@ -187,8 +211,8 @@ fn drive<T: Target, C: VirtualTime>(
 }
 
 /// Steps a worker until it waits; returns whether it has just finished.
-fn step<T: Target, C: VirtualTime>(
-    stepped: &mut Stepped<'_, T, C>,
+fn step<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
+    stepped: &mut Stepped<'_, T, L>,
     clock: &C,
     stop: bool,
 ) -> Result<bool, Error> {
@@ -203,7 +227,7 @@ fn step<T: Target, C: VirtualTime>(
             State::FlushDue => {
                 let begun_ns = clock.now_ns();
                 let target = stepped.target;
-                if stepped.data_only {
+                if stepped.worker.flushes_data_only() {
                     target.sync_data()?;
                 } else {
                     target.sync()?;
@@ -234,20 +258,20 @@ fn flush_unsupported() -> ioengine::Error {
         .with_remedy("use one thread on one target, or drop `fsync`")
 }
 
-fn build<'a, T: Target, C: VirtualTime + Clone>(
+fn build<'a, T: Target, C: VirtualTime + Clone, L: ThreadLoad<C, Engine = T::Engine>>(
     target: &'a T,
     plan: &Plan,
     worker: &WorkerPlan,
     clock: &C,
-) -> Result<Stepped<'a, T, C>, Error> {
-    let workload = &plan.workload;
-    let engine = target.engine(&workload.engine_spec())?;
-    let data_only = workload.flush_every.is_some_and(|every| every.data_only);
-    let worker = Worker::new(engine, clock.clone(), workload, worker);
-    Ok(Stepped { worker, target, data_only, done: false })
+) -> Result<Stepped<'a, T, L>, Error> {
+    let worker = L::build(target, clock.clone(), &plan.workload, worker)?;
+    Ok(Stepped { worker, target, done: false })
 }
 
-fn progress<T: Target, C: VirtualTime>(all: &[Stepped<'_, T, C>], elapsed_ns: u64) -> Progress {
+fn progress<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
+    all: &[Stepped<'_, T, L>],
+    elapsed_ns: u64,
+) -> Progress {
     let samples = || all.iter().map(|stepped| stepped.worker.sample());
     Progress {
         elapsed_ns,
@@ -257,11 +281,11 @@ fn progress<T: Target, C: VirtualTime>(all: &[Stepped<'_, T, C>], elapsed_ns: u6
 }
 
 /// Flushes if requested, takes the last readings and merges all samples.
-fn finish<T: Target, C: VirtualTime>(
+fn finish<T: Target, C: VirtualTime, L: ThreadLoad<C, Engine = T::Engine>>(
     targets: &[&T],
     plan: &Plan,
     clock: &C,
-    all: Vec<Stepped<'_, T, C>>,
+    all: Vec<Stepped<'_, T, L>>,
     (before, read): (&Reading, &dyn Fn() -> Reading),
     watch: &SteadyWatch,
     control: &Control<'_>,

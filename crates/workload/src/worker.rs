@@ -114,6 +114,7 @@ pub struct Worker<E, C> {
     /// Writes between two flushes, and how many of them are still to be issued.
     flush_every: u64,
     writes_to_flush: u64,
+    flushes_data_only: bool,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
@@ -178,6 +179,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             issued: 0,
             flush_every: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
             writes_to_flush: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
+            flushes_data_only: workload.flush_every.is_some_and(|every| every.data_only),
             measure_from_ns: 0,
             limit_ns: u64::MAX,
             stopped_ns: 0,
@@ -303,6 +305,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.last_reap_ns = self.now_ns;
         self.sample.flushes.record(self.now_ns.saturating_sub(begun_ns));
         self.writes_to_flush = self.flush_every;
+    }
+
+    /// Whether periodic flushes are like fdatasync(2).
+    pub fn flushes_data_only(&self) -> bool {
+        self.flushes_data_only
     }
 
     /// Makes what this worker wrote durable, if its engine can; else the caller must flush the
@@ -661,13 +668,13 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     }
 }
 
-fn hangs(in_flight: u32) -> EngineError {
+pub(crate) fn hangs(in_flight: u32) -> EngineError {
     let seconds = HANG_NS / 1_000_000_000;
     let what = format!("the device has not answered {in_flight} requests for {seconds} s");
     EngineError::new(ErrorKind::Io, what).with_remedy("look at the kernel log (dmesg)")
 }
 
-fn completed_twice(op: Op, offset: u64) -> EngineError {
+pub(crate) fn completed_twice(op: Op, offset: u64) -> EngineError {
     let verb = if op == Op::Read { "read" } else { "write" };
     let what = format!("the {verb} at offset {offset} was completed twice");
     EngineError::new(ErrorKind::Io, what)
@@ -675,7 +682,7 @@ fn completed_twice(op: Op, offset: u64) -> EngineError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
     use std::rc::Rc;
@@ -690,7 +697,7 @@ mod tests {
 
     /// Virtual time, shared by a clock and an engine.
     #[derive(Clone, Default)]
-    struct VirtualClock(Rc<Cell<u64>>);
+    pub(crate) struct VirtualClock(pub(crate) Rc<Cell<u64>>);
 
     impl Clock for VirtualClock {
         fn now_ns(&self) -> u64 {
@@ -702,12 +709,29 @@ mod tests {
     }
 
     /// An engine with one server, whose service time the test determines.
-    struct OneServer<S> {
+    pub(crate) struct OneServer<S> {
         clock: VirtualClock,
         service_ns: S,
         free_at_ns: u64,
         due: RefCell<BTreeMap<(u64, u32), Completion>>,
         buffers: Vec<Vec<u8>>,
+    }
+
+    impl<S> OneServer<S> {
+        pub(crate) fn new(
+            clock: &VirtualClock,
+            slots: u32,
+            slot_bytes: u32,
+            service_ns: S,
+        ) -> Self {
+            OneServer {
+                clock: clock.clone(),
+                service_ns,
+                free_at_ns: 0,
+                due: RefCell::default(),
+                buffers: vec![vec![0; slot_bytes as usize]; slots as usize],
+            }
+        }
     }
 
     impl<S: FnMut(u64) -> u64> Engine for OneServer<S> {

@@ -1,0 +1,293 @@
+//! The first reading of a trace: lanes, the place of each file, sizes, depths, and what cannot be
+//! replayed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+
+use crate::error::TraceError;
+use crate::replay::{Action, Level, Unfit, action};
+use crate::request::{Call, FILES_MOST, Request};
+
+/// Lanes at most; more threads than that at the same time share them.
+const LANES_MOST: usize = 256;
+
+/// Threads that are told apart at most; all others count as one.
+const THREADS_MOST: usize = 1 << 20;
+
+/// Requests in flight that are followed for each thread at most.
+const DEPTH_MOST: usize = 1 << 16;
+
+/// Files begin at multiples of this in the target of a replay (bytes), so that direct requests stay
+/// aligned.
+const FILE_ALIGNMENT_BYTES: u64 = 4096;
+
+/// Requests that are not replayed, by reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// What they are, in the plural, such as "opens".
+    pub what: &'static str,
+    /// How many.
+    pub count: u64,
+}
+
+/// A lane: threads that were never alive at the same time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaneFacts {
+    /// Its requests.
+    pub requests: u64,
+    /// Most of its requests in flight at once.
+    pub depth_max: u32,
+}
+
+/// What is known of a trace before it is replayed.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// Which requests are replayed.
+    pub level: Level,
+    /// Reads, writes and flushes.
+    pub requests: [u64; 3],
+    /// Bytes read and bytes written.
+    pub bytes: [u64; 2],
+    /// Bytes of direct reads and writes (O_DIRECT).
+    pub direct_bytes: u64,
+    /// Writes that were durable by themselves (O_DSYNC, FUA).
+    pub durable_writes: u64,
+    /// The longest read or write (bytes).
+    pub largest_bytes: u64,
+    /// Size of a target that holds all files one after another (bytes).
+    pub span_bytes: u64,
+    /// Whether the trace says when requests ended. If not, nobody knows which requests waited for
+    /// which.
+    pub has_latencies: bool,
+    /// From the start of the first request to the end of the last one (ns).
+    pub duration_ns: u64,
+    /// The call that made most of the reads and writes.
+    pub call: Call,
+    /// The lanes.
+    pub lanes: Vec<LaneFacts>,
+    /// Requests that are not replayed.
+    pub left_out: Vec<LeftOut>,
+    /// Identifies the requests: equal for equal traces.
+    pub fingerprint: u64,
+    pub(super) first_start_ns: u64,
+    threads: HashMap<u32, u32>,
+    bases: Vec<u64>,
+}
+
+impl Scan {
+    /// Reads a whole trace. Without a `level`, the calls are replayed, or the requests of the block
+    /// layer if the trace has no calls.
+    ///
+    /// # Errors
+    /// The first error of the trace.
+    pub fn of(
+        trace: impl Iterator<Item = Result<Request, TraceError>>,
+        level: Option<Level>,
+    ) -> Result<Scan, TraceError> {
+        let mut both = Level::ALL.map(|_| Counts::default());
+        for request in trace {
+            let request = request?;
+            both[Level::of(&request) as usize].add(&request);
+        }
+        let level = level.unwrap_or_else(|| match both[Level::Calls as usize].requests {
+            [0, 0, 0] => Level::Block,
+            _ => Level::Calls,
+        });
+        let counts = std::mem::take(&mut both[level as usize]);
+        Ok(counts.scan(level))
+    }
+
+    /// Number of requests that are replayed.
+    pub fn count(&self) -> u64 {
+        self.requests.iter().sum()
+    }
+
+    /// The lane of a thread.
+    pub(super) fn lane(&self, thread: u32) -> u32 {
+        self.threads.get(&thread).or(self.threads.get(&OTHERS)).copied().unwrap_or(0)
+    }
+
+    /// The place of a position in a file.
+    pub(super) fn place(&self, request: &Request, offset: u64) -> u64 {
+        let file = (request.file.0 as usize).min(FILES_MOST - 1);
+        self.bases.get(file).copied().unwrap_or(0).saturating_add(offset)
+    }
+}
+
+/// The thread that stands for those that are not told apart.
+const OTHERS: u32 = u32::MAX;
+
+/// A thread of the program.
+#[derive(Debug, Default)]
+struct Thread {
+    first_ns: u64,
+    last_ns: u64,
+    requests: u64,
+    depth_max: u32,
+    in_flight: BinaryHeap<Reverse<u64>>,
+}
+
+impl Thread {
+    fn add(&mut self, request: &Request) {
+        if self.requests == 0 {
+            self.first_ns = request.start_ns;
+        }
+        self.requests += 1;
+        let start_ns = request.start_ns;
+        self.last_ns = self.last_ns.max(request.end_ns().unwrap_or(start_ns));
+        while self.in_flight.peek().is_some_and(|Reverse(end_ns)| *end_ns <= start_ns) {
+            self.in_flight.pop();
+        }
+        if let Some(end_ns) = request.end_ns().filter(|_| self.in_flight.len() < DEPTH_MOST) {
+            self.in_flight.push(Reverse(end_ns));
+        }
+        self.depth_max = self.depth_max.max(self.in_flight.len().max(1) as u32);
+    }
+}
+
+/// What is counted of the requests of one level.
+#[derive(Debug, Default)]
+struct Counts {
+    requests: [u64; 3],
+    bytes: [u64; 2],
+    direct_bytes: u64,
+    durable_writes: u64,
+    largest_bytes: u64,
+    without_end: u64,
+    first_start_ns: Option<u64>,
+    end_ns: u64,
+    calls: HashMap<Call, u64>,
+    threads: HashMap<u32, Thread>,
+    file_ends: Vec<u64>,
+    left_out: BTreeMap<Unfit, u64>,
+    fingerprint: u64,
+}
+
+impl Counts {
+    fn add(&mut self, request: &Request) {
+        let (action, offset, bytes) = match action(request) {
+            Ok(found) => found,
+            Err(unfit) => {
+                *self.left_out.entry(unfit).or_default() += 1;
+                return;
+            }
+        };
+        let start_ns = request.start_ns;
+        self.first_start_ns = Some(self.first_start_ns.map_or(start_ns, |ns| ns.min(start_ns)));
+        self.end_ns = self.end_ns.max(request.end_ns().unwrap_or(start_ns));
+        self.without_end += u64::from(request.latency_ns.is_none());
+        let is_known =
+            self.threads.len() < THREADS_MOST || self.threads.contains_key(&request.thread);
+        let thread = if is_known { request.thread } else { OTHERS };
+        self.threads.entry(thread).or_default().add(request);
+        for word in [start_ns, offset, bytes, kind(action) as u64 | u64::from(request.file.0) << 8]
+        {
+            self.fingerprint = mixed(self.fingerprint ^ word);
+        }
+        self.requests[kind(action)] += 1;
+        if let Action::Flush { .. } = action {
+            return;
+        }
+        let moved = &mut self.bytes[kind(action)];
+        *moved = moved.saturating_add(bytes);
+        let direct_bytes = if request.direct { bytes } else { 0 };
+        self.direct_bytes = self.direct_bytes.saturating_add(direct_bytes);
+        self.durable_writes += u64::from(action == Action::Write && request.durable);
+        self.largest_bytes = self.largest_bytes.max(bytes);
+        *self.calls.entry(request.call).or_default() += 1;
+        let file = (request.file.0 as usize).min(FILES_MOST - 1);
+        if self.file_ends.len() <= file {
+            self.file_ends.resize(file + 1, 0);
+        }
+        self.file_ends[file] = self.file_ends[file].max(offset.saturating_add(bytes));
+    }
+
+    fn scan(self, level: Level) -> Scan {
+        let (lanes, threads) = lanes(&self.threads);
+        let mut span_bytes = 0_u64;
+        let base = |end: &u64| {
+            let base = span_bytes;
+            let whole = end.checked_next_multiple_of(FILE_ALIGNMENT_BYTES).unwrap_or(u64::MAX);
+            span_bytes = span_bytes.saturating_add(whole);
+            base
+        };
+        let bases = self.file_ends.iter().map(base).collect();
+        let most = self.calls.iter().max_by_key(|(call, count)| (**count, call.name()));
+        let first_start_ns = self.first_start_ns.unwrap_or(0);
+        let left_out = self.left_out.iter();
+        Scan {
+            level,
+            requests: self.requests,
+            bytes: self.bytes,
+            direct_bytes: self.direct_bytes,
+            durable_writes: self.durable_writes,
+            largest_bytes: self.largest_bytes,
+            has_latencies: self.without_end == 0,
+            duration_ns: self.end_ns.saturating_sub(first_start_ns),
+            call: most.map_or(Call::UNKNOWN, |(call, _)| *call),
+            lanes,
+            left_out: left_out
+                .map(|(unfit, count)| LeftOut { what: unfit.what(), count: *count })
+                .collect(),
+            fingerprint: self.fingerprint,
+            first_start_ns,
+            threads,
+            bases,
+            span_bytes,
+        }
+    }
+}
+
+/// Index of an action in [`Scan::requests`].
+fn kind(action: Action) -> usize {
+    match action {
+        Action::Read => 0,
+        Action::Write => 1,
+        Action::Flush { .. } => 2,
+    }
+}
+
+/// Mixes the bits of a word (the finaliser of SplitMix64).
+pub(super) fn mixed(word: u64) -> u64 {
+    let mut z = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Gives each thread a lane. A thread takes the lane whose last thread ended most recently, since
+/// that one may have started it or waited for it.
+fn lanes(threads: &HashMap<u32, Thread>) -> (Vec<LaneFacts>, HashMap<u32, u32>) {
+    let mut order: Vec<(&u32, &Thread)> = threads.iter().collect();
+    order.sort_by_key(|(id, thread)| (thread.first_ns, **id));
+    let mut lanes: Vec<LaneFacts> = Vec::new();
+    let mut ends: BTreeSet<(u64, usize)> = BTreeSet::new();
+    let mut found = HashMap::new();
+    for (id, thread) in order {
+        let free = ends.range(..=(thread.first_ns, usize::MAX)).next_back().copied();
+        let lane = match free {
+            Some((end_ns, lane)) => {
+                ends.remove(&(end_ns, lane));
+                lanes[lane].depth_max = lanes[lane].depth_max.max(thread.depth_max);
+                lane
+            }
+            None if lanes.len() < LANES_MOST => {
+                lanes.push(LaneFacts { requests: 0, depth_max: thread.depth_max });
+                lanes.len() - 1
+            }
+            // All lanes are taken: the thread shares the lane that ends first.
+            None => {
+                let (end_ns, lane) = ends.pop_first().unwrap_or((0, 0));
+                lanes[lane].depth_max = lanes[lane].depth_max.saturating_add(thread.depth_max);
+                ends.insert((end_ns.max(thread.last_ns), lane));
+                lanes[lane].requests += thread.requests;
+                found.insert(*id, lane as u32);
+                continue;
+            }
+        };
+        lanes[lane].requests += thread.requests;
+        ends.insert((thread.last_ns, lane));
+        found.insert(*id, lane as u32);
+    }
+    (lanes, found)
+}

@@ -1,0 +1,171 @@
+//! What the threads of a trial have in common, whether they generate a load or replay one: the
+//! interface of the state machines that [`crate::runner`] and [`crate::stepper`] drive.
+
+use ioengine::{Clock, Engine, Error as EngineError, Target};
+
+use crate::error::Error;
+use crate::plan::WorkerPlan;
+use crate::replayer::Replayer;
+use crate::sample::Sample;
+use crate::spec::Workload;
+use crate::worker::{State, Worker};
+
+/// The state machine of one thread of a trial.
+pub(crate) trait ThreadLoad<C>: Sized {
+    /// The engine of the thread.
+    type Engine: Engine;
+
+    /// Makes the state machine with an engine on `target`.
+    fn build<T: Target<Engine = Self::Engine>>(
+        target: &T,
+        clock: C,
+        workload: &Workload,
+        plan: &WorkerPlan,
+    ) -> Result<Self, Error>;
+    /// Starts at `start_ns`; what completes before `measure_from_ns` is warm-up.
+    fn start(
+        &mut self,
+        start_ns: u64,
+        measure_from_ns: u64,
+        workload: &Workload,
+        plan: &WorkerPlan,
+    );
+    /// Sets the end of the warm-up.
+    fn measure_from(&mut self, measure_from_ns: u64);
+    /// Makes one call into the engine. With `stop`, no new requests are issued.
+    fn step(&mut self, stop: bool) -> Result<State, EngineError>;
+    /// The latest time at which the next step must run (ns).
+    fn wake_up_ns(&mut self, now_ns: u64) -> u64;
+    /// Whether a request exceeds the hang limit.
+    fn is_hung(&self) -> bool;
+    /// Whether the flush that is due is like fdatasync(2).
+    fn flushes_data_only(&self) -> bool;
+    /// Flushes what the engine wrote. False: the caller must flush the target.
+    fn flush(&mut self) -> Result<bool, EngineError>;
+    /// Records the flush that was due.
+    fn flushed(&mut self, begun_ns: u64);
+    /// The measurements so far.
+    fn sample(&self) -> &Sample;
+    /// Ends the load and returns its sample and its engine.
+    fn finish(self) -> (Sample, Self::Engine);
+}
+
+impl<E: Engine, C: Clock> ThreadLoad<C> for Worker<E, C> {
+    type Engine = E;
+
+    fn build<T: Target<Engine = E>>(
+        target: &T,
+        clock: C,
+        workload: &Workload,
+        plan: &WorkerPlan,
+    ) -> Result<Self, Error> {
+        Ok(Worker::new(target.engine(&workload.engine_spec())?, clock, workload, plan))
+    }
+
+    fn start(
+        &mut self,
+        start_ns: u64,
+        measure_from_ns: u64,
+        workload: &Workload,
+        plan: &WorkerPlan,
+    ) {
+        Worker::start(self, start_ns, measure_from_ns, workload, plan);
+    }
+
+    #[inline]
+    fn measure_from(&mut self, measure_from_ns: u64) {
+        Worker::measure_from(self, measure_from_ns);
+    }
+
+    #[inline]
+    fn step(&mut self, stop: bool) -> Result<State, EngineError> {
+        Worker::step(self, stop)
+    }
+
+    #[inline]
+    fn wake_up_ns(&mut self, now_ns: u64) -> u64 {
+        Worker::wake_up_ns(self, now_ns)
+    }
+
+    fn is_hung(&self) -> bool {
+        Worker::is_hung(self)
+    }
+
+    fn flushes_data_only(&self) -> bool {
+        Worker::flushes_data_only(self)
+    }
+
+    fn flush(&mut self) -> Result<bool, EngineError> {
+        Worker::flush(self)
+    }
+
+    fn flushed(&mut self, begun_ns: u64) {
+        Worker::flushed(self, begun_ns);
+    }
+
+    #[inline]
+    fn sample(&self) -> &Sample {
+        Worker::sample(self)
+    }
+
+    fn finish(self) -> (Sample, E) {
+        Worker::finish(self)
+    }
+}
+
+impl<E: Engine, C: Clock> ThreadLoad<C> for Replayer<E, C> {
+    type Engine = E;
+
+    fn build<T: Target<Engine = E>>(
+        target: &T,
+        clock: C,
+        workload: &Workload,
+        plan: &WorkerPlan,
+    ) -> Result<Self, Error> {
+        let engine = target.engine(&workload.engine_spec())?;
+        let granule_bytes = target.alignment().offset_bytes;
+        Ok(Replayer::new(engine, clock, workload, plan, granule_bytes)?)
+    }
+
+    fn start(&mut self, start_ns: u64, _: u64, _: &Workload, _: &WorkerPlan) {
+        Replayer::start(self, start_ns);
+    }
+
+    /// A replay has no warm-up.
+    fn measure_from(&mut self, _: u64) {}
+
+    #[inline]
+    fn step(&mut self, stop: bool) -> Result<State, EngineError> {
+        Replayer::step(self, stop)
+    }
+
+    #[inline]
+    fn wake_up_ns(&mut self, now_ns: u64) -> u64 {
+        Replayer::wake_up_ns(self, now_ns)
+    }
+
+    fn is_hung(&self) -> bool {
+        Replayer::is_hung(self)
+    }
+
+    fn flushes_data_only(&self) -> bool {
+        Replayer::flushes_data_only(self)
+    }
+
+    fn flush(&mut self) -> Result<bool, EngineError> {
+        Replayer::flush(self)
+    }
+
+    fn flushed(&mut self, begun_ns: u64) {
+        Replayer::flushed(self, begun_ns);
+    }
+
+    #[inline]
+    fn sample(&self) -> &Sample {
+        Replayer::sample(self)
+    }
+
+    fn finish(self) -> (Sample, E) {
+        Replayer::finish(self)
+    }
+}
