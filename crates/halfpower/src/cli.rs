@@ -15,6 +15,7 @@ pub mod memory;
 pub mod mount;
 pub mod peer;
 mod parameters;
+pub mod replay;
 pub mod serve;
 pub mod simulate;
 pub mod inputs;
@@ -92,6 +93,8 @@ pub enum Verb {
     Watch(watch::WatchArgs),
     /// Show, import or export a trace of requests
     Trace(watch::TraceArgs),
+    /// Issue the requests of a trace again: on a disk, or in a simulated system
+    Replay(Box<replay::ReplayArgs>),
     /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
     /// Explain a term, finding, verdict reason, advice, study or claim

@@ -20,6 +20,7 @@ pub mod report;
 pub mod reproduce;
 pub mod restore;
 pub mod run;
+pub mod replay;
 pub mod fio;
 pub mod runs;
 pub mod selftest;

@@ -16,7 +16,9 @@ use ioengine::truth::Truth;
 use ioengine::{BufferPages, EngineKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use workload::{Distribution, Placement};
+use trace::import::Format;
+use trace::replay::{Changes, Selection};
+use workload::{Distribution, Pace, Placement};
 
 use crate::guard::Consent;
 use crate::rank_trial::RankFiles;
@@ -208,11 +210,30 @@ pub struct EngineParameters {
     pub fdatasync: Option<u32>,
 }
 
+/// Requests of a program that are issued again, in place of axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplayParameters {
+    /// A trace file, or a trace of another tool.
+    pub trace: PathBuf,
+    /// Its format; None: found by its content.
+    pub format: Option<Format>,
+    /// Which of its requests.
+    pub selection: Selection,
+    /// When they are issued.
+    pub pace: Pace,
+    /// Changes to what the program did.
+    pub changes: Changes,
+    /// Move requests beyond the end of the target into it.
+    pub folds: bool,
+}
+
 /// An experiment: every combination of the axes on the targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Files, devices, directories, simulated systems or reference devices.
     pub targets: Vec<PathBuf>,
+    /// Requests of a program, which set the axes that follow; None: the axes describe the load.
+    pub replay: Option<ReplayParameters>,
     /// Axis: direction and order.
     pub rw: Vec<Rw>,
     /// Axis: share of reads in a mix (percent); None: 50.
@@ -311,6 +332,7 @@ impl Default for Experiment {
     fn default() -> Experiment {
         Experiment {
             targets: Vec::new(),
+            replay: None,
             rw: vec![Rw::Read],
             read_percents: None,
             request_bytes: None,

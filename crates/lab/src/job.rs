@@ -27,6 +27,7 @@ use crate::reference_device;
 use crate::settings::{self, HostSetting};
 use crate::simulated_target::SimulatedTarget;
 use crate::target::JobTargets;
+use crate::trace_load::TraceLoad;
 
 /// Default length of a trial without a size and a time (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
@@ -110,6 +111,8 @@ pub struct Job {
     pub rank_shift: u32,
     /// The settings of the workload that do not depend on axes or targets.
     pub base: Workload,
+    /// The trace that is replayed in place of the axes.
+    pub trace: Option<TraceLoad>,
     /// End a trial at the end of the region.
     stop_at_size: bool,
     /// Rate of an open loop [bytes per second], for each request size to divide.
@@ -122,6 +125,15 @@ impl Job {
     /// # Errors
     /// A usage error with the remedy.
     pub fn resolve(experiment: &Experiment, sweep: bool) -> Outcome<Job> {
+        let Some(parameters) = &experiment.replay else {
+            return Job::resolve_axes(experiment, sweep);
+        };
+        let load = TraceLoad::open(experiment, parameters)?;
+        let job = Job::resolve_axes(&load.experiment(experiment), sweep)?;
+        Ok(Job { trace: Some(load), ..job })
+    }
+
+    fn resolve_axes(experiment: &Experiment, sweep: bool) -> Outcome<Job> {
         let mut axes = axes(experiment, sweep)?;
         let targets = targets(experiment, &mut axes)?;
         let (limit_ns, stop_at_size) = limits(experiment)?;
@@ -172,6 +184,7 @@ impl Job {
                 flush_every: engine.flush_every,
                 ..base(experiment, limit_ns)?
             },
+            trace: None,
             stop_at_size,
             rate_bytes_per_s: experiment.rate_bytes_per_s,
         })
@@ -212,6 +225,9 @@ impl Job {
             log: self.log.as_ref().map(|_| self.logged_by_each(axes.threads)),
             ..self.base.clone()
         };
+        if let Some(load) = &self.trace {
+            return load.apply(workload);
+        }
         let granule = u64::from(workload.granule_bytes());
         let whole = region_bytes / granule * granule;
         Workload { limit_bytes: self.stop_at_size.then_some(whole), ..workload }

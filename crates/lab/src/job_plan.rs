@@ -4,6 +4,7 @@
 use crate::bench;
 use crate::failure::Outcome;
 use crate::job::Job;
+use crate::point_key::PointKey;
 use crate::settings;
 use analysis::units;
 
@@ -22,6 +23,12 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
     for axes in &job.axes {
         let workload = job.workload(axes, preparation.region_bytes, job.direct.unwrap_or(true));
         let trials = u64::from(job.trials) * if job.soaker { 2 } else { 1 };
+        if let Some(load) = &job.trace {
+            lines.push(format!("{}, {trials} trials", PointKey::of(&workload).describe()));
+            writes = writes.saturating_add(load.scan.bytes[1].saturating_mul(trials));
+            seconds += trials as f64 * load.scan.duration_ns as f64 / 1e9;
+            continue;
+        }
         match workload.limit_ns {
             Some(ns) => seconds += trials as f64 * (ns + workload.warm_up_ns) as f64 / 1e9,
             None => endless = true,
@@ -48,7 +55,9 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
         lines.push(format!("writes {at_least}{} in all{share}", units::size(writes)));
     }
     let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
-    let time = if endless && job.targets.simulated().is_some() {
+    let time = if job.trace.is_some() {
+        format!("{seconds:.3} s of {spent} if the target is as fast as the recorded one")
+    } else if endless && job.targets.simulated().is_some() {
         "the virtual time needed to move those bytes".to_owned()
     } else if endless {
         "as long as it takes to move those bytes".to_owned()

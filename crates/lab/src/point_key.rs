@@ -4,7 +4,7 @@
 use analysis::units;
 use ioengine::target::Hint;
 use ioengine::{BufferPages, Caching, EngineKind, Op};
-use workload::{Distribution, Pattern, Placement, Steady, Workload};
+use workload::{Distribution, Pattern, Placement, Replay, Steady, Workload};
 
 use crate::experiment::Blocks;
 use crate::rank_trial::RankGroup;
@@ -99,7 +99,7 @@ impl PointKey {
     /// Requests in flight over all threads, if the workload keeps their number constant: a closed
     /// loop without pauses.
     pub fn outstanding(&self) -> Option<u64> {
-        let is_full = self.requests_per_s().is_none() && !self.has_pauses();
+        let is_full = self.requests_per_s().is_none() && !self.has_pauses() && !self.is_replay();
         is_full.then(|| u64::from(self.depth()) * u64::from(self.threads()))
     }
 
@@ -165,7 +165,18 @@ impl PointKey {
 
     /// Whether the workload pauses between requests (think time).
     pub fn has_pauses(&self) -> bool {
-        self.workload.think.is_some()
+        self.workload.think.is_some() || self.is_replay()
+    }
+
+    /// Whether requests of a program are issued again, in place of a pattern.
+    pub fn is_replay(&self) -> bool {
+        self.workload.replay.is_some()
+    }
+
+    /// Whether the workload reads some blocks more often than others, so that a page cache serves
+    /// part of the reads by design.
+    pub fn reads_again(&self) -> bool {
+        self.is_skewed() || self.is_replay()
     }
 
     /// Whether requests bypass the page cache.
@@ -201,6 +212,14 @@ impl PointKey {
             }
             None => String::new(),
         };
+        if let Some(replay) = &workload.replay {
+            let threads = match self.threads() {
+                0 | 1 => String::new(),
+                threads => format!(", {threads} threads"),
+            };
+            let engine = self.ioengine();
+            return format!("{}{threads}, {engine}, {}", describe(replay), self.caching);
+        }
         format!(
             "{}{distribution} {}, depth {}{threads}{rate}{pauses}, {}, {}{}{ranks}",
             self.rw(),
@@ -232,4 +251,15 @@ impl PointKey {
             }
         }
     }
+}
+/// "replay of db.parquet, 12,000 requests, as recorded, depth 8".
+fn describe(replay: &Replay) -> String {
+    let what = &replay.description;
+    let changes = match what.changes.as_str() {
+        "" => String::new(),
+        changes => format!(", {changes}"),
+    };
+    let folded = if what.folded { ", folded into the region" } else { "" };
+    let requests = units::count(what.requests as f64);
+    format!("replay of {} ({requests} requests, {}{changes}{folded})", what.trace, what.pace)
 }

@@ -3,7 +3,9 @@
 
 use std::io::Write;
 
+use analysis::histogram::Histogram;
 use analysis::units;
+use ioengine::Op;
 use results::{RunRow, Store};
 use serde::Serialize;
 
@@ -104,6 +106,41 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
         }
     }
     Ok(lines)
+}
+
+/// What the line of a replay does not say: how long it took beside the program, and its reads,
+/// writes and flushes apart. Empty for other points.
+pub fn replay_lines(point: &Point) -> Vec<String> {
+    let Some(replay) = &point.key.workload.replay else { return Vec::new() };
+    let trials = point.unsoaked();
+    let mut elapsed: Vec<u64> = trials.iter().map(|trial| trial.elapsed_ns).collect();
+    elapsed.sort_unstable();
+    let Some(took_ns) = elapsed.get(elapsed.len() / 2) else { return Vec::new() };
+    let recorded_ns = replay.description.recorded_ns;
+    let mut lines = vec![format!(
+        "  took {}; the program took {}, {:.2} times as long",
+        units::time(*took_ns as f64),
+        units::time(recorded_ns as f64),
+        recorded_ns as f64 / (*took_ns).max(1) as f64
+    )];
+    let mut flushes = Histogram::new();
+    trials.iter().filter_map(|trial| trial.live.as_ref()).for_each(|l| flushes.merge(&l.flushes));
+    let all = [
+        ("reads", point.latency(Some(Op::Read))),
+        ("writes", point.latency(Some(Op::Write))),
+        ("flushes", flushes),
+    ];
+    for (name, latency) in all.iter().filter(|(_, latency)| latency.count() > 0) {
+        let quantile = |q| units::time(latency.quantile(q).unwrap_or(0) as f64);
+        let mean_count = latency.count() as f64 / trials.len() as f64;
+        lines.push(format!(
+            "  {name:<8} {}, p50 {}, p99 {}",
+            units::count(mean_count),
+            quantile(0.5),
+            quantile(0.99)
+        ));
+    }
+    lines
 }
 
 /// The output line of a point: rate, percentiles of latency, CPU time, verdict.

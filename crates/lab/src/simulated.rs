@@ -199,6 +199,7 @@ pub fn shape_of(
         _ => return None,
     };
     let random = match workload.pattern {
+        _ if workload.replay.is_some() => return None,
         _ if !workload.request_sizes.is_empty() => return None,
         Pattern::Random if workload.distribution != Distribution::Even => return None,
         Pattern::Random => true,

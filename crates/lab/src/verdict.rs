@@ -294,7 +294,7 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         );
     }
     // Skewed buffered reads hit the page cache by design.
-    let cold = around.cold && (key.is_direct() || !key.is_skewed());
+    let cold = around.cold && (key.is_direct() || !key.reads_again());
     let Some(device) = trial.device.filter(|_| around.counted && cold) else { return };
     let seen = device.read_sectors * 512;
     if key.read_percent() > 0
@@ -323,7 +323,7 @@ fn check_revisits(
     let region = around.target_bytes as f64;
     let again = region > 0.0 && read as f64 > region * REVISITED_MIN;
     let held = around.page_cache_bytes.is_none_or(|bytes| around.target_bytes < bytes);
-    let buffered = !key.is_direct() && around.cold && !key.is_skewed();
+    let buffered = !key.is_direct() && around.cold && !key.reads_again();
     let revisits = buffered && again && held && !around.counted && !around.allow_holes;
     if revisits {
         let text = format!(
@@ -472,7 +472,7 @@ fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
 /// Requests that complete inside the submit call are never in flight together. Little's law does
 /// not show it, because a whole batch shares its timestamps.
 fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
-    let Some(live) = &trial.live else { return };
+    let Some(live) = trial.live.as_ref().filter(|_| !key.is_replay()) else { return };
     let share = live.at_once as f64 / trial.requests().max(1) as f64;
     // A server's replies arrive together, although its requests were outstanding together.
     let closed = key.requests_per_s().is_none() && !key.is_issued_by(EngineKind::Network);
@@ -633,6 +633,10 @@ fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 
 /// Sudden changes of the rate; gradual drift is checked only without a sudden change.
 fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    if key.is_replay() {
+        // A program changes its rate when it likes.
+        return;
+    }
     let whole = trial.series_until(key.workload.limit_ns);
     let moved: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
     let is_large = |change: &Break| {
@@ -666,8 +670,8 @@ fn break_text(key: &PointKey, change: &Break) -> String {
 }
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
-    if key.polls() {
-        // Polling always uses a whole CPU.
+    if key.polls() || key.is_replay() {
+        // Polling always uses a whole CPU, and a replay spins through short gaps.
         return;
     }
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };

@@ -9,9 +9,11 @@ use ioengine::{Caching, EngineKind};
 use results::{Operation, PointRow, Seed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use workload::replay::ReplayDescription;
 use workload::spec::Content;
 use workload::{
-    Arrival, Distribution, FlushEvery, Pattern, Placement, SizeShare, Steady, Think, Workload,
+    Arrival, Distribution, FlushEvery, Pace, Pattern, Placement, Replay, SizeShare, Steady, Think,
+    Workload,
 };
 
 use crate::experiment::Blocks;
@@ -107,6 +109,9 @@ pub struct WorkloadSettings {
     pub blocks: Blocks,
     /// Whether the warm-up lasted until the rate was steady.
     pub waits_for_steady_state: bool,
+    /// The trace that was replayed in place of a pattern; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayDocument>,
     /// Whether kernel tracing was active.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub traced: bool,
@@ -128,6 +133,67 @@ pub struct SizeShareDocument {
     pub request_bytes: u32,
     /// Share of the requests.
     pub percent: u8,
+}
+
+/// A trace that was replayed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayDocument {
+    /// Name of the trace.
+    pub trace: String,
+    /// Identifies its requests: equal for equal traces (16 hexadecimal digits).
+    pub fingerprint: String,
+    /// Number of requests, flushes included.
+    pub requests: u64,
+    /// Bytes that they read and write.
+    pub bytes: u64,
+    /// How long the program took.
+    pub recorded_ns: u64,
+    /// Factor by which the program's time between requests was shortened; null: no time between
+    /// requests.
+    pub speed: Option<f64>,
+    /// Changes to what the program did, in words; empty if there are none.
+    pub changes: String,
+    /// Whether requests beyond the end of the region were moved into it.
+    pub folded: bool,
+}
+
+impl From<&Replay> for ReplayDocument {
+    fn from(replay: &Replay) -> ReplayDocument {
+        let what = replay.description.clone();
+        ReplayDocument {
+            trace: what.trace,
+            fingerprint: format!("{:016x}", what.fingerprint),
+            requests: what.requests,
+            bytes: what.bytes,
+            recorded_ns: what.recorded_ns,
+            speed: match what.pace {
+                Pace::Gaps { speed } => Some(speed),
+                Pace::Fast => None,
+            },
+            changes: what.changes,
+            folded: what.folded,
+        }
+    }
+}
+
+impl ReplayDocument {
+    /// The replay, which cannot be measured again.
+    fn replay(&self) -> Result<Replay, String> {
+        let fingerprint = u64::from_str_radix(&self.fingerprint, 16);
+        Ok(Replay {
+            description: ReplayDescription {
+                trace: self.trace.clone(),
+                fingerprint: fingerprint.map_err(|_| "fingerprint of the trace".to_owned())?,
+                requests: self.requests,
+                bytes: self.bytes,
+                recorded_ns: self.recorded_ns,
+                pace: self.speed.map_or(Pace::Fast, |speed| Pace::Gaps { speed }),
+                changes: self.changes.clone(),
+                folded: self.folded,
+            },
+            source: None,
+        })
+    }
 }
 
 fn placement_name(placement: Placement) -> &'static str {
@@ -189,6 +255,7 @@ impl From<&PointKey> for WorkloadSettings {
             fdatasync: flushes(true),
             blocks: preparation.blocks,
             waits_for_steady_state: workload.steady.is_some(),
+            replay: workload.replay.as_ref().map(ReplayDocument::from),
             traced: key.traced,
             ranks: key.ranks,
         }
@@ -305,6 +372,7 @@ impl WorkloadDocument {
             cpus: settings.cpus.clone(),
             pages: parameters::buffer_pages(&settings.buffer_pages)?,
             log: settings.logs_requests.then_some(0),
+            replay: settings.replay.as_ref().map(ReplayDocument::replay).transpose()?,
             ..Workload::default()
         };
         Ok(PointKey {
@@ -433,6 +501,19 @@ mod tests {
             cpus: vec![0, 3],
             pages: BufferPages::Small,
             log: Some(0),
+            replay: Some(Replay {
+                description: ReplayDescription {
+                    trace: "db.parquet".to_owned(),
+                    fingerprint: u64::MAX - 1,
+                    requests: 12,
+                    bytes: 49_152,
+                    recorded_ns: 77,
+                    pace: Pace::Gaps { speed: 2.5 },
+                    changes: "depth 8".to_owned(),
+                    folded: true,
+                },
+                source: None,
+            }),
             ..Workload::default()
         };
         PointKey {

@@ -93,7 +93,11 @@ pub fn trust(
     if points.is_empty() {
         return None;
     }
-    let (size, outstanding) = (u64::from(load.request_bytes), load.depth * load.threads);
+    let size = match &load.replay {
+        Some(replay) => replay.description.mean_bytes(),
+        None => u64::from(load.request_bytes),
+    };
+    let outstanding = load.depth * load.threads;
     let like: Vec<&CalibrationPoint> = points.iter().filter(|point| is_like(point, load)).collect();
     let outside = outside(&like, load, hosts);
     let within = |a: f64, b: f64| (a / b).max(b / a) <= NEAR_FACTOR;

@@ -240,7 +240,8 @@ fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
 /// mode of the system.
 fn with_flush(system: &System, load: &Workload) -> (Workload, Caching) {
     let caching = simulated::caching_of(system);
-    let flush_at_end = !caching.is_direct() && load.writes();
+    // A replayed program flushes when it likes.
+    let flush_at_end = !caching.is_direct() && load.writes() && load.replay.is_none();
     (Workload { flush_at_end, ..load.clone() }, caching)
 }
 
@@ -283,6 +284,11 @@ fn simulate_side(side: &Side<'_>) -> Outcome<SideDocument> {
 
 /// Short description of a load: access pattern, request size, depth and threads.
 pub fn describe(load: &Workload) -> String {
+    if let Some(replay) = &load.replay {
+        let what = &replay.description;
+        let changes = if what.changes.is_empty() { "as recorded" } else { &what.changes };
+        return changes.to_owned();
+    }
     let size = units::size(u64::from(load.request_bytes));
     let threads = match load.threads {
         1 => String::new(),

@@ -7,6 +7,7 @@
 //! a shell started one after another stay in that order. [`Changes`] alter what the program did,
 //! to ask what another habit would have brought.
 
+mod selection;
 mod scan;
 mod changes;
 mod feed;
@@ -14,6 +15,7 @@ mod feed;
 pub use changes::Changes;
 pub use feed::Feed;
 pub use scan::{LaneFacts, LeftOut, Scan};
+pub use selection::Selection;
 
 use crate::request::{Call, Operation, Request};
 
@@ -89,6 +91,10 @@ enum Unfit {
     NoPosition,
     /// It moved nothing.
     Empty,
+    /// Its file is none of those that were asked for.
+    OtherFile,
+    /// Its file is no storage: a file of the kernel (/proc, /sys), or a device such as /dev/null.
+    NoStorage,
     /// It moves no data and makes nothing durable.
     Other(Operation),
 }
@@ -100,6 +106,8 @@ impl Unfit {
             Unfit::Failed => "failed requests",
             Unfit::NoPosition => "requests without a position",
             Unfit::Empty => "requests that moved nothing",
+            Unfit::OtherFile => "requests of other files",
+            Unfit::NoStorage => "requests of files without storage (/proc, /sys, /dev/null)",
             Unfit::Other(Operation::Discard) => "discards",
             Unfit::Other(Operation::Open) => "opens",
             Unfit::Other(Operation::Close) => "closes",

@@ -96,6 +96,13 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         let what = format!("{bytes} is not a multiple of {granule}, as {} requires", target.name());
         return Err(Error::usage(what, "use a multiple"));
     }
+    let is_folded = workload.replay.as_ref().is_some_and(|replay| replay.description.folded);
+    let end = workload.region_offset.saturating_add(workload.region_bytes);
+    if end > target.size_bytes() && !is_folded && !workload.may_extend {
+        let (name, size) = (target.name(), target.size_bytes());
+        let what = format!("{name} has {size} bytes, but the trace needs {end}");
+        return Err(Error::usage(what, "use `folded`, or a larger target"));
+    }
     check_region(&Workload { placement: Placement::Shared, ..workload.clone() }, target)?;
     target.check(&workload.engine_spec())?;
     let whole =

@@ -109,12 +109,23 @@ pub struct ReplayDescription {
     pub fingerprint: u64,
     /// Number of requests, flushes included.
     pub requests: u64,
+    /// Bytes that they read and write.
+    pub bytes: u64,
+    /// How long the program took, from its first request to the end of its last one (ns).
+    pub recorded_ns: u64,
     /// When they are issued.
     pub pace: Pace,
     /// Changes to what the program did, as in "depth 8, flush every 16"; empty if there are none.
     pub changes: String,
     /// Whether requests beyond the end of the region are moved into it.
     pub folded: bool,
+}
+
+impl ReplayDescription {
+    /// Mean length of a request (bytes).
+    pub fn mean_bytes(&self) -> u64 {
+        self.bytes / self.requests.max(1)
+    }
 }
 
 impl PartialEq for Replay {

@@ -20,6 +20,9 @@ use crate::worker::State;
 
 /// Maximum wait in one step, so that a stop request is noticed (ns).
 const TICK_NS: u64 = 50_000_000;
+/// Time before a request is due in which the thread polls for completions in place of sleeping
+/// (ns).
+const POLL_NS: u64 = 120_000;
 /// A request that takes longer counts as hung (ns).
 const HANG_NS: u64 = 60_000_000_000;
 /// Requests that are read ahead at most, so that a lane can go on while another waits.
@@ -217,11 +220,13 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until_ns = due_ns.min(stamp_ns + TICK_NS);
+        // A timer of the kernel would wake the thread too late for a request that is due soon.
+        let is_due_soon = due_ns.saturating_sub(stamp_ns) < POLL_NS;
         let wait = self.flush.is_none() || self.cut_short;
         self.done.clear();
         self.engine.submit_and_wait(
             &self.batch,
-            u32::from(wait),
+            u32::from(wait && !is_due_soon),
             Some(until_ns),
             &mut self.done,
         )?;
@@ -515,6 +520,8 @@ mod tests {
             trace: "test".to_owned(),
             fingerprint: 0,
             requests: requests.len() as u64,
+            bytes: 0,
+            recorded_ns: 0,
             pace,
             changes: String::new(),
             folded: true,

@@ -289,9 +289,11 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// fio's name for pattern and direction: read, write, rw, randread, randwrite, randrw.
+    /// fio's name for pattern and direction: read, write, rw, randread, randwrite, randrw; replay
+    /// for the requests of a program.
     pub fn rw(&self) -> &'static str {
         match (self.pattern, self.read_percent) {
+            _ if self.replay.is_some() => "replay",
             (Pattern::Random, 100) => "randread",
             (Pattern::Random, 0) => "randwrite",
             (Pattern::Random, _) => "randrw",

@@ -1,10 +1,13 @@
 //! Flags of `whatif`: a simulated system and its load, and the changes to either whose effect is
 //! predicted.
 
+use std::path::PathBuf;
+
 use analysis::units;
 use clap::Args;
 
 use crate::cli::OutputArgs;
+use crate::cli::replay::{HabitArgs, TraceLoadArgs};
 
 /// Flags of `whatif`.
 #[derive(Args, Debug, Clone)]
@@ -12,11 +15,13 @@ use crate::cli::OutputArgs;
   halfpower whatif nt4-ultrawide --rw read --bs 64k --set disks=2,volume=stripe
   halfpower whatif ./disk.toml --rw randread --bs 4k --iodepth 1 --iodepth-to 32
   halfpower whatif nvme-gen4 --set drive.units=64 --price 300 --price-to 450
+  halfpower whatif sata-ssd --trace trace.parquet --flush-every 16
 
 Prints throughput before and after, from closed-form bounds and from simulation; the bottleneck; the
 sensitivity to each parameter of the system; and which of the important parameters are only assumed.
 Buffered writes include the flush, as with run. Without a volume, each disk's file gets the whole
-load.")]
+load. With --trace, the load is what a watched program did, on this system, before and after the
+change; whether the program can change so, the trace does not know.")]
 pub struct WhatifArgs {
     /// Built-in system, or a system file
     #[arg(value_name = "SYSTEM")]
@@ -25,6 +30,13 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Before")]
     pub given: Vec<String>,
+    /// A trace whose requests are the load, in place of --rw, --bs, --iodepth and --numjobs
+    #[arg(long, value_name = "FILE", help_heading = "Before",
+          conflicts_with_all = ["rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "bs_to"])]
+    pub trace: Option<PathBuf>,
+    /// Which requests of the trace, and when.
+    #[command(flatten)]
+    pub trace_load: TraceLoadArgs,
     /// read, write, rw, randread, randwrite or randrw
     #[arg(
         long,
@@ -64,6 +76,9 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub iodepth_to: Option<u32>,
+    /// Changes to what the program of the trace did.
+    #[command(flatten)]
+    pub habits: HabitArgs,
     /// New request size
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
     pub bs_to: Option<u64>,

@@ -20,12 +20,13 @@ use lab::recorder::{HostSettingDocument, Recorder, RunFacts, RunSettings};
 use lab::request_log::RequestLog;
 use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
 use lab::rounds::{self, Rounds};
-use lab::run_text::point_line;
+use lab::run_text::{point_line, replay_lines};
 use lab::settings::{self, Changed};
+use lab::trace_load::TraceLoad;
 use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
 
-use crate::cli::RunArgs;
+use crate::cli::{CommonArgs, RunArgs};
 
 /// The command for which a job is resolved, printed and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,43 +61,56 @@ pub fn execute_shown_by(args: &RunArgs, show: Show<'_>) -> Outcome {
 }
 
 fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
-    let console = Console::new(args.common.quiet);
     args.check_without_plan()?;
     if form == Form::Run {
         args.parameters.given.check_one_workload()?;
     }
     let job = Job::resolve(&args.experiment()?, form != Form::Run)?;
-    if args.common.plan {
-        job_plan::lines(&job, args.common.endurance)?.iter().for_each(|line| console::data(line));
+    measure_job(&Request { common: &args.common, planned: &args.planned, form, show }, &job)
+}
+
+/// Who asked for a measurement, and how it is printed and stored.
+pub struct Request<'a> {
+    /// Flags of every verb that measures.
+    pub common: &'a CommonArgs,
+    /// Lines of the plan file; empty without one.
+    pub planned: &'a [String],
+    /// The command.
+    pub form: Form,
+    /// Prints the points; None: as this command does.
+    pub show: Option<Show<'a>>,
+}
+
+/// Measures a job and prints it, or with `--plan` says what it would do.
+pub fn measure_job(request: &Request<'_>, job: &Job) -> Outcome {
+    let common = request.common;
+    let console = Console::new(common.quiet);
+    if common.plan {
+        job_plan::lines(job, common.endurance)?.iter().for_each(|line| console::data(line));
         return Ok(Exit::Ok);
     }
     settings::warn_of_left_behind(&console);
     // Report all usage errors before anything is created.
-    let preparation = bench::preparation(&job)?;
-    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+    let preparation = bench::preparation(job)?;
+    let db = (!common.no_store).then_some(common.db.as_path());
     let interrupt = Interrupt::install();
     Recorder::check(db, job.targets.paths())?;
     job.log.iter().try_for_each(|log| RequestLog::check(log, job.targets.paths()))?;
     preparation.destroys.iter().for_each(|what| console.warn(format!("destroying {what}")));
-    let ranks = args.common.mpi.then(|| Ranks::meet(console, &interrupt)).transpose()?;
+    let ranks = common.mpi.then(|| Ranks::meet(console, &interrupt)).transpose()?;
     let lab = Lab::of_rank(console, interrupt, ranks);
     let changed = Changed::apply(job.targets.paths(), &job.host)?;
     let made: Vec<Change> = changed.iter().flat_map(Changed::made).cloned().collect();
-    let ended = measure_and_print(args, (form, show), &job, &lab, &made);
+    let ended = measure_and_print(request, job, &lab, &made);
     match (changed.is_none_or(Changed::restore), ended) {
         (false, Ok(_)) => Ok(Exit::Failed),
         (_, ended) => ended,
     }
 }
 
-fn measure_and_print(
-    args: &RunArgs,
-    (form, show): (Form, Option<Show<'_>>),
-    job: &Job,
-    lab: &Lab,
-    made: &[Change],
-) -> Outcome {
-    let db = (!args.common.no_store).then_some(args.common.db.as_path());
+fn measure_and_print(request: &Request<'_>, job: &Job, lab: &Lab, made: &[Change]) -> Outcome {
+    let Request { common, show, .. } = *request;
+    let db = (!common.no_store).then_some(common.db.as_path());
     let bench = Bench::ready(job, lab)?;
     let mut recorder = Recorder::open(db)?;
     recorder.log_to(job.log.as_deref())?;
@@ -113,7 +127,7 @@ fn measure_and_print(
     if job.soaker {
         lab.prepare_soaker().map_err(Failure::failed)?;
     }
-    begin(&mut recorder, args, form, (&host, made), &facts)?;
+    begin(&mut recorder, request, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
     let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
     // What was measured before a rank was lost is kept and printed.
@@ -140,8 +154,8 @@ fn measure_and_print(
     warn_of_lost(&lab.console, job, recorder.log_lost());
     let kept = recorder.finish(state, None, Some(&verdict_of(&points)));
     let shown = show.map(|show| show(&Measured { facts: &facts, points: &points }));
-    if show.is_none() || args.common.json {
-        print(args, job, form, (&host, made), facts, &points);
+    if show.is_none() || common.json {
+        print(request, job, (&host, made), facts, &points);
     }
     checked?;
     kept?;
@@ -181,6 +195,7 @@ fn announce(
     let length = match (first.workload.limit_ns, first.workload.limit_bytes) {
         (Some(ns), _) => units::time(ns as f64),
         (None, Some(bytes)) => units::size(bytes),
+        (None, None) if first.workload.replay.is_some() => "the whole trace".to_owned(),
         (None, None) => "unbounded".to_owned(),
     };
     let what = if settings.len() == 1 {
@@ -200,24 +215,25 @@ fn announce(
         names.join(", "),
         job.trials
     ));
+    job.trace.iter().flat_map(TraceLoad::notes).for_each(|note| console.say(note));
 }
 
 fn begin(
     recorder: &mut Recorder,
-    args: &RunArgs,
-    form: Form,
+    request: &Request<'_>,
     (host, made): (&Host, &[Change]),
     facts: &[TargetFacts],
 ) -> Outcome<()> {
+    let Request { common, form, .. } = *request;
     recorder.begin(&RunFacts {
         kind: if form == Form::Run { RunKind::Run } else { RunKind::Sweep },
-        label: args.common.label.clone(),
-        seed: args.common.seed,
+        label: common.label.clone(),
+        seed: common.seed,
         host,
         target: facts.first(),
         settings: RunSettings {
-            pap_bytes_per_s: args.common.pap,
-            plan_file: args.planned.clone(),
+            pap_bytes_per_s: common.pap,
+            plan_file: request.planned.to_vec(),
             host_settings: documents(made),
             ..RunSettings::default()
         },
@@ -245,17 +261,18 @@ fn exit_of(lab: &Lab, points: &[Point]) -> Outcome {
 }
 
 fn print(
-    args: &RunArgs,
+    request: &Request<'_>,
     job: &Job,
-    form: Form,
     (host, made): (&Host, &[Change]),
     facts: Vec<TargetFacts>,
     points: &[Point],
 ) {
+    let Request { common, form, .. } = *request;
     let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
-    if !args.common.json {
+    if !common.json {
         for point in measured {
-            console::data(&point_line(point, args.common.pap, job.percentiles()));
+            console::data(&point_line(point, common.pap, job.percentiles()));
+            replay_lines(point).iter().for_each(|line| console::data(line));
             let last = point.trials.last();
             let last = last.map(|trial| rank_trial::lines(&trial.ranks, point.trials.len()));
             last.iter().flatten().for_each(|line| console::data(line));

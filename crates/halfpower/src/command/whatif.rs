@@ -1,15 +1,19 @@
 //! `halfpower whatif`: predicts what a change of a simulated system or its load does to throughput,
 //! latency and price.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use lab::console::{self, Console};
+use lab::experiment::Experiment;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::json;
 use lab::simulated_target;
+use lab::trace_load::TraceLoad;
 use predict::whatif::{self, Question};
 use predict::whatif_text::{self, WhatifDocument};
 use simulator::Description;
+use trace::replay::Changes;
 use workload::spec::Content;
 use workload::{Pattern, Workload};
 
@@ -70,27 +74,96 @@ fn plan(args: &WhatifArgs, question: &Question) {
 fn changes(args: &WhatifArgs) -> Vec<String> {
     let depth = args.iodepth_to.map(|depth| format!("iodepth={depth}"));
     let size = args.bs_to.map(|bytes| format!("bs={bytes}"));
-    args.set.iter().cloned().chain(depth).chain(size).collect()
+    let merge = args.habits.merge_to.map(|bytes| format!("merge={bytes}"));
+    let flushes = args.habits.flush_every.map(|writes| format!("flush-every={writes}"));
+    args.set.iter().cloned().chain(depth).chain(size).chain(merge).chain(flushes).collect()
 }
 
 fn question(args: &WhatifArgs) -> Outcome<Question> {
+    check_flags(args)?;
     let both: Vec<String> = args.given.iter().chain(&args.set).cloned().collect();
-    let before = simulated_target::parse(&args.system, &args.given)?;
-    let after = simulated_target::parse(&args.system, &both)?;
+    let mut before = simulated_target::parse(&args.system, &args.given)?;
+    let mut after = simulated_target::parse(&args.system, &both)?;
     let no_change = changes(args).is_empty() && args.price_to.is_none();
     if no_change {
         return Err(Failure::usage(
-            "whatif: no change was given; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE",
+            "whatif: no change was given; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE (with \
+             --trace also --merge-to SIZE or --flush-every N)",
         ));
     }
-    let load = load(args, &before, args.bs, args.iodepth)?;
-    let (size, depth) = (args.bs_to.unwrap_or(args.bs), args.iodepth_to.unwrap_or(args.iodepth));
-    let load_after = self::load(args, &after, size, depth)?;
+    let (load, load_after) = match &args.trace {
+        Some(trace) => {
+            let changes = args.habits.changes(args.iodepth_to);
+            let none = Changes::default();
+            let load = trace_load(args, trace, (&mut before, &args.given), none)?;
+            (load, trace_load(args, trace, (&mut after, &both), changes)?)
+        }
+        None => {
+            let depth = args.iodepth_to.unwrap_or(args.iodepth);
+            let load = load(args, &before, args.bs, args.iodepth)?;
+            (load, self::load(args, &after, args.bs_to.unwrap_or(args.bs), depth)?)
+        }
+    };
     let prices = [args.price, args.price_to.or(args.price)];
     let are_changed = [&args.given, &both].map(|set| whatif::is_changed_by(&before, set));
     let question = Question { before, after, load, load_after, prices, are_changed };
     whatif::check(&question)?;
     Ok(question)
+}
+
+/// Refuses flags of traces without a trace.
+fn check_flags(args: &WhatifArgs) -> Outcome<()> {
+    let (load, habits) = (&args.trace_load, &args.habits);
+    let given = [
+        (load.format.is_some(), "--format"),
+        (load.level.is_some(), "--level"),
+        (!load.file.is_empty(), "--file"),
+        (load.fast, "--fast"),
+        (load.speed.to_bits() != 1.0_f64.to_bits(), "--speed"),
+        (habits.merge_to.is_some(), "--merge-to"),
+        (habits.flush_every.is_some(), "--flush-every"),
+    ];
+    match given.into_iter().find(|(is_given, _)| *is_given && args.trace.is_none()) {
+        Some((_, flag)) => Err(Failure::usage(format!(
+            "{flag} is about the requests of a trace; name one with --trace FILE, or drop it"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The load of a trace. Makes the file of the system as large as the trace needs, and opens it as
+/// the program did unless the settings say otherwise.
+fn trace_load(
+    args: &WhatifArgs,
+    trace: &Path,
+    (description, settings): (&mut Description, &[String]),
+    changes: Changes,
+) -> Outcome<Workload> {
+    let parameters = args.trace_load.parameters(trace.to_owned(), changes, false);
+    let target = PathBuf::from(format!("{}{}", simulated_target::PREFIX, args.system));
+    let given = Experiment { targets: vec![target], seed: args.seed, ..Experiment::default() };
+    let load = TraceLoad::open(&given, &parameters)?;
+    let experiment = load.experiment(&given);
+    let needed_bytes = load.needed_bytes();
+    if needed_bytes > description.system()?.setup.file_size {
+        description.set("file_size", &needed_bytes.to_string())?;
+    }
+    let mut words = settings.iter().flat_map(|setting| setting.split(','));
+    if !words.any(|word| word.trim().starts_with("caching=")) {
+        let direct = experiment.direct == Some(true);
+        description.set("caching", if direct { "direct" } else { "buffered" })?;
+    }
+    let workload = Workload {
+        pattern: Pattern::Random,
+        read_percent: load.read_percent(),
+        request_bytes: experiment.request_bytes.iter().flatten().copied().next().unwrap_or(4096),
+        depth: experiment.depths.first().copied().unwrap_or(1),
+        region_bytes: needed_bytes,
+        content: Content::Zero,
+        seed: args.seed,
+        ..Workload::default()
+    };
+    Ok(load.apply(workload))
 }
 
 fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outcome<Workload> {

@@ -416,6 +416,16 @@ fn lines_for(
             });
             lines.collect()
         }
+        "replay" => {
+            let trace = treasure.place.path("writes.csv");
+            fs::write(trace, "start_ns,operation,file,offset,bytes\n1,write,f,0,4096\n").unwrap();
+            let lines = treasure.targets().into_iter().map(|target| {
+                let consent = treasure.wrong_consent(&target, dice);
+                let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
+                format!("replay writes.csv {target} {consent} {plan}")
+            });
+            lines.collect()
+        }
         "fio" => fio_lines(treasure, dice),
         "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),

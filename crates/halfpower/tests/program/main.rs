@@ -39,6 +39,7 @@ mod objects;
 mod pages;
 mod peer;
 mod ranks;
+mod replay;
 mod reproduce;
 mod run;
 mod serve;

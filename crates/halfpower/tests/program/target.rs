@@ -108,8 +108,8 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "baseline" => "baseline list --plan".to_owned(),
             "history" | "export" => format!("{verb} --plan"),
             "fleet" => "fleet none.db --plan".to_owned(),
-            // Reads the files even with --plan.
-            "import" => continue,
+            // These read their files even with --plan.
+            "import" | "replay" => continue,
             "copy" => "copy data there --plan".to_owned(),
             "cat" | "checksum" => format!("{verb} data --plan"),
             "tune" => "tune . --plan".to_owned(),

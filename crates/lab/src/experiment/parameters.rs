@@ -298,14 +298,7 @@ pub const PARAMETERS: &[Parameter] = &[
         WORKLOAD,
         "State of the page cache before each trial, for reads and writes. cold: empty; warm: holds \
          the whole region. Default: cold for reads, unchanged for writes",
-        |experiment, text| {
-            let page_cache = match text {
-                "cold" => Ok(PageCache::Cold),
-                "warm" => Ok(PageCache::Warm),
-                _ => Err("use cold or warm".to_owned()),
-            };
-            put(&mut experiment.page_cache, page_cache)
-        },
+        |experiment, text| put(&mut experiment.page_cache, page_cache(text)),
     )
     .choices(&["cold", "warm"]),
     Parameter::new(
@@ -602,6 +595,19 @@ pub fn boolean(text: &str) -> Result<bool, String> {
         "1" | "true" | "yes" | "on" => Ok(true),
         "0" | "false" | "no" | "off" => Ok(false),
         _ => Err("write 0 or 1".to_owned()),
+    }
+}
+
+/// Parses the state of the page cache before a trial: `cold` or `warm`.
+///
+/// # Errors
+///
+/// For any other text.
+pub fn page_cache(text: &str) -> Result<PageCache, String> {
+    match text {
+        "cold" => Ok(PageCache::Cold),
+        "warm" => Ok(PageCache::Warm),
+        _ => Err("use cold or warm".to_owned()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::TraceError;
 use crate::replay::changes::{ChangedLane, Changes};
 use crate::replay::scan::Scan;
+use crate::replay::selection;
 use crate::replay::{Level, ReplayRequest, action};
 use crate::request::Request;
 
@@ -55,6 +56,9 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
     #[inline]
     fn add(&mut self, request: &Request) {
         if Level::of(request) != self.scan.level {
+            return;
+        }
+        if selection::unfit(&self.scan.unfit_files, request.file).is_some() {
             return;
         }
         let Ok((action, offset, bytes)) = action(request) else { return };

@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::error::TraceError;
+use crate::replay::selection::{self, Selection};
 use crate::replay::{Action, Level, Unfit, action};
-use crate::request::{Call, FILES_MOST, Request};
+use crate::request::{Call, FILES_MOST, Header, Request};
 
 /// Lanes at most; more threads than that at the same time share them.
 const LANES_MOST: usize = 256;
@@ -52,12 +53,15 @@ pub struct Scan {
     pub direct_bytes: u64,
     /// Writes that were durable by themselves (O_DSYNC, FUA).
     pub durable_writes: u64,
+    /// Buffered reads of which the trace says whether the device was read, and how many of them
+    /// the page cache served alone.
+    pub buffered_reads: [u64; 2],
     /// The longest read or write (bytes).
     pub largest_bytes: u64,
     /// Size of a target that holds all files one after another (bytes).
     pub span_bytes: u64,
-    /// Whether the trace says when requests ended. If not, nobody knows which requests waited for
-    /// which.
+    /// Whether the trace says when most requests ended. If not, nobody knows which requests waited
+    /// for which. Single requests without an end count as ended at once.
     pub has_latencies: bool,
     /// From the start of the first request to the end of the last one (ns).
     pub duration_ns: u64,
@@ -70,31 +74,40 @@ pub struct Scan {
     /// Identifies the requests: equal for equal traces.
     pub fingerprint: u64,
     pub(super) first_start_ns: u64,
+    pub(super) unfit_files: Vec<Option<Unfit>>,
     threads: HashMap<u32, u32>,
     bases: Vec<u64>,
 }
 
 impl Scan {
-    /// Reads a whole trace. Without a `level`, the calls are replayed, or the requests of the block
-    /// layer if the trace has no calls.
+    /// Reads a whole trace. Without a level, the calls are replayed, or the requests of the block
+    /// layer if the trace has no reads and writes of a program.
     ///
     /// # Errors
     /// The first error of the trace.
     pub fn of(
         trace: impl Iterator<Item = Result<Request, TraceError>>,
-        level: Option<Level>,
+        header: &Header,
+        selection: &Selection,
     ) -> Result<Scan, TraceError> {
+        let unfit_files = selection.of_files(header);
         let mut both = Level::ALL.map(|_| Counts::default());
         for request in trace {
             let request = request?;
-            both[Level::of(&request) as usize].add(&request);
+            let level = Level::of(&request);
+            let unfit = match level {
+                Level::Calls => selection::unfit(&unfit_files, request.file),
+                Level::Block => None,
+            };
+            both[level as usize].add(&request, unfit);
         }
-        let level = level.unwrap_or_else(|| match both[Level::Calls as usize].requests {
-            [0, 0, 0] => Level::Block,
+        let level = selection.level.unwrap_or_else(|| match both[Level::Calls as usize].requests {
+            [0, 0, _] => Level::Block,
             _ => Level::Calls,
         });
         let counts = std::mem::take(&mut both[level as usize]);
-        Ok(counts.scan(level))
+        let unfit_files = if level == Level::Calls { unfit_files } else { Vec::new() };
+        Ok(Scan { unfit_files, ..counts.scan(level) })
     }
 
     /// Number of requests that are replayed.
@@ -152,6 +165,7 @@ struct Counts {
     bytes: [u64; 2],
     direct_bytes: u64,
     durable_writes: u64,
+    buffered_reads: [u64; 2],
     largest_bytes: u64,
     without_end: u64,
     first_start_ns: Option<u64>,
@@ -164,8 +178,9 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, request: &Request) {
-        let (action, offset, bytes) = match action(request) {
+    fn add(&mut self, request: &Request, unfit: Option<Unfit>) {
+        let found = unfit.map_or_else(|| action(request), Err);
+        let (action, offset, bytes) = match found {
             Ok(found) => found,
             Err(unfit) => {
                 *self.left_out.entry(unfit).or_default() += 1;
@@ -193,6 +208,13 @@ impl Counts {
         let direct_bytes = if request.direct { bytes } else { 0 };
         self.direct_bytes = self.direct_bytes.saturating_add(direct_bytes);
         self.durable_writes += u64::from(action == Action::Write && request.durable);
+        if let Some(device_bytes) = request.device_bytes
+            && action == Action::Read
+            && !request.direct
+        {
+            self.buffered_reads[0] += 1;
+            self.buffered_reads[1] += u64::from(device_bytes == 0);
+        }
         self.largest_bytes = self.largest_bytes.max(bytes);
         *self.calls.entry(request.call).or_default() += 1;
         let file = (request.file.0 as usize).min(FILES_MOST - 1);
@@ -221,8 +243,9 @@ impl Counts {
             bytes: self.bytes,
             direct_bytes: self.direct_bytes,
             durable_writes: self.durable_writes,
+            buffered_reads: self.buffered_reads,
             largest_bytes: self.largest_bytes,
-            has_latencies: self.without_end == 0,
+            has_latencies: self.without_end * 2 < self.requests.iter().sum(),
             duration_ns: self.end_ns.saturating_sub(first_start_ns),
             call: most.map_or(Call::UNKNOWN, |(call, _)| *call),
             lanes,
@@ -231,6 +254,7 @@ impl Counts {
                 .collect(),
             fingerprint: self.fingerprint,
             first_start_ns,
+            unfit_files: Vec::new(),
             threads,
             bases,
             span_bytes,

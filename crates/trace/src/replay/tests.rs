@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::TraceError;
-use crate::request::FileId;
+use crate::request::{File, FileId, Header};
 
 fn request(thread: u32, start_ns: u64, latency_ns: u64, offset: u64) -> Request {
     Request {
@@ -40,7 +40,12 @@ fn rows(requests: &[Request]) -> impl Iterator<Item = Result<Request, TraceError
 }
 
 fn scan(requests: &[Request]) -> Arc<Scan> {
-    Arc::new(Scan::of(rows(requests), None).unwrap())
+    scan_of(requests, None)
+}
+
+fn scan_of(requests: &[Request], level: Option<Level>) -> Arc<Scan> {
+    let selection = Selection { level, ..Selection::default() };
+    Arc::new(Scan::of(rows(requests), &Header::default(), &selection).unwrap())
 }
 
 fn changed(requests: &[Request], changes: Changes) -> Vec<ReplayRequest> {
@@ -132,7 +137,7 @@ fn calls_are_preferred_and_the_block_layer_can_be_chosen() {
     let requests = [request(1, 0, 10, 0), block, block];
     assert_eq!((scan(&requests).level, scan(&requests).count()), (Level::Calls, 1));
     assert_eq!((scan(&[block]).level, scan(&[block]).count()), (Level::Block, 1));
-    let chosen = Scan::of(rows(&requests), Some(Level::Block)).unwrap();
+    let chosen = scan_of(&requests, Some(Level::Block));
     assert_eq!(chosen.count(), 2);
 }
 
@@ -180,6 +185,26 @@ fn one_flush_covers_several_writes() {
 }
 
 #[test]
+fn requests_of_chosen_files_are_replayed() {
+    let named = |name: &str| File { name: name.to_owned(), ..File::default() };
+    let files = vec![named("/data/a"), named("/data/b"), named("/proc/stat")];
+    let header = Header { files, ..Header::default() };
+    let of_file = |file| Request { file: FileId(file), ..request(1, 10 * u64::from(file), 5, 0) };
+    let requests = [of_file(0), of_file(1), of_file(2)];
+    let counted = |files: &[&str]| {
+        let files = files.iter().map(|file| (*file).to_owned()).collect();
+        let selection = Selection { files, ..Selection::default() };
+        let scan = Arc::new(Scan::of(rows(&requests), &header, &selection).unwrap());
+        let feed = Feed::new(rows(&requests), scan.clone(), Changes::default(), (0, 1));
+        assert_eq!(feed.count() as u64, scan.count());
+        (scan.count(), scan.left_out.clone())
+    };
+    assert_eq!(counted(&[]).0, 2);
+    assert_eq!(counted(&["/data/b"]).0, 1);
+    assert_eq!(counted(&["/data/b"]).1[0].what, "requests of other files");
+}
+
+#[test]
 fn changes_are_said_in_words() {
     let changes = Changes { depth: Some(8), merge_bytes: None, flush_every: Some(16) };
     assert_eq!(changes.to_string(), "depth 8, a flush after 16 writes");
@@ -195,7 +220,8 @@ fn an_error_of_the_trace_ends_the_feed() {
     assert!(feed.next().unwrap().is_ok());
     assert!(feed.next().unwrap().is_err());
     assert!(feed.next().is_none());
-    assert!(Scan::of([Err(error())].into_iter(), None).is_err());
+    let selection = Selection::default();
+    assert!(Scan::of([Err(error())].into_iter(), &Header::default(), &selection).is_err());
 }
 
 fn any_request() -> impl Strategy<Value = Request> {

@@ -1,0 +1,155 @@
+//! Flags of `replay`: the trace, the target, when requests are issued, and changes to what the
+//! program did. `whatif` has the same changes.
+
+use std::path::PathBuf;
+
+use analysis::units;
+use clap::Args;
+use ioengine::EngineKind;
+use lab::experiment::parameters as experiment_parameters;
+use lab::experiment::{Experiment, ReplayParameters};
+use trace::replay::{Changes, Level, Selection};
+use workload::Pace;
+
+use super::CommonArgs;
+
+/// Flags of `replay`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower replay trace.parquet /data                what a watched program did, on another disk
+  halfpower replay trace.parquet sim:nvme-gen4 --fast   in a simulated system, without its gaps
+  halfpower replay trace.parquet /data --flush-every 16 --no-store   with fewer flushes
+  halfpower replay blkparse.txt /dev/sdb --fold       reads only, unless --destroy-data-on
+
+Issues the requests of a trace again: those of halfpower watch, or of another tool (as in halfpower
+trace). Each thread of the program waits for as many requests as it waited for then, and computes
+as long in between; --fast leaves that time out. The files of the trace lie one after another in the
+target, in a directory in a test file that is removed afterwards. The result is a run like any
+other: stored, judged, compared.")]
+pub struct ReplayArgs {
+    /// A trace file, or a trace of another tool
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Directory, file, block device, simulated system (sim:SYSTEM,key=value,..), reference device
+    /// (truth:KEY=VALUE,..) or disk of a server
+    #[arg(value_name = "TARGET", default_value = ".")]
+    pub target: PathBuf,
+    /// Which requests of the trace, and when.
+    #[command(flatten)]
+    pub load: TraceLoadArgs,
+    /// Keep so many requests of each thread outstanding, whatever it waited for
+    #[arg(long, value_name = "N", help_heading = "Change",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub iodepth_to: Option<u32>,
+    /// What else is changed.
+    #[command(flatten)]
+    pub habits: HabitArgs,
+    /// Trials (default: 3, or 1 if the trace lasts longer than 60 s)
+    #[arg(long, value_name = "N", help_heading = "Time",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub trials: Option<u32>,
+    /// Size of the test file in a directory (default: what the trace needs)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Target")]
+    pub size: Option<u64>,
+    /// Move requests beyond the end of the target into it
+    #[arg(long, help_heading = "Target")]
+    pub fold: bool,
+    /// Bypass the page cache (default: as the program did)
+    #[arg(long, value_name = "0|1", help_heading = "Target", num_args = 0..=1,
+          require_equals = true, default_missing_value = "true",
+          value_parser = experiment_parameters::boolean)]
+    pub direct: Option<bool>,
+    /// Page cache before each trial: cold or warm (default: as the program found it)
+    #[arg(long, value_name = "cold|warm", help_heading = "Target",
+          value_parser = experiment_parameters::page_cache)]
+    pub page_cache: Option<lab::experiment::PageCache>,
+    /// How requests are issued (default: as the program did)
+    #[arg(long, value_name = "ENGINE", help_heading = "Target",
+          value_parser = str::parse::<EngineKind>)]
+    pub ioengine: Option<EngineKind>,
+    /// Flags of every verb that measures.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Flags that say what is replayed, and when.
+#[derive(Args, Debug, Clone)]
+pub struct TraceLoadArgs {
+    /// The format of the trace, if it is not found by its content
+    #[arg(long, value_name = "FORMAT", value_parser = super::watch::import_format,
+          help_heading = "Trace")]
+    pub format: Option<trace::import::Format>,
+    /// calls (of the program) or block (requests of the block layer); default: calls, if there are
+    #[arg(long, value_name = "calls|block", value_parser = level, help_heading = "Trace")]
+    pub level: Option<Level>,
+    /// Only the requests of this file, or of the files below this folder; repeatable
+    #[arg(long, value_name = "PATH", help_heading = "Trace")]
+    pub file: Vec<String>,
+    /// Without the program's own time between requests
+    #[arg(long, conflicts_with = "speed", help_heading = "Time")]
+    pub fast: bool,
+    /// Divide the program's own time between requests by this
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed,
+          help_heading = "Time")]
+    pub speed: f64,
+}
+
+/// Flags that change what a program did, beside its depth.
+#[derive(Args, Debug, Clone)]
+pub struct HabitArgs {
+    /// Join requests that follow each other without a hole, up to this size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
+    pub merge_to: Option<u64>,
+    /// Flush after so many writes of a thread, in place of its own flushes
+    #[arg(long, value_name = "N", help_heading = "Change",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub flush_every: Option<u32>,
+}
+
+impl HabitArgs {
+    /// The changes to what the program did.
+    pub fn changes(&self, depth: Option<u32>) -> Changes {
+        Changes { depth, merge_bytes: self.merge_to, flush_every: self.flush_every }
+    }
+}
+
+impl TraceLoadArgs {
+    /// The parameters of a replay of `trace`.
+    pub fn parameters(&self, trace: PathBuf, changes: Changes, folds: bool) -> ReplayParameters {
+        ReplayParameters {
+            trace,
+            format: self.format,
+            selection: Selection { level: self.level, files: self.file.clone() },
+            pace: if self.fast { Pace::Fast } else { Pace::Gaps { speed: self.speed } },
+            changes,
+            folds,
+        }
+    }
+}
+
+impl ReplayArgs {
+    /// The experiment that the flags describe.
+    pub fn experiment(&self) -> Experiment {
+        let changes = self.habits.changes(self.iodepth_to);
+        Experiment {
+            targets: vec![self.target.clone()],
+            replay: Some(self.load.parameters(self.trace.clone(), changes, self.fold)),
+            engine_kinds: vec![self.ioengine],
+            direct: self.direct,
+            page_cache: self.page_cache,
+            size_bytes: self.size,
+            trials: self.trials.unwrap_or(0),
+            ..self.common.experiment()
+        }
+    }
+}
+
+fn level(name: &str) -> Result<Level, String> {
+    let found = Level::ALL.into_iter().find(|level| level.name() == name);
+    found.ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| *speed > 0.0 && speed.is_finite());
+    speed.ok_or_else(|| "use a factor above 0, such as 2 or 0.5".to_owned())
+}

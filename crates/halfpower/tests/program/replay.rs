@@ -1,0 +1,153 @@
+//! Traces that are replayed, on files and in simulated systems, and what-if questions about them.
+//! The traces are CSV files with known requests.
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::fixture::{Place, list, real, text, whole};
+
+/// The columns of the traces.
+const COLUMNS: &str = "start_ns,latency_ns,thread,call,operation,file,offset,bytes,direct\n";
+
+/// Writes a trace: each request with its thread, what it is, and its offset and length. Each
+/// request takes 100 us, and the program computes for 20 us after it.
+fn trace(place: &Place, name: &str, requests: &[(u32, &str, u64, u64)]) {
+    let mut lines = COLUMNS.to_owned();
+    for (at, (thread, operation, offset, bytes)) in requests.iter().enumerate() {
+        let (start, direct) = (at * 120_000, true);
+        let call = if *operation == "flush" { "fdatasync" } else { "pread64" };
+        let (offset, bytes) = match *operation {
+            "flush" => (String::new(), 0),
+            _ => (offset.to_string(), *bytes),
+        };
+        let file = "/data/f";
+        writeln!(
+            lines,
+            "{start},100000,{thread},{call},{operation},{file},{offset},{bytes},{direct}"
+        )
+        .unwrap();
+    }
+    fs::write(place.path(name), lines).unwrap();
+}
+
+/// Writes of 4 KiB to a log, each followed by a flush.
+fn log_with_flushes(place: &Place, name: &str, writes: u64) {
+    let write = |at| [(1, "write", 4096 * at, 4096), (1, "flush", 0, 0)];
+    trace(place, name, &(0..writes).flat_map(write).collect::<Vec<_>>());
+}
+
+/// Random reads of 8 KiB, one at a time.
+fn reads(place: &Place, name: &str, count: u64) {
+    let read = |at: u64| (1, "read", at * 7919 % 2048 * 8192, 8192);
+    trace(place, name, &(0..count).map(read).collect::<Vec<_>>());
+}
+
+fn requests(document: &Value, direction: &str) -> u64 {
+    let trials = list(&document["trials"]);
+    match &document["summary"]["by_operation"] {
+        Value::Null => whole(&trials[0]["requests"]),
+        both => whole(&both[direction]["requests"]) / trials.len() as u64,
+    }
+}
+
+fn elapsed_of(document: &Value) -> u64 {
+    whole(&document["trials"][0]["elapsed_ns"])
+}
+
+#[test]
+fn every_request_of_a_trace_is_issued_again_and_the_result_is_a_run() {
+    let place = Place::new();
+    let mixed = [(1, "read", 0, 4096), (2, "write", 8192, 12288), (1, "read", 4096, 8192)];
+    trace(&place, "t.csv", &mixed);
+    let document = place.document("replay t.csv . --trials 2 --direct=0");
+    assert_eq!((requests(&document, "read"), requests(&document, "write")), (2, 1));
+    assert_eq!(whole(&document["trials"][1]["bytes"]), 24_576);
+    let replay = &document["workload"]["settings"]["replay"];
+    assert_eq!((text(&replay["trace"]), whole(&replay["requests"])), ("t.csv", 3));
+    assert_eq!(text(&document["workload"]["rw"]), "replay");
+    // Two threads of the program are two workers.
+    assert_eq!(whole(&document["workload"]["threads"]), 2);
+    let shown = place.does("runs show 1").stdout;
+    assert!(shown.contains("replay of t.csv (3 requests, as recorded), 2 threads"), "{shown}");
+    place.does("replay t.csv . --direct=0 --trials 2");
+    place.does("compare 1 2 --same-within 1000%");
+    assert_eq!(place.listing(), ["halfpower.db", "t.csv"]);
+}
+
+#[test]
+fn a_replay_in_a_simulated_system_gives_the_same_bits_each_time() {
+    let place = Place::new();
+    reads(&place, "t.csv", 300);
+    let line = "replay t.csv sim:nvme-gen4 --no-store --trials 1";
+    let (one, two) = (place.document(line), place.document(line));
+    assert_eq!((&one["summary"], elapsed_of(&one)), (&two["summary"], elapsed_of(&two)));
+    assert_eq!(requests(&one, "read"), 300);
+    let elapsed = |line: &str| elapsed_of(&place.document(line));
+    // The program's own time: 299 gaps of 20 us.
+    let (kept, dropped) = (elapsed(line), elapsed(&format!("{line} --fast")));
+    assert_eq!(kept - dropped, 299 * 20_000);
+    assert_eq!(elapsed(&format!("{line} --speed 2")) - dropped, 299 * 10_000);
+    assert!(elapsed(&format!("{line} --fast --iodepth-to 8")) * 3 < dropped);
+}
+
+#[test]
+fn a_trace_that_does_not_fit_is_refused_with_the_remedy() {
+    let place = Place::new();
+    reads(&place, "t.csv", 30);
+    place.file("small", 64 << 10);
+    let ended = place.cannot("replay t.csv small --no-store").with_code(2);
+    ended.says("small", "--fold");
+    let folded = place.document("replay t.csv small --no-store --fold --direct=0 --trials 1");
+    assert_eq!(requests(&folded, "read"), 30);
+    place.cannot("replay none.csv small").with_code(2).says("none.csv", "name a trace file");
+    place.cannot("replay small small").with_code(1).says("small", "blkparse");
+    place.cannot("replay t.csv . --file /other").with_code(2).says("no reads and writes", "record");
+    place.cannot("replay t.csv . --speed 0").with_code(2).says("--speed", "above 0");
+}
+
+#[test]
+fn a_damaged_trace_gives_one_clear_line() {
+    let place = Place::new();
+    reads(&place, "t.csv", 500);
+    place.does("trace t.csv --output t.parquet");
+    let bytes = fs::read(place.path("t.parquet")).unwrap();
+    fs::write(place.path("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
+    place.cannot("replay cut.parquet . --no-store").with_code(1).says("cut.parquet", "not a trace");
+    let mut hostile = bytes;
+    let middle = hostile.len() / 3;
+    hostile[40..middle].fill(0xA5);
+    fs::write(place.path("bad.parquet"), hostile).unwrap();
+    place.cannot("replay bad.parquet . --no-store").with_code(1).says("bad.parquet", "again");
+}
+
+#[test]
+fn writes_of_a_trace_need_consent() {
+    let place = Place::new();
+    log_with_flushes(&place, "log.csv", 3);
+    place.file("precious", 1 << 20);
+    place.cannot("replay log.csv precious --no-store").with_code(3).says("precious", "--overwrite");
+    let line = "replay log.csv precious --no-store --overwrite precious --direct=0 --trials 1";
+    let document = place.document(line);
+    assert_eq!(requests(&document, "write"), 3);
+}
+
+#[test]
+fn what_if_predicts_another_habit_of_the_program() {
+    let place = Place::new();
+    log_with_flushes(&place, "log.csv", 200);
+    let ratio = |line: &str| real(&place.document(&format!("whatif {line}"))["ratio"]);
+    // A disk that rotates needs a turn for each flushed write.
+    let rarer = ratio("sata-hdd-7200 --trace log.csv --given write_cache=off --flush-every 20");
+    assert!(rarer > 1.0, "{rarer}");
+    reads(&place, "reads.csv", 200);
+    let deeper = ratio("nvme-gen4 --trace reads.csv --fast --iodepth-to 16");
+    assert!(deeper > 4.0, "{deeper}");
+    let text = place.does("whatif nvme-gen4 --trace reads.csv --iodepth-to 16").stdout;
+    assert!(text.contains("depth 16"), "{text}");
+    assert!(text.contains("the change multiplies throughput by"), "{text}");
+    let alone = place.cannot("whatif nvme-gen4 --merge-to 64k").with_code(2);
+    alone.says("--merge-to", "--trace");
+    place.cannot("whatif nvme-gen4 --trace reads.csv --rw read --set disks=2").with_code(2);
+}

@@ -1,0 +1,341 @@
+//! A trace as a load: reads what a program did, and makes the experiment that issues its requests
+//! again.
+//!
+//! Files of the trace lie one after another in one target. Each thread of the program becomes a
+//! worker, as far as there are not too many; on a simulated system one worker issues the requests
+//! of all threads.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use analysis::units;
+use ioengine::EngineKind;
+use tempfile::TempDir;
+use trace::import::{self, Format};
+use trace::replay::{Action, Changes, Feed, Level, Scan};
+use trace::{TraceError, TraceReader};
+use workload::replay::{
+    ReplayDescription, ReplayOperation, ReplayRequest, ReplayRequests, ReplaySource,
+};
+use workload::{Replay, Workload};
+
+use crate::experiment::{Experiment, PageCache, ReplayParameters, Rw};
+use crate::failure::{Failure, Outcome};
+use crate::simulated_target;
+
+/// The first bytes of a Parquet file.
+const OWN_FORMAT: &[u8] = b"PAR1";
+/// Workers at most.
+const WORKERS_MAX: usize = 16;
+/// Trials of a short trace.
+const TRIALS: u32 = 3;
+/// A trace that lasts longer is replayed once (ns).
+const LONG_NS: u64 = 60_000_000_000;
+/// Requests in flight of one worker at most.
+const DEPTH_MAX: u32 = 1024;
+/// Requests in flight of one worker if the trace does not say how many there were.
+const DEPTH_OF_UNKNOWN: u32 = 64;
+/// Buffers of all workers together at most (bytes); longer requests are issued in pieces.
+const BUFFERS_MAX_BYTES: u64 = 256 << 20;
+/// Longest piece (bytes).
+const PIECE_MAX_BYTES: u64 = 16 << 20;
+/// Pieces and regions are multiples of this (bytes), so that direct requests are aligned.
+const GRANULE_BYTES: u64 = 4096;
+
+/// A trace file; one that was made of another tool's trace is removed with this value.
+#[derive(Debug)]
+struct TraceFile {
+    path: PathBuf,
+    _folder: Option<TempDir>,
+}
+
+/// A trace that was read once, ready to be replayed.
+#[derive(Clone, Debug)]
+pub struct TraceLoad {
+    /// What was found in it.
+    pub scan: Arc<Scan>,
+    name: String,
+    file: Arc<TraceFile>,
+    parameters: ReplayParameters,
+    is_simulated: bool,
+    workers: u32,
+}
+
+impl TraceLoad {
+    /// Reads the trace of an experiment.
+    ///
+    /// # Errors
+    /// It cannot be read, is damaged, or has no request that can be replayed.
+    pub fn open(experiment: &Experiment, parameters: &ReplayParameters) -> Outcome<TraceLoad> {
+        let name = parameters.trace.display().to_string();
+        let file = trace_file(&parameters.trace, parameters.format)?;
+        let reader = TraceReader::open(&file.path).map_err(|error| failed(&error))?;
+        let header = reader.header().clone();
+        let scan = Scan::of(reader, &header, &parameters.selection);
+        let scan = scan.map_err(|error| failed(&error))?;
+        check_content(&name, &scan)?;
+        let is_simulated =
+            experiment.targets.iter().any(|path| simulated_target::is_simulated(path));
+        let workers = if is_simulated { 1 } else { scan.lanes.len().clamp(1, WORKERS_MAX) as u32 };
+        let (scan, file, parameters) = (Arc::new(scan), Arc::new(file), parameters.clone());
+        Ok(TraceLoad { scan, name, file, parameters, is_simulated, workers })
+    }
+
+    /// The experiment whose axes describe the load of the trace.
+    pub fn experiment(&self, given: &Experiment) -> Experiment {
+        let direct = given.direct.unwrap_or_else(|| self.is_mostly_direct());
+        let depth = self.depth();
+        let (rw, read_percents) = match self.read_percent() {
+            100 => (Rw::RandRead, None),
+            0 => (Rw::RandWrite, None),
+            percent => (Rw::RandReadWrite, Some(vec![percent])),
+        };
+        let needed_bytes = self.needed_bytes();
+        let own_size = given.size_bytes.or((!self.parameters.folds).then_some(needed_bytes));
+        let engine_kinds = match given.engine_kinds.as_slice() {
+            [None] if !self.is_simulated => vec![self.engine_kind(depth, direct)],
+            given => given.to_vec(),
+        };
+        Experiment {
+            replay: None,
+            rw: vec![rw],
+            read_percents,
+            request_bytes: Some(vec![self.piece_bytes(depth)]),
+            depths: vec![depth],
+            threads: vec![self.workers],
+            engine_kinds,
+            direct: Some(direct),
+            write_through: given.write_through || self.is_mostly_durable(),
+            size_bytes: own_size,
+            trials: if given.trials > 0 { given.trials } else { self.trials() },
+            page_cache: given.page_cache.or_else(|| self.page_cache(direct)),
+            ..given.clone()
+        }
+    }
+
+    /// Share of reads among reads and writes (percent); a mix stays a mix, however small one part
+    /// is.
+    pub fn read_percent(&self) -> u8 {
+        match self.scan.requests {
+            [_, 0, _] => 100,
+            [0, _, _] => 0,
+            [reads, writes, _] => (100 * reads / (reads + writes)).clamp(1, 99) as u8,
+        }
+    }
+
+    /// Makes a workload replay the trace.
+    pub fn apply(&self, workload: Workload) -> Workload {
+        let ReplayParameters { changes, pace, folds, .. } = self.parameters;
+        let description = ReplayDescription {
+            trace: self.name.clone(),
+            fingerprint: self.scan.fingerprint,
+            requests: self.scan.count(),
+            bytes: self.scan.bytes[0].saturating_add(self.scan.bytes[1]),
+            recorded_ns: self.scan.duration_ns,
+            pace,
+            changes: changes.to_string(),
+            folded: folds,
+        };
+        let source = TraceSource {
+            file: self.file.clone(),
+            scan: self.scan.clone(),
+            changes,
+            workers: self.workers,
+        };
+        Workload {
+            replay: Some(Replay { description, source: Some(Arc::new(source)) }),
+            limit_bytes: None,
+            limit_ns: None,
+            // The program's own flushes are replayed.
+            flush_at_end: false,
+            ..workload
+        }
+    }
+
+    /// Size of a target that holds all files of the trace (bytes).
+    pub fn needed_bytes(&self) -> u64 {
+        let whole = self.scan.span_bytes.checked_next_multiple_of(GRANULE_BYTES);
+        whole.unwrap_or(u64::MAX).max(self.piece_bytes(self.depth()).into())
+    }
+
+    /// Facts about the replay that a reader should know, a line each.
+    pub fn notes(&self) -> Vec<String> {
+        let scan = &*self.scan;
+        let left: Vec<String> = scan
+            .left_out
+            .iter()
+            .map(|left| format!("{} {}", units::count(left.count as f64), left.what))
+            .collect();
+        let mut notes = Vec::new();
+        if !left.is_empty() {
+            notes.push(format!("not replayed: {}", left.join(", ")));
+        }
+        let total = scan.bytes[0].saturating_add(scan.bytes[1]);
+        if scan.direct_bytes > 0 && scan.direct_bytes < total {
+            let share = 100.0 * scan.direct_bytes as f64 / total as f64;
+            notes.push(format!(
+                "{share:.0}% of the bytes were direct: the whole trace is replayed in one mode"
+            ));
+        }
+        if scan.durable_writes > 0 && !self.is_mostly_durable() {
+            notes.push(format!(
+                "{} writes were durable by themselves (O_SYNC, O_DSYNC); they are replayed as \
+                 plain writes",
+                units::count(scan.durable_writes as f64)
+            ));
+        }
+        if !scan.has_latencies && self.parameters.changes.depth.is_none() {
+            notes.push(
+                "the trace does not say when requests ended: no request waits for another".into(),
+            );
+        }
+        notes
+    }
+
+    fn is_mostly_direct(&self) -> bool {
+        let total = u128::from(self.scan.bytes[0]) + u128::from(self.scan.bytes[1]);
+        // Requests of the block layer are below the page cache.
+        self.scan.level == Level::Block || u128::from(self.scan.direct_bytes) * 2 > total
+    }
+
+    fn is_mostly_durable(&self) -> bool {
+        self.scan.durable_writes * 2 > self.scan.requests[1]
+    }
+
+    /// Trials if none were asked for: several, unless they would take long.
+    fn trials(&self) -> u32 {
+        if self.scan.duration_ns <= LONG_NS { TRIALS } else { 1 }
+    }
+
+    /// The state of the page cache that the program found; None for direct requests, or if the
+    /// trace does not say.
+    fn page_cache(&self, direct: bool) -> Option<PageCache> {
+        let [known, hits] = self.scan.buffered_reads;
+        let is_warm = hits * 2 > known;
+        let applies = !direct && known > 0 && !self.is_simulated;
+        applies.then_some(if is_warm { PageCache::Warm } else { PageCache::Cold })
+    }
+
+    /// Requests in flight of the worker with the most.
+    fn depth(&self) -> u32 {
+        let Changes { depth, .. } = self.parameters.changes;
+        let of_lane = |lane: &trace::replay::LaneFacts| match depth {
+            Some(depth) => depth,
+            None if !self.scan.has_latencies => DEPTH_OF_UNKNOWN,
+            None => lane.depth_max,
+        };
+        let of_worker = |worker: usize| {
+            let lanes = self.scan.lanes.iter().skip(worker).step_by(self.workers as usize);
+            lanes.map(of_lane).fold(0, u32::saturating_add)
+        };
+        let most = (0..self.workers as usize).map(of_worker).max();
+        most.unwrap_or(1).clamp(1, DEPTH_MAX)
+    }
+
+    /// Size of a slot (bytes): the longest request, unless all slots would need too much memory.
+    fn piece_bytes(&self, depth: u32) -> u32 {
+        let slots = u64::from(depth) * u64::from(self.workers);
+        let affordable = (BUFFERS_MAX_BYTES / slots) / GRANULE_BYTES * GRANULE_BYTES;
+        let most = affordable.clamp(GRANULE_BYTES, PIECE_MAX_BYTES);
+        // A request that is widened to whole granules may grow at both ends.
+        let largest = self.scan.largest_bytes.saturating_add(GRANULE_BYTES - 1);
+        let merged = self.parameters.changes.merge_bytes.unwrap_or(0);
+        let wanted = largest.max(merged).div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
+        wanted.min(most) as u32
+    }
+
+    /// The engine that issues requests as the program did; None: the best one of this host.
+    fn engine_kind(&self, depth: u32, direct: bool) -> Option<EngineKind> {
+        let name = self.scan.call.name();
+        match (depth, name) {
+            (1, "page fault") if !direct => Some(EngineKind::Mmap),
+            (1, "io_uring") => Some(EngineKind::IoUring),
+            (1, "libaio") if direct => Some(EngineKind::Libaio),
+            (1, _) => Some(EngineKind::Sync),
+            (_, "libaio") if direct => Some(EngineKind::Libaio),
+            _ => None,
+        }
+        .filter(|engine_kind| engine_kind.availability().available)
+    }
+}
+
+/// Refuses a trace without a request that can be replayed.
+fn check_content(name: &str, scan: &Scan) -> Outcome<()> {
+    if scan.requests[0] + scan.requests[1] > 0 {
+        return Ok(());
+    }
+    let remedy = match scan.level {
+        Level::Calls => "record a program that reads or writes files, or use --level block",
+        Level::Block => "record a program that reads or writes files, or use --level calls",
+    };
+    let level = scan.level.name();
+    Err(Failure::usage(format!(
+        "{name} has no reads and writes that can be replayed (level {level}); {remedy}"
+    )))
+}
+
+/// The trace file: the file itself, or one that is made of another tool's trace.
+fn trace_file(path: &Path, format: Option<Format>) -> Outcome<TraceFile> {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    read.map_err(|error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::usage(format!("{}: {cause}; name a trace file", path.display()))
+    })?;
+    if format.is_none() && head == OWN_FORMAT {
+        return Ok(TraceFile { path: path.to_owned(), _folder: None });
+    }
+    let format = match format {
+        Some(format) => format,
+        None => import::detect_file(path).map_err(|error| failed(&error))?,
+    };
+    let folder = tempfile::tempdir()
+        .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
+    let stored = folder.path().join("trace.parquet");
+    import::convert(path, format, &stored).map_err(|error| failed(&error))?;
+    Ok(TraceFile { path: stored, _folder: Some(folder) })
+}
+
+fn failed(error: &TraceError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+/// Reads the requests of a trace for each worker.
+#[derive(Debug)]
+struct TraceSource {
+    file: Arc<TraceFile>,
+    scan: Arc<Scan>,
+    changes: Changes,
+    workers: u32,
+}
+
+impl ReplaySource for TraceSource {
+    fn requests(&self, worker: u32) -> Result<ReplayRequests, String> {
+        let reader = TraceReader::open(&self.file.path).map_err(|error| error.to_string())?;
+        let of = (worker % self.workers, self.workers);
+        let feed = Feed::new(reader, self.scan.clone(), self.changes, of);
+        Ok(Box::new(feed.map(|request| match request {
+            Ok(request) => Ok(replayed(&request)),
+            Err(error) => Err(error.to_string()),
+        })))
+    }
+}
+
+/// A request of a trace as the load generator takes it.
+fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
+    let operation = match request.action {
+        Action::Read => ReplayOperation::Read,
+        Action::Write => ReplayOperation::Write,
+        Action::Flush { data_only } => ReplayOperation::Flush { data_only },
+    };
+    ReplayRequest {
+        lane: request.lane,
+        operation,
+        offset: request.offset,
+        bytes: request.bytes,
+        gap_ns: request.gap_ns,
+        outstanding_max: request.outstanding,
+    }
+}
