@@ -117,11 +117,12 @@ pub fn replay_lines(point: &Point) -> Vec<String> {
     elapsed.sort_unstable();
     let Some(took_ns) = elapsed.get(elapsed.len() / 2) else { return Vec::new() };
     let recorded_ns = replay.description.recorded_ns;
+    let (took_ns, recorded_ns) = (*took_ns as f64, replay.description.recorded_ns as f64);
     let mut lines = vec![format!(
-        "  took {}; the program took {}, {:.2} times as long",
-        units::time(*took_ns as f64),
-        units::time(recorded_ns as f64),
-        recorded_ns as f64 / (*took_ns).max(1) as f64
+        "  took {}, {:.2} times as long as the program ({})",
+        units::time(took_ns),
+        took_ns / recorded_ns.max(1.0),
+        units::time(recorded_ns)
     )];
     let mut flushes = Histogram::new();
     trials.iter().filter_map(|trial| trial.live.as_ref()).for_each(|l| flushes.merge(&l.flushes));

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use analysis::units;
-use ioengine::EngineKind;
+use ioengine::{EngineKind, Hint};
 use tempfile::TempDir;
 use trace::import::{self, Format};
-use trace::replay::{Action, Changes, Feed, Level, Scan};
+use trace::replay::{Action, Advice, Changes, Feed, Level, Scan};
 use trace::{TraceError, TraceReader};
 use workload::replay::{
     ReplayDescription, ReplayOperation, ReplayRequest, ReplayRequests, ReplaySource,
@@ -323,12 +323,24 @@ impl ReplaySource for TraceSource {
     }
 }
 
+fn hint(advice: Advice) -> Hint {
+    match advice {
+        Advice::Normal => Hint::Normal,
+        Advice::Random => Hint::Random,
+        Advice::Sequential => Hint::Sequential,
+        Advice::WillNeed => Hint::WillNeed,
+        Advice::DontNeed => Hint::DontNeed,
+        Advice::NoReuse => Hint::NoReuse,
+    }
+}
+
 /// A request of a trace as the load generator takes it.
 fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
     let operation = match request.action {
         Action::Read => ReplayOperation::Read,
         Action::Write => ReplayOperation::Write,
         Action::Flush { data_only } => ReplayOperation::Flush { data_only },
+        Action::Advise(advice) => ReplayOperation::Advise(hint(advice)),
     };
     ReplayRequest {
         lane: request.lane,

@@ -59,6 +59,40 @@ pub enum Action {
         /// Like fdatasync(2): only the metadata needed to find the data.
         data_only: bool,
     },
+    /// Tells the kernel how the file will be accessed (posix_fadvise(2)).
+    Advise(Advice),
+}
+
+/// An advice about a whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// No special access.
+    Normal,
+    /// Random access: no read-ahead.
+    Random,
+    /// Sequential access: longer read-ahead.
+    Sequential,
+    /// Soon needed: read it into the page cache.
+    WillNeed,
+    /// Not needed: drop it from the page cache.
+    DontNeed,
+    /// Used once.
+    NoReuse,
+}
+
+impl Advice {
+    /// The advice of a call; None if it advises nothing, or the trace does not say what.
+    fn of(request: &Request) -> Option<Advice> {
+        Some(match request.call.name() {
+            "fadvise64 normal" => Advice::Normal,
+            "fadvise64 random" => Advice::Random,
+            "fadvise64 sequential" => Advice::Sequential,
+            "fadvise64 willneed" => Advice::WillNeed,
+            "fadvise64 dontneed" => Advice::DontNeed,
+            "fadvise64 noreuse" => Advice::NoReuse,
+            _ => return None,
+        })
+    }
 }
 
 /// A request to be issued again.
@@ -129,6 +163,12 @@ fn action(request: &Request) -> Result<(Action, u64, u64), Unfit> {
         Operation::Flush => {
             let data_only = matches!(request.call.name(), "fdatasync" | "sync_file_range");
             return Ok((Action::Flush { data_only }, 0, 0));
+        }
+        // An advice about a part of a file, length 0 being the rest of it, cannot be given to a
+        // target as a whole.
+        Operation::Advise if request.bytes == 0 && request.offset == Some(0) => {
+            let advice = Advice::of(request).ok_or(Unfit::Other(request.operation))?;
+            return Ok((Action::Advise(advice), 0, 0));
         }
         other => return Err(Unfit::Other(other)),
     };

@@ -74,7 +74,7 @@ impl Operation {
 pub struct Call(u8);
 
 /// Names of calls; a call is an index into this list. New names are added at the end.
-const CALLS: [&str; 37] = [
+const CALLS: [&str; 43] = [
     "unknown",
     // The block layer of the kernel.
     "block",
@@ -114,6 +114,13 @@ const CALLS: [&str; 37] = [
     "madvise",
     "io_submit",
     "io_uring_enter",
+    // fadvise64 with its advice (posix_fadvise(2)), in the order of the kernel's numbers.
+    "fadvise64 normal",
+    "fadvise64 random",
+    "fadvise64 sequential",
+    "fadvise64 willneed",
+    "fadvise64 dontneed",
+    "fadvise64 noreuse",
 ];
 
 impl Call {

@@ -9,6 +9,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ioengine::Hint;
+
 /// What a replayed request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayOperation {
@@ -21,6 +23,8 @@ pub enum ReplayOperation {
         /// Like fdatasync(2): only the metadata needed to find the data.
         data_only: bool,
     },
+    /// Tells the kernel how the target will be accessed.
+    Advise(Hint),
 }
 
 /// A request of a replay.

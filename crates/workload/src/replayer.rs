@@ -16,7 +16,7 @@ use crate::random::mix;
 use crate::replay::{Pace, ReplayOperation, ReplayRequest, ReplayRequests};
 use crate::sample::{Failure, Sample};
 use crate::spec::{Content, Workload};
-use crate::worker::State;
+use crate::worker::{State, TargetCall};
 
 /// Maximum wait in one step, so that a stop request is noticed (ns).
 const TICK_NS: u64 = 50_000_000;
@@ -100,8 +100,8 @@ pub struct Replayer<E, C> {
     lanes: Vec<Lane>,
     /// The lane that is asked first, so that all lanes get slots.
     first_lane: usize,
-    /// The flush that the caller must perform: its lane, and whether it is fdatasync.
-    flush: Option<(usize, bool)>,
+    /// The call that the caller must make on the target, and its lane.
+    call: Option<(usize, TargetCall)>,
     slot_bytes: u64,
     granule_bytes: u64,
     region_offset: u64,
@@ -166,7 +166,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
             read_ahead: 0,
             lanes: Vec::new(),
             first_lane: 0,
-            flush: None,
+            call: None,
             slot_bytes: u64::from(workload.request_bytes),
             granule_bytes: u64::from(granule_bytes.max(1)),
             region_offset: plan.region_offset,
@@ -204,12 +204,12 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.batch.clear();
         self.batch.append(&mut self.again);
         let resent = self.batch.len();
-        let due_ns = match self.cut_short || self.flush.is_some() {
+        let due_ns = match self.cut_short || self.call.is_some() {
             true => u64::MAX,
             false => self.issue()?,
         };
-        if self.batch.is_empty() && self.flush.is_some() && !self.cut_short {
-            return Ok(State::FlushDue);
+        if let Some((_, call)) = self.call.filter(|_| self.batch.is_empty() && !self.cut_short) {
+            return Ok(State::CallDue(call));
         }
         if self.batch.is_empty() && self.engine.in_flight() == 0 {
             return Ok(self.idle(due_ns));
@@ -222,7 +222,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         let until_ns = due_ns.min(stamp_ns + TICK_NS);
         // A timer of the kernel would wake the thread too late for a request that is due soon.
         let is_due_soon = due_ns.saturating_sub(stamp_ns) < POLL_NS;
-        let wait = self.flush.is_none() || self.cut_short;
+        let wait = self.call.is_none() || self.cut_short;
         self.done.clear();
         self.engine.submit_and_wait(
             &self.batch,
@@ -270,8 +270,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
     }
 
     /// Adds the requests that are due to the batch, as far as there are slots. Returns when the
-    /// next request becomes due without a completion (ns). Notes a flush that is due; nothing of
-    /// its lane is issued until it was performed.
+    /// next request becomes due without a completion (ns). Notes a call that is due; nothing of
+    /// its lane is issued until it was made.
     ///
     /// # Errors
     /// The requests cannot be read.
@@ -286,8 +286,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
                     break;
                 }
                 let head = self.lanes[index].next.front().map(|head| head.operation);
-                if let Some(ReplayOperation::Flush { data_only }) = head {
-                    self.flush.get_or_insert((index, data_only));
+                if let Some(call) = head.and_then(call_of) {
+                    self.call.get_or_insert((index, call));
                     break;
                 }
                 let Some(slot) = self.free.pop() else {
@@ -446,11 +446,6 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         })
     }
 
-    /// Whether the flush that is due is like fdatasync(2).
-    pub fn flushes_data_only(&self) -> bool {
-        self.flush.is_some_and(|(_, data_only)| data_only)
-    }
-
     /// Makes what was written durable, if the engine can; else the caller must flush the target.
     ///
     /// # Errors
@@ -459,12 +454,14 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         if self.engine.in_flight() > 0 { Ok(false) } else { self.engine.flush() }
     }
 
-    /// Records the flush that was due. It began at `begun_ns` and has just ended.
-    pub fn flushed(&mut self, begun_ns: u64) {
+    /// Records the call that was due. It began at `begun_ns` and has just ended.
+    pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
         self.last_reap_ns = self.now_ns;
-        self.sample.flushes.record(self.now_ns.saturating_sub(begun_ns));
-        let Some((index, _)) = self.flush.take() else { return };
+        let Some((index, call)) = self.call.take() else { return };
+        if let TargetCall::Flush { .. } = call {
+            self.sample.flushes.record(self.now_ns.saturating_sub(begun_ns));
+        }
         let lane = &mut self.lanes[index];
         if lane.take(begun_ns, begun_ns).is_some() {
             self.read_ahead -= 1;
@@ -481,6 +478,15 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         (self.sample, self.engine)
+    }
+}
+
+/// The call on the target that an operation is; None for reads and writes.
+fn call_of(operation: ReplayOperation) -> Option<TargetCall> {
+    match operation {
+        ReplayOperation::Read | ReplayOperation::Write => None,
+        ReplayOperation::Flush { data_only } => Some(TargetCall::Flush { data_only }),
+        ReplayOperation::Advise(hint) => Some(TargetCall::Advise(hint)),
     }
 }
 
@@ -559,10 +565,10 @@ mod tests {
         loop {
             match replayer.step(false)? {
                 State::Done => break,
-                State::FlushDue => {
+                State::CallDue(_) => {
                     let begun_ns = clock.now_ns();
                     clock.sleep_until(begun_ns + 500);
-                    replayer.flushed(begun_ns);
+                    replayer.called(begun_ns);
                 }
                 State::Running | State::Waiting => {}
             }
@@ -608,6 +614,16 @@ mod tests {
         let (sample, begun) = replayed(requests, AS_RECORDED, 1, 100).unwrap();
         assert_eq!(begun, [0, 100 + 500 + 20]);
         assert_eq!((sample.flushes.count(), sample.requests()), (1, 2));
+    }
+
+    #[test]
+    fn an_advice_is_given_in_its_turn_and_is_no_flush() {
+        let operation = ReplayOperation::Advise(ioengine::Hint::DontNeed);
+        let advice = ReplayRequest { operation, bytes: 0, ..request(0, 0, Some(0)) };
+        let requests = vec![Ok(request(0, 0, Some(0))), Ok(advice), Ok(request(0, 0, Some(0)))];
+        let (sample, begun) = replayed(requests, AS_RECORDED, 1, 100).unwrap();
+        assert_eq!(begun, [0, 600]);
+        assert_eq!((sample.flushes.count(), sample.requests()), (0, 2));
     }
 
     #[test]

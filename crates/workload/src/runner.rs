@@ -25,7 +25,7 @@ use crate::replayer::Replayer;
 use crate::sample::Sample;
 use crate::spec::{Placement, Steady, Workload};
 use crate::thread_load::ThreadLoad;
-use crate::worker::{State, Worker};
+use crate::worker::{State, TargetCall, Worker};
 
 /// Interval at which the calling thread checks the workers (ns).
 const TICK_NS: u64 = 100_000_000;
@@ -457,8 +457,8 @@ fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
         }
         match worker.step(shared.stopping()) {
             Ok(State::Running | State::Waiting) => {}
-            Ok(State::FlushDue) => {
-                if let Err(error) = flush(job, &mut worker) {
+            Ok(State::CallDue(call)) => {
+                if let Err(error) = call_target(job, &mut worker, call) {
                     shared.fail(error.into());
                     return None;
                 }
@@ -492,20 +492,25 @@ fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
     Some((sample, engine))
 }
 
-/// Performs a periodic flush and records its duration.
-fn flush<T: Target, C: Clock + Copy, L: ThreadLoad<C>>(
+/// Makes a call on the target and records its duration.
+fn call_target<T: Target, C: Clock + Copy, L: ThreadLoad<C>>(
     job: &Job<'_, T, C>,
     worker: &mut L,
+    call: TargetCall,
 ) -> Result<(), EngineError> {
-    let data_only = worker.flushes_data_only();
     let begun_ns = job.clock.now_ns();
-    let is_flushed = worker.flush()?;
-    if !is_flushed && data_only {
-        job.target.sync_data()?;
-    } else if !is_flushed {
-        job.target.sync()?;
+    match call {
+        TargetCall::Advise(hint) => job.target.advise(hint)?,
+        TargetCall::Flush { data_only } => {
+            let is_flushed = worker.flush()?;
+            if !is_flushed && data_only {
+                job.target.sync_data()?;
+            } else if !is_flushed {
+                job.target.sync()?;
+            }
+        }
     }
-    worker.flushed(begun_ns);
+    worker.called(begun_ns);
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::replayer::Replayer;
 use crate::runner::{Control, Progress, SteadyWatch, counters_of, worker_plans};
 use crate::sample::Sample;
 use crate::thread_load::ThreadLoad;
-use crate::worker::{State, Worker};
+use crate::worker::{State, TargetCall, Worker};
 
 /// Number of advances of virtual time between two progress reports.
 const PASSES: u64 = 16_384;
@@ -224,15 +224,14 @@ fn step<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
         match state {
             State::Running => {}
             State::Waiting => return Ok(false),
-            State::FlushDue => {
+            State::CallDue(call) => {
                 let begun_ns = clock.now_ns();
-                let target = stepped.target;
-                if stepped.worker.flushes_data_only() {
-                    target.sync_data()?;
-                } else {
-                    target.sync()?;
+                match call {
+                    TargetCall::Flush { data_only: true } => stepped.target.sync_data()?,
+                    TargetCall::Flush { data_only: false } => stepped.target.sync()?,
+                    TargetCall::Advise(hint) => stepped.target.advise(hint)?,
                 }
-                stepped.worker.flushed(begun_ns);
+                stepped.worker.called(begun_ns);
             }
             State::Done => {
                 stepped.done = true;

@@ -38,12 +38,10 @@ pub(crate) trait ThreadLoad<C>: Sized {
     fn wake_up_ns(&mut self, now_ns: u64) -> u64;
     /// Whether a request exceeds the hang limit.
     fn is_hung(&self) -> bool;
-    /// Whether the flush that is due is like fdatasync(2).
-    fn flushes_data_only(&self) -> bool;
     /// Flushes what the engine wrote. False: the caller must flush the target.
     fn flush(&mut self) -> Result<bool, EngineError>;
-    /// Records the flush that was due.
-    fn flushed(&mut self, begun_ns: u64);
+    /// Records the call on the target that was due.
+    fn called(&mut self, begun_ns: u64);
     /// The measurements so far.
     fn sample(&self) -> &Sample;
     /// Ends the load and returns its sample and its engine.
@@ -91,15 +89,11 @@ impl<E: Engine, C: Clock> ThreadLoad<C> for Worker<E, C> {
         Worker::is_hung(self)
     }
 
-    fn flushes_data_only(&self) -> bool {
-        Worker::flushes_data_only(self)
-    }
-
     fn flush(&mut self) -> Result<bool, EngineError> {
         Worker::flush(self)
     }
 
-    fn flushed(&mut self, begun_ns: u64) {
+    fn called(&mut self, begun_ns: u64) {
         Worker::flushed(self, begun_ns);
     }
 
@@ -148,16 +142,12 @@ impl<E: Engine, C: Clock> ThreadLoad<C> for Replayer<E, C> {
         Replayer::is_hung(self)
     }
 
-    fn flushes_data_only(&self) -> bool {
-        Replayer::flushes_data_only(self)
-    }
-
     fn flush(&mut self) -> Result<bool, EngineError> {
         Replayer::flush(self)
     }
 
-    fn flushed(&mut self, begun_ns: u64) {
-        Replayer::flushed(self, begun_ns);
+    fn called(&mut self, begun_ns: u64) {
+        Replayer::called(self, begun_ns);
     }
 
     #[inline]

@@ -14,7 +14,7 @@
 //! EINTR are submitted again (a limited number of times), and any other failure is counted and ends
 //! the run.
 
-use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, Request};
+use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Hint, Op, Request};
 
 use crate::arrival::Arrivals;
 use crate::batch_size::BatchSize;
@@ -52,11 +52,25 @@ pub enum State {
     Running,
     /// Nothing to do until a request completes or becomes due.
     Waiting,
-    /// A periodic flush is due and all earlier writes are complete: the caller must flush the
-    /// target and then call [`Worker::flushed`].
-    FlushDue,
+    /// A call on the target is due, and all requests that it must wait for are complete: the
+    /// caller must make it and then say so, with [`Worker::flushed`] or [`Replayer::called`].
+    ///
+    /// [`Replayer::called`]: crate::replayer::Replayer::called
+    CallDue(TargetCall),
     /// Nothing is in flight, and nothing more will be issued.
     Done,
+}
+
+/// A call on a target that is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetCall {
+    /// Make everything written durable.
+    Flush {
+        /// Like fdatasync(2): only the metadata needed to find the data.
+        data_only: bool,
+    },
+    /// Announce the coming accesses.
+    Advise(Hint),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +254,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.batch.clear();
         self.batch.append(&mut self.again);
         if self.may_flush() {
-            return Ok(State::FlushDue);
+            let data_only = self.flushes_data_only;
+            return Ok(State::CallDue(TargetCall::Flush { data_only }));
         }
         let resent = self.batch.len();
         if self.phase != Phase::Drain || self.has_backlog() {
@@ -305,11 +320,6 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.last_reap_ns = self.now_ns;
         self.sample.flushes.record(self.now_ns.saturating_sub(begun_ns));
         self.writes_to_flush = self.flush_every;
-    }
-
-    /// Whether periodic flushes are like fdatasync(2).
-    pub fn flushes_data_only(&self) -> bool {
-        self.flushes_data_only
     }
 
     /// Makes what this worker wrote durable, if its engine can; else the caller must flush the
@@ -852,7 +862,7 @@ pub(crate) mod tests {
         loop {
             match worker.step(false).unwrap() {
                 State::Done => break,
-                State::FlushDue => {
+                State::CallDue(_) => {
                     flushes += 1;
                     assert_eq!(worker.engine.in_flight(), 0);
                     assert_eq!(worker.sample().requests(), 16 * flushes);
@@ -1036,7 +1046,7 @@ pub(crate) mod tests {
         loop {
             match worker.step(false) {
                 Ok(State::Running | State::Waiting) => {}
-                Ok(State::FlushDue) => return Err("no flush was requested".to_owned()),
+                Ok(State::CallDue(_)) => return Err("no flush was requested".to_owned()),
                 Ok(State::Done) => return Ok(worker.finish().0),
                 Err(error) => return Err(error.to_string()),
             }

@@ -8,7 +8,7 @@ use crate::error::TraceError;
 use crate::replay::changes::{ChangedLane, Changes};
 use crate::replay::scan::Scan;
 use crate::replay::selection;
-use crate::replay::{Level, ReplayRequest, action};
+use crate::replay::{Action, Level, ReplayRequest, action};
 use crate::request::Request;
 
 /// Requests in flight that are followed in each lane at most.
@@ -62,6 +62,9 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
             return;
         }
         let Ok((action, offset, bytes)) = action(request) else { return };
+        if matches!(action, Action::Advise(_)) && !self.scan.takes_advice() {
+            return;
+        }
         let lane = self.scan.lane(request.thread);
         if lane % self.workers != self.worker {
             return;

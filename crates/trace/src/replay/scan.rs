@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use crate::error::TraceError;
 use crate::replay::selection::{self, Selection};
 use crate::replay::{Action, Level, Unfit, action};
-use crate::request::{Call, FILES_MOST, Header, Request};
+use crate::request::{Call, FILES_MOST, Header, Operation, Request};
 
 /// Lanes at most; more threads than that at the same time share them.
 const LANES_MOST: usize = 256;
@@ -47,6 +47,8 @@ pub struct Scan {
     pub level: Level,
     /// Reads, writes and flushes.
     pub requests: [u64; 3],
+    /// Advice about whole files. It is replayed if there is one file.
+    pub hints: u64,
     /// Bytes read and bytes written.
     pub bytes: [u64; 2],
     /// Bytes of direct reads and writes (O_DIRECT).
@@ -107,17 +109,22 @@ impl Scan {
         });
         let counts = std::mem::take(&mut both[level as usize]);
         let unfit_files = if level == Level::Calls { unfit_files } else { Vec::new() };
-        Ok(Scan { unfit_files, ..counts.scan(level) })
+        Ok(Scan { unfit_files, ..counts.without_vague_advice().scan(level) })
     }
 
     /// Number of requests that are replayed.
     pub fn count(&self) -> u64 {
-        self.requests.iter().sum()
+        self.requests.iter().sum::<u64>() + self.hints
     }
 
     /// The lane of a thread.
     pub(super) fn lane(&self, thread: u32) -> u32 {
         self.threads.get(&thread).or(self.threads.get(&OTHERS)).copied().unwrap_or(0)
+    }
+
+    /// Whether advice is replayed.
+    pub(super) fn takes_advice(&self) -> bool {
+        self.hints > 0
     }
 
     /// The place of a position in a file.
@@ -162,6 +169,7 @@ impl Thread {
 #[derive(Debug, Default)]
 struct Counts {
     requests: [u64; 3],
+    hints: u64,
     bytes: [u64; 2],
     direct_bytes: u64,
     durable_writes: u64,
@@ -195,15 +203,20 @@ impl Counts {
             self.threads.len() < THREADS_MOST || self.threads.contains_key(&request.thread);
         let thread = if is_known { request.thread } else { OTHERS };
         self.threads.entry(thread).or_default().add(request);
-        for word in [start_ns, offset, bytes, kind(action) as u64 | u64::from(request.file.0) << 8]
-        {
+        let kind = match action {
+            Action::Read => 0,
+            Action::Write => 1,
+            Action::Flush { .. } => 2,
+            Action::Advise(_) => 3,
+        };
+        for word in [start_ns, offset, bytes, kind as u64 | u64::from(request.file.0) << 8] {
             self.fingerprint = mixed(self.fingerprint ^ word);
         }
-        self.requests[kind(action)] += 1;
-        if let Action::Flush { .. } = action {
-            return;
+        match self.requests.get_mut(kind) {
+            Some(requests) => *requests += 1,
+            None => self.hints += 1,
         }
-        let moved = &mut self.bytes[kind(action)];
+        let Some(moved) = self.bytes.get_mut(kind) else { return };
         *moved = moved.saturating_add(bytes);
         let direct_bytes = if request.direct { bytes } else { 0 };
         self.direct_bytes = self.direct_bytes.saturating_add(direct_bytes);
@@ -224,6 +237,16 @@ impl Counts {
         self.file_ends[file] = self.file_ends[file].max(offset.saturating_add(bytes));
     }
 
+    /// Leaves out advice unless it is about the only file.
+    fn without_vague_advice(mut self) -> Counts {
+        let files = self.file_ends.iter().filter(|end| **end > 0).count();
+        if files > 1 && self.hints > 0 {
+            *self.left_out.entry(Unfit::Other(Operation::Advise)).or_default() += self.hints;
+            self.hints = 0;
+        }
+        self
+    }
+
     fn scan(self, level: Level) -> Scan {
         let (lanes, threads) = lanes(&self.threads);
         let mut span_bytes = 0_u64;
@@ -240,12 +263,13 @@ impl Counts {
         Scan {
             level,
             requests: self.requests,
+            hints: self.hints,
             bytes: self.bytes,
             direct_bytes: self.direct_bytes,
             durable_writes: self.durable_writes,
             buffered_reads: self.buffered_reads,
             largest_bytes: self.largest_bytes,
-            has_latencies: self.without_end * 2 < self.requests.iter().sum(),
+            has_latencies: self.without_end * 2 < self.requests.iter().sum::<u64>(),
             duration_ns: self.end_ns.saturating_sub(first_start_ns),
             call: most.map_or(Call::UNKNOWN, |(call, _)| *call),
             lanes,
@@ -259,15 +283,6 @@ impl Counts {
             bases,
             span_bytes,
         }
-    }
-}
-
-/// Index of an action in [`Scan::requests`].
-fn kind(action: Action) -> usize {
-    match action {
-        Action::Read => 0,
-        Action::Write => 1,
-        Action::Flush { .. } => 2,
     }
 }
 
