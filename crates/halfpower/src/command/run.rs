@@ -22,6 +22,7 @@ use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
 use lab::rounds::{self, Rounds};
 use lab::run_text::point_line;
 use lab::settings::{self, Changed};
+use lab::terminal;
 use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
 
@@ -211,6 +212,7 @@ fn begin(
 ) -> Outcome<()> {
     recorder.begin(&RunFacts {
         kind: if form == Form::Run { RunKind::Run } else { RunKind::Sweep },
+        command_line: None,
         label: args.common.label.clone(),
         seed: args.common.seed,
         host,
@@ -255,7 +257,8 @@ fn print(
     let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
     if !args.common.json {
         for point in measured {
-            console::data(&point_line(point, args.common.pap, job.percentiles()));
+            let line = point_line(point, args.common.pap, job.percentiles());
+            console::data(&terminal::for_stdout(&line));
             let last = point.trials.last();
             let last = last.map(|trial| rank_trial::lines(&trial.ranks, point.trials.len()));
             last.iter().flatten().for_each(|line| console::data(line));
