@@ -314,8 +314,8 @@ fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> Str
         String::new()
     } else if region > 0 && read_bytes as f64 > region as f64 * REVISITED_MIN {
         format!(
-            "; the region of {} was read {:.1} times: use a larger --size, --size without --runtime \
-             to read the region once, or --direct",
+            "; the region of {} was read {:.1} times: use a larger --size, --size without \
+             --runtime to read the region once, or --direct",
             units::size(region),
             read_bytes as f64 / region as f64
         )
