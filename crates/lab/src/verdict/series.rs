@@ -26,6 +26,9 @@ const DUE_IN_STALL: f64 = 20.0;
 const STALL_NS: u64 = 500_000_000;
 /// Minimum number of intervals of a series that is checked for drift.
 const DRIFT_INTERVALS_MIN: usize = 10;
+/// Maximum length of a burst that the search for sudden changes may miss (intervals); it judges
+/// longer ones.
+const BURST_INTERVALS_MAX: usize = 3;
 /// Maximum share of empty intervals; beyond it, neighbours are joined.
 const EMPTY_SHARE_MAX: f64 = 0.1;
 
@@ -94,7 +97,13 @@ fn sudden_change(moved: &[(u64, f64)]) -> Option<Break> {
 /// The end of a burst at the start that is too short to be a level.
 fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     let bytes: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
-    let burst = early_burst(moved).filter(|burst| burst.credit > DRIFT_MIN * bytes)?;
+    let short_ns: u64 =
+        moved.iter().take(BURST_INTERVALS_MAX).map(|(length_ns, _)| length_ns).sum();
+    let is_short = |burst: &Throttle| burst.at_ns <= short_ns;
+    let burst = early_burst(moved).filter(is_short)?;
+    if burst.credit <= DRIFT_MIN * bytes {
+        return None;
+    }
     let Throttle { at_ns, before_per_s, after_per_s, .. } = burst;
     Some(Break { at_ns: at_ns as f64, before_per_s, after_per_s })
 }
