@@ -159,6 +159,7 @@ impl Check {
         let mut recorder = Recorder::open(db)?;
         recorder.begin(&NewRun {
             kind: RunKind::Sweep,
+            command_line: None,
             label: Some(format!("check of {}", self.name)),
             seed: jobs[0].base.seed,
             host: &host,

@@ -250,6 +250,8 @@ impl<'a> Ready<'a> {
         let facts = bench.facts();
         recorder.begin(&RunFacts {
             kind: RunKind::Run,
+            // Each side is listed as the run that measures it alone.
+            command_line: Some(format!("halfpower run {}", contestant.name)),
             label: contestant.label.clone(),
             seed: contestant.seed,
             host,

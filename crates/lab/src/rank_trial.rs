@@ -111,8 +111,13 @@ impl RankTrial {
 
     /// The rank as messages name it: "rank 3 (host b)".
     pub fn name(&self) -> String {
-        format!("rank {} ({})", self.rank, self.host)
+        name_of(self.rank, &self.host)
     }
+}
+
+/// A rank as messages name it: "rank 3 (host b)", or "rank 3" if its host is unknown.
+pub fn name_of(rank: u32, host: &str) -> String {
+    if host.is_empty() { format!("rank {rank}") } else { format!("rank {rank} ({host})") }
 }
 
 /// The ranks of a trial together.
@@ -223,6 +228,12 @@ mod tests {
             bytes_at_first_done: rate * elapsed_s,
             ..RankTrial::default()
         }
+    }
+
+    #[test]
+    fn a_rank_of_an_unknown_host_is_named_by_its_number() {
+        assert_eq!(name_of(0, ""), "rank 0");
+        assert_eq!(name_of(3, "b"), "rank 3 (b)");
     }
 
     #[test]

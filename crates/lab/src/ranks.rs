@@ -32,6 +32,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::machine;
+use crate::rank_trial::name_of;
 use crate::ranks::link::{Heard, Link};
 use crate::ranks::merge::{Merged, Part, RankResult};
 use crate::ranks::message::{Hello, Message, Pong};
@@ -172,10 +173,7 @@ impl Ranks {
 
     /// The rank as messages name it.
     fn name(&self, rank: u32) -> String {
-        match self.hosts.get(rank as usize).filter(|host| !host.is_empty()) {
-            Some(host) => format!("rank {rank} ({host})"),
-            None => format!("rank {rank}"),
-        }
+        name_of(rank, self.hosts.get(rank as usize).map_or("", String::as_str))
     }
 
     /// Answers questions about the clock until rank 0 names the hosts.
@@ -487,9 +485,11 @@ fn check_versions(all: &[Hello]) -> Outcome<()> {
         return Ok(());
     };
     Err(Failure::failed(format!(
-        "rank {rank} ({}) runs halfpower {}, but rank 0 ({}) runs {}; install the same version on \
-         all hosts",
-        other.host, other.version, first.host, first.version
+        "{} runs halfpower {}, but {} runs {}; install the same version on all hosts",
+        name_of(rank, &other.host),
+        other.version,
+        name_of(0, &first.host),
+        first.version
     )))
 }
 

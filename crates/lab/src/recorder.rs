@@ -48,6 +48,8 @@ pub struct RunOptions {
 pub struct RunFacts<'a> {
     /// run, survey or sweep.
     pub kind: RunKind,
+    /// The command line to store; None: that of this process.
+    pub command_line: Option<String>,
     /// Name given by the user.
     pub label: Option<String>,
     /// Seed of every random choice.
@@ -182,12 +184,14 @@ impl Recorder {
     /// Stores the start of a run.
     pub fn begin(&mut self, facts: &RunFacts<'_>) -> Outcome<()> {
         let Some(store) = &mut self.store else { return Ok(()) };
-        let words: Vec<String> =
-            std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let typed = || {
+            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+            words.collect::<Vec<String>>().join(" ")
+        };
         self.run = Some(store.begin_run(&NewRun {
             uuid: uuid::Uuid::new_v4().to_string(),
             kind: facts.kind,
-            command_line: words.join(" "),
+            command_line: facts.command_line.clone().unwrap_or_else(typed),
             label: facts.label.clone(),
             started_unix_ns: unix_ns(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

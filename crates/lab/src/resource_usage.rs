@@ -158,7 +158,8 @@ pub struct BindingDocument {
     /// The resource, or "latency" if no resource is near its limit, in which case a larger queue
     /// depth may help.
     pub resource: String,
-    /// Utilisation of the limiting resource, or else of the busiest one, from 0 to 1.
+    /// Utilisation of the limiting resource, from 0 to 1; for "latency", that of the busiest
+    /// resource by work that requests wait for.
     pub utilisation: f64,
     /// A busier resource that mostly waits for the limiting one; null if there is none.
     #[serde(default)]
@@ -192,7 +193,9 @@ impl BindingDocument {
             format!("; {}, busy {}, waits for it", held.resource, percent(held.utilisation))
         });
         match self.resource.as_str() {
-            "latency" => format!("latency: the busiest resource is busy {busy} of the time"),
+            "latency" => {
+                format!("latency: requests keep the busiest resource busy {busy} of the time")
+            }
             name => format!("{name}, busy {busy} of the time{}", waits.unwrap_or_default()),
         }
     }

@@ -108,6 +108,9 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
     Ok(lines)
 }
 
+/// Half-widths below this would be printed as 0.0% (percent).
+const SPREAD_SHOWN_MIN: f64 = 0.05;
+
 /// What the line of a replay does not say: how long it took beside the program, and its reads,
 /// writes and flushes apart. Empty for other points.
 pub fn replay_lines(point: &Point) -> Vec<String> {
@@ -154,9 +157,12 @@ pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f6
     };
     let percentiles: Vec<String> = percentiles.iter().map(percentile).collect();
     let rate = summary.bytes_per_s;
-    let spread = match point.unsoaked().len() {
-        1 => String::new(),
-        _ => format!(" +-{:.1}%", 100.0 * rate.half_width_relative()),
+    let spread = match (point.unsoaked().len(), 100.0 * rate.half_width_relative()) {
+        (1, _) => String::new(),
+        // Trials of a simulated system may be equal; that is no precision of a measurement.
+        (_, percent) if percent < SPREAD_SHOWN_MIN && point.key.is_simulated => String::new(),
+        (_, percent) if percent < SPREAD_SHOWN_MIN => " +-<0.1%".to_owned(),
+        (_, percent) => format!(" +-{percent:.1}%"),
     };
     let cpu = match (summary.cpu_lower_ns, summary.cpu_upper_ns) {
         (Some(low), Some(high)) => format!("{} to {}", units::time(low), units::time(high)),
@@ -177,4 +183,24 @@ pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f6
         percentiles.join(", "),
         summary.verdict.state.word(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::testing::point;
+
+    #[test]
+    fn equal_trials_show_no_interval_of_zero() {
+        let line = |bytes: &[u64], is_simulated| {
+            let mut point = point(bytes);
+            point.key.is_simulated = is_simulated;
+            point_line(&point, None, &[50.0])
+        };
+        let same = [4096 * 1000; 3];
+        assert!(!line(&same, true).contains("+-"), "{}", line(&same, true));
+        assert!(line(&same, false).contains(" +-<0.1%,"), "{}", line(&same, false));
+        let differs = [4096 * 1000, 4096 * 1010, 4096 * 1020];
+        assert!(line(&differs, true).contains(" +-1.0%,"), "{}", line(&differs, true));
+    }
 }

@@ -116,6 +116,27 @@ pub(crate) fn for_stderr(text: &str) -> String {
     }
 }
 
+/// A line for standard output: on a terminal wrapped to its width, with the further lines indented;
+/// one line in a file or pipe, where it is searched for.
+pub fn for_stdout(text: &str) -> String {
+    match width_of(&std::io::stdout()) {
+        Some(width) => folded(width, text),
+        None => text.to_owned(),
+    }
+}
+
+/// A line wrapped to a width, the further lines indented; a line that fits is not changed.
+fn folded(width: usize, text: &str) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let (first, indent) = (report::wrapped(width, "", text), "    ");
+    let after = first.first().and_then(|start| text.strip_prefix(start.as_str()));
+    let Some(rest) = after else { return first.join("\n") };
+    let rest = report::wrapped(width, indent, rest);
+    [&first[..1], &rest].concat().join("\n")
+}
+
 /// Wraps text to the width of standard output, the first line after `prefix`, the others indented
 /// by its width.
 pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
@@ -125,6 +146,18 @@ pub fn wrapped(prefix: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_line_is_folded_with_an_indent_and_loses_no_word() {
+        assert_eq!(folded(40, "read 4 KiB: valid"), "read 4 KiB: valid");
+        let long =
+            "read 4 KiB, depth 1, sync, direct: 100 MiB/s (105 MB/s), 25.6k requests/s, valid";
+        let lines = folded(40, long);
+        assert!(lines.lines().all(|line| line.chars().count() <= 40), "{lines}");
+        assert!(lines.lines().skip(1).all(|line| line.starts_with("    ")), "{lines}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&lines), words(long));
+    }
 
     #[test]
     fn colours_change_nothing_but_colours() {

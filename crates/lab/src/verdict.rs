@@ -3,8 +3,8 @@
 //! Invalid: the wrong thing was measured. Suspect: noise, drift or too few samples. Every reason
 //! contains the numbers needed to check it.
 
-use analysis::changepoint::{Break, greatest_break};
-use analysis::drift::drift;
+mod series;
+
 use analysis::littles_law;
 use analysis::units;
 use ioengine::cgroup::IoLimit;
@@ -17,6 +17,9 @@ use workload::{Arrival, Pattern};
 use crate::check::Check;
 use crate::point::{State, Trial, Verdict};
 use crate::point_key::PointKey;
+
+pub use series::fall;
+use series::{check_series, check_stall};
 
 /// The conditions under which a trial ran.
 #[derive(Clone, Debug, Default)]
@@ -116,10 +119,6 @@ const RATE_SHARE_MIN: f64 = 0.95;
 const GENERATOR_SHARE_MAX: f64 = 0.9;
 /// Minimum length of a trial whose queue depth is checked (ns).
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
-/// Minimum change within a trial that counts as drift, as a share of its median.
-const DRIFT_MIN: f64 = 0.15;
-/// Maximum p-value of a drift that counts.
-const DRIFT_P_MAX: f64 = 0.01;
 /// Minimum number of requests beyond a percentile.
 const BEYOND_MIN: f64 = 10.0;
 /// Maximum difference between the measuring clock and the system's, as a share of the time.
@@ -151,23 +150,16 @@ const MEMORY_SHARE_MAX: f64 = 0.5;
 const THROTTLED_SHARE_MAX: f64 = 0.02;
 /// Minimum length of a trial with enough ticks of CPU accounting (ns).
 const LOAD_TRIAL_NS: u64 = 200_000_000;
-/// Minimum pause that is a stall in a trial of any length (ns).
-const LONG_STALL_NS: u64 = 10_000_000_000;
 /// A rate above this share of the control group's I/O limit is set by that limit.
 const IO_LIMIT_SHARE: f64 = 0.9;
 /// Maximum share of a trial that threads may spend waiting for a CPU.
 const RUN_DELAY_SHARE_MAX: f64 = 0.2;
 /// Minimum number of requests that an open loop issues in a trial.
 const REQUESTS_MIN: f64 = 3.0;
-/// Minimum number of open-loop requests due during a pause that counts as a stall.
-const DUE_IN_STALL: f64 = 20.0;
 /// Maximum share of requests that may complete inside the submit call.
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
 /// Maximum share of requests that a server may answer by asking to try again later.
 const BUSY_SHARE_MAX: f64 = 1e-3;
-/// Minimum length of a stall (ns). A stall must also be long compared with the trial and the
-/// device's latency.
-const STALL_NS: u64 = 500_000_000;
 /// Requests up to this size need few memory segments even on small pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -290,7 +282,10 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         verdict.flag(
             State::Invalid,
             Check::CacheHits,
-            format!("{left} stayed in the page cache after the scrub"),
+            format!(
+                "{left} stayed in the page cache after the scrub; stop the program that maps or \
+                 locks the file, or use --direct"
+            ),
         );
     }
     // Skewed buffered reads hit the page cache by design.
@@ -302,11 +297,30 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         && (seen as f64) < read as f64 * DEVICE_SHARE_MIN
     {
         let text = format!(
-            "the device read {} of the {} requested: the rest came from a cache",
+            "the device read {} of the {} requested: the rest came from a cache{}",
             units::size(seen),
-            units::size(read)
+            units::size(read),
+            device_remedy(key, read, around)
         );
         verdict.flag(State::Invalid, Check::CacheHits, text);
+    }
+}
+
+/// How to make buffered reads reach the device. Direct reads that a cache below them serves have no
+/// remedy that always applies.
+fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> String {
+    let region = around.target_bytes;
+    if key.is_direct() {
+        String::new()
+    } else if region > 0 && read_bytes as f64 > region as f64 * REVISITED_MIN {
+        format!(
+            "; the region of {} was read {:.1} times: use a larger --size, --size without \
+             --runtime to read the region once, or --direct",
+            units::size(region),
+            read_bytes as f64 / region as f64
+        )
+    } else {
+        "; use a larger --size, or --direct".to_owned()
     }
 }
 
@@ -608,67 +622,6 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Checks whether the device completed nothing for a large share of the trial, which makes the mean
-/// rate meaningless.
-fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    let (mut longest_ns, mut still_ns) = (0, 0);
-    for part in &trial.series {
-        still_ns = if part.requests == 0 { still_ns + part.length_ns } else { 0 };
-        longest_ns = longest_ns.max(still_ns);
-    }
-    // A slow device is not stalled, and an open loop may have had no requests due.
-    let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
-    let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
-    let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
-    let due = key.requests_per_s().map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
-    if long && due >= DUE_IN_STALL && !key.has_pauses() {
-        let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
-        verdict.flag(
-            State::Suspect,
-            Check::Stall,
-            format!("no request completed for {still} of {all}"),
-        );
-    }
-}
-
-/// Sudden changes of the rate; gradual drift is checked only without a sudden change.
-fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
-    if key.is_replay() {
-        // A program changes its rate when it likes.
-        return;
-    }
-    let whole = trial.series_until(key.workload.limit_ns);
-    let moved: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
-    let is_large = |change: &Break| {
-        let (before, after) = (change.before_per_s, change.after_per_s);
-        (after - before).abs() > DRIFT_MIN * before.max(after)
-    };
-    if let Some(change) = greatest_break(&moved).filter(is_large) {
-        verdict.flag(State::Suspect, Check::RateChange, break_text(key, &change));
-        return;
-    }
-    let rates: Vec<f64> = whole.iter().map(|p| p.bytes as f64).collect();
-    let Some(drift) = drift(&rates).filter(|_| whole.len() >= 10) else { return };
-    if drift.slope_relative.abs() > DRIFT_MIN && drift.p_value < DRIFT_P_MAX {
-        let percent = drift.slope_relative * 100.0;
-        let text = format!("the rate drifted by {percent:+.0}% within a trial");
-        verdict.flag(State::Suspect, Check::Drift, text);
-    }
-}
-
-fn break_text(key: &PointKey, change: &Break) -> String {
-    let at = units::time(change.at_ns);
-    let [before, after] = [change.before_per_s, change.after_per_s].map(units::rate_mb);
-    let falls = change.after_per_s < change.before_per_s;
-    let buffered_writes = key.read_percent() < 100 && key.caching == Caching::Buffered;
-    let (moved, why) = match (falls, buffered_writes) {
-        (true, true) => ("fell", "the page cache was full, or the device throttled"),
-        (true, false) => ("fell", "throttled, or out of burst credit"),
-        (false, _) => ("rose", "warm-up or a burst; exclude it with --ramp-time"),
-    };
-    format!("the rate {moved} from {before} to {after} after {at}: {why}")
-}
-
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if key.polls() || key.is_replay() {
         // Polling always uses a whole CPU, and a replay spins through short gaps.
@@ -899,6 +852,25 @@ mod tests {
     }
 
     #[test]
+    fn buffered_reads_that_a_cache_served_name_the_remedy() {
+        let text = |caching, region_bytes| {
+            let cached = |trial: &mut Trial, around: &mut Circumstances| {
+                trial.device = Some(DeviceCounters::default());
+                around.target_bytes = region_bytes;
+            };
+            judged_as(|key| key.caching = caching, cached).reasons.concat()
+        };
+        // Each trial reads 4 MB.
+        let again = text(Caching::Buffered, 1 << 20);
+        let times = "the region of 1 MiB was read 3.9 times: use a larger --size";
+        assert!(again.contains(times), "{again}");
+        let once = text(Caching::Buffered, 1 << 30);
+        assert!(once.contains("; use a larger --size, or --direct"), "{once}");
+        let direct = text(Caching::Direct, 1 << 20);
+        assert!(direct.contains("came from a cache") && !direct.contains("--direct"), "{direct}");
+    }
+
+    #[test]
     fn pages_that_survive_the_scrub_are_invalid() {
         let scrub = Scrub {
             resident_before_bytes: Some(1 << 20),
@@ -940,6 +912,23 @@ mod tests {
         let verdict = with_series(|i| 100_000 - 800 * i);
         is_suspect(&verdict, "drifted by -");
         assert!(!verdict.reasons.concat().contains("throttled"), "{verdict:?}");
+    }
+
+    #[test]
+    fn intervals_without_a_completion_count_as_a_rate_of_zero() {
+        // A burst that the first interval holds, then a request in every fourth interval.
+        let burst =
+            with_series(|i| if i == 0 { 4_000_000 } else { 12_000 * u64::from(i % 4 == 0) });
+        is_suspect(&burst, "fell from 40 MB/s to ");
+        let fades = with_series(|i| if i % 4 == 0 { 100_000 - 1500 * i } else { 0 });
+        is_suspect(&fades, "drifted by -");
+        let stops = with_series(|i| if i < 20 { 100_000 } else { 0 });
+        is_suspect(&stops, "to 0 MB/s after 2 s");
+        assert!(fall(&stops).is_some() && fall(&fades).is_none());
+        let sparse = with_series(|i| if i % 4 == 0 { 12_000 } else { 0 });
+        assert_eq!(sparse, Verdict::default());
+        let fills = with_series(|i| if i == 0 { 6000 } else { 5000 });
+        assert_eq!(fills, Verdict::default(), "2% of the bytes");
     }
 
     #[test]

@@ -110,7 +110,8 @@ pub struct Binding {
     /// Name of the resource, or "latency" if none is near its limit; then more requests in
     /// flight may help.
     pub resource: String,
-    /// Utilisation of the bottleneck, 0 to 1; for "latency", that of the busiest resource.
+    /// Utilisation of the bottleneck, 0 to 1; for "latency", that of the busiest resource by work
+    /// that requests wait for.
     pub utilisation: f64,
     /// The resource that is occupied nearly all the time, most of it at the pace of the bottleneck;
     /// none if that is the bottleneck itself.
@@ -419,7 +420,8 @@ impl Account {
                 }
             }
             None => {
-                let utilisation = self.resources.iter().map(share).fold(0.0, f64::max);
+                let awaited = self.resources.iter().map(|r| r.foreground(self.elapsed_ns));
+                let utilisation = awaited.fold(0.0, f64::max);
                 Binding { resource: "latency".to_owned(), utilisation, held: None }
             }
         }

@@ -87,7 +87,7 @@ pub(crate) struct MediaTimes {
     pub transfer_ns: u64,
     /// Time for cleaning bands of a shingled disk.
     pub clean_ns: u64,
-    /// Part of these times for cached writes while the buffer has room, so that no request waits.
+    /// Part of these times for cached writes and cleaning while no request waits for them.
     pub background_ns: u64,
 }
 
@@ -311,6 +311,15 @@ impl Disk {
         }
         let (command, op) = (None, Op::Write);
         self.enqueue(MediaRequest { command, from, length, op, since_ns, requests: 1 });
+    }
+
+    /// A request waits for the operation in progress: the rest of it is no background work.
+    pub fn delay_a_request(&mut self, now_ns: u64) {
+        if self.busy && self.is_background {
+            let to_come = self.rest_ns.saturating_sub(now_ns);
+            self.times.background_ns -= to_come.min(self.times.background_ns);
+            self.is_background = false;
+        }
     }
 
     /// Queues a request for the media.

@@ -211,8 +211,9 @@ fn place_of(names: &[String], word: &str) -> f64 {
 fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     let all = || series.iter().flat_map(|one| one.points.iter().map(|point| point.x));
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
-    let unit = match flag {
-        "bs" | "offset" | "stride" | "chunk" | "size" => Unit::Bytes,
+    let unit = match (flag, parameters::named(flag).map(|parameter| parameter.value_name)) {
+        ("rate", _) => Unit::BytesPerSecond,
+        (_, Some("SIZE")) => Unit::Bytes,
         _ => Unit::Count,
     };
     (unit, if low > 0.0 && high > 4.0 * low { Scale::Log2 } else { Scale::Linear })
@@ -227,6 +228,7 @@ fn label_of(flag: &str) -> String {
         "rwmixread" => "Share of reads (percent)".to_owned(),
         "ioengine" => "I/O engine".to_owned(),
         "disks" => "Targets together".to_owned(),
+        "fdatasync" => "Writes for each fdatasync".to_owned(),
         "at" => "Position (share of the target)".to_owned(),
         other => {
             let mut letters = other.chars();
@@ -236,9 +238,14 @@ fn label_of(flag: &str) -> String {
     }
 }
 
-/// The name of the line that a point belongs to.
+/// The name of the line that a point belongs to. A part that is named after its operation adds
+/// nothing to it: `write`, not `write, writes`.
 fn line_of(point: &MeasuredPoint, by: &[String], y: &str) -> String {
-    let words: Vec<String> = by.iter().map(|flag| with_unit(flag, point.word(flag))).collect();
+    let operation = by.iter().find(|flag| *flag == "rw").map(|flag| point.word(flag));
+    let plural = operation.map(|rw| format!("{}s", rw.replace("rand", "random ")));
+    let repeats = |flag: &str| flag == "part" && plural == Some(point.word(flag));
+    let shown = by.iter().filter(|flag| !repeats(flag));
+    let words: Vec<String> = shown.map(|flag| with_unit(flag, point.word(flag))).collect();
     let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
     if words.is_empty() { y.to_owned() } else { words.join(", ") }
 }
@@ -279,6 +286,28 @@ mod tests {
             chart.series[0].points.iter().map(|point| (point.x, point.y)).collect();
         assert_eq!(points, [(4096.0, 2.0), (65536.0, 4.0)]);
         assert_eq!(chart.x.scale, Scale::Log2);
+    }
+
+    #[test]
+    fn a_part_named_after_its_operation_is_left_out_of_the_legend() {
+        let evidence = evidence(vec![
+            cell(3, &[("part", "writes"), ("rw", "write"), ("bs", "4k")]),
+            cell(2, &[("part", "random reads"), ("rw", "randread"), ("bs", "4k")]),
+            cell(1, &[("part", "aligned"), ("rw", "write"), ("bs", "4k")]),
+        ]);
+        let plan = figure("title = 't'\nx = 'bs'\ny = 'throughput'\nby = ['rw', 'part']");
+        let chart = chart("c".to_owned(), &plan, &evidence).unwrap();
+        let names: Vec<&str> = chart.series.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["write", "randread", "write, aligned"]);
+    }
+
+    #[test]
+    fn an_axis_of_sizes_is_in_bytes() {
+        let cells = ["0", "128k", "4m"].map(|size| cell(1, &[("read-ahead", size)]));
+        let plan = figure("title = 't'\nx = 'read-ahead'\ny = 'throughput'");
+        let chart = chart("c".to_owned(), &plan, &evidence(cells.to_vec())).unwrap();
+        assert_eq!(chart.x.unit, Unit::Bytes);
+        assert_eq!(chart.series[0].points[2].x, 4_194_304.0);
     }
 
     #[test]

@@ -166,6 +166,7 @@ impl Session<'_> {
         let target = self.study_targets.first().map(StudyTarget::facts);
         recorder.begin(&RunFacts {
             kind: RunKind::Study,
+            command_line: None,
             label: Some(self.options.label.clone().unwrap_or_else(|| name.to_owned())),
             seed: self.base.seed,
             host: &self.host,

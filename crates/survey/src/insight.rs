@@ -27,6 +27,9 @@ pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
 /// A setting is as good as the fastest if its rate is above a threshold in this window (share of
 /// the fastest rate); [`ties::bar`] puts the threshold into the widest gap.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
+/// Minimum share of the direct points whose rate falls within a trial; fewer are chance, because
+/// each series has a small probability of a false alarm.
+const FALLS_SHARE_MIN: f64 = 0.1;
 /// A setting below this share of the fastest median rate is not as good as the fastest, even if
 /// trials paired by time suggest that it is.
 const MIN_SHARE: f64 = 0.8;
@@ -455,6 +458,28 @@ impl<'a> Insight<'a> {
         (of(State::Suspect), of(State::Invalid), self.seen.len())
     }
 
+    /// Direct points whose rate fell within a trial: a burst credit was spent, or the device was
+    /// throttled. The figures shown are those of short trials, which may all lie within the burst.
+    fn judge_falls(&self, verdict: &mut Verdict) {
+        let direct = || self.seen.iter().filter(|point| point.key().is_direct());
+        let mut falls = direct().filter_map(|point| {
+            let text = lab::verdict::fall(&point.summary.verdict)?;
+            Some((point, text.split(": ").next().unwrap_or(text)))
+        });
+        let Some((point, text)) = falls.next() else { return };
+        let (count, all) = (1 + falls.count(), direct().count());
+        if count as f64 >= FALLS_SHARE_MIN * all as f64 {
+            let text = format!(
+                "the rate fell within a trial at {count} of {all} direct points, such as {} {}: \
+                 {text}; a sustained load is slower than the figures above: measure it with \
+                 halfpower study burst",
+                point.key().rw(),
+                point.setting()
+            );
+            verdict.flag(State::Suspect, Check::RateChange, text);
+        }
+    }
+
     /// Verdict on the figures that are shown, not on every point.
     fn judge(&self, data: &SurveyData) -> Verdict {
         let mut verdict = Verdict::default();
@@ -478,6 +503,7 @@ impl<'a> Insight<'a> {
                 verdict.add(found.state, format!("{name} ({}): {reason}", point.setting()));
             }
         }
+        self.judge_falls(&mut verdict);
         let (_, invalid, all) = self.doubtful();
         if invalid * 2 > all {
             let text = format!("{invalid} of {all} points are invalid");
@@ -669,6 +695,28 @@ pub(crate) mod tests {
             assert!(verdict.reasons[0].contains(why), "{verdict:?}");
             assert!(verdict.reasons[0].contains("stayed in the cache"), "{verdict:?}");
         }
+    }
+
+    #[test]
+    fn rates_that_fall_at_many_points_make_the_survey_suspect() {
+        let judged = |points: usize| {
+            let mut data = data();
+            let direct = data.points().into_iter().filter(|point| point.key.is_direct());
+            // Not the first points, which the survey may show.
+            for point in direct.skip(2).take(points) {
+                let text = "the rate fell from 250 MB/s to 125 MB/s after 1 s: throttled";
+                point.trials[0].verdict.flag(State::Suspect, Check::RateChange, text);
+            }
+            data.evidence.summarise();
+            Insight::of(&data).verdict
+        };
+        let says = |verdict: &Verdict| verdict.reasons.concat().contains("study burst");
+        let many = judged(3);
+        assert!(many.state == State::Suspect && says(&many), "{many:?}");
+        let text = "rate-change: the rate fell within a trial at 3 of 24 direct points, such as";
+        assert!(many.reasons.concat().contains(text), "{many:?}");
+        assert!(many.reasons.concat().contains("250 MB/s to 125 MB/s after 1 s; a"), "{many:?}");
+        assert!(!says(&judged(1)), "{:?}", judged(1));
     }
 
     #[test]

@@ -631,6 +631,7 @@ fn begin(
 ) -> Outcome<()> {
     recorder.begin(&RunFacts {
         kind: RunKind::Survey,
+        command_line: None,
         label: options.run.label.clone(),
         seed: options.base.seed,
         host,

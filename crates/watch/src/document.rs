@@ -33,6 +33,8 @@ pub struct TraceDocument {
     pub requests: u64,
     /// Programs, by process id.
     pub processes: Vec<ProcessDocument>,
+    /// Threads that made requests, of all processes; at most 65,536 are counted.
+    pub threads: u64,
     /// Time during which at least one request of the program was outstanding (ns).
     pub outstanding_ns: u64,
     /// Mean number of reads and writes outstanding while there was at least one.
@@ -279,6 +281,7 @@ impl TraceDocument {
             duration_ns: header.watched_ns.unwrap_or_else(|| summary.duration_ns()),
             requests: header.requests,
             processes: processes(header),
+            threads: summary.threads(),
             outstanding_ns: summary.outstanding_ns(),
             mean_depth: summary.mean_depth(),
             operations: operations(summary),

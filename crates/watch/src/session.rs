@@ -354,7 +354,11 @@ fn without_recording(
     let mut document = TraceDocument::of(&Summary::default(), &header, String::new());
     document.duration_ns = clock.now_ns() - begun_ns;
     document.totals = ended.totals;
-    document.notes.push(why.to_string());
+    // The warning has the reason; a document of its own needs it too.
+    document.notes.push(match options.stdout_to_stderr {
+        true => why.to_string(),
+        false => "only totals: nothing was recorded".to_owned(),
+    });
     Ok(Watched { document, status: ended.status })
 }
 

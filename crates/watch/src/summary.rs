@@ -302,6 +302,11 @@ impl Summary {
         if self.files.is_empty() { self.device_span.duration_ns() } else { of_program }
     }
 
+    /// Number of threads that made requests; of more than 65,536, that number.
+    pub fn threads(&self) -> u64 {
+        self.thread_ends.len() as u64
+    }
+
     /// Time during which at least one request of the program was outstanding (ns).
     pub fn outstanding_ns(&self) -> u64 {
         self.busy.total_ns

@@ -288,8 +288,13 @@ fn of_recording(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     if let Some(recording) = &document.recording {
         let each = units::time(recording.per_call_ns);
         let whole = recording.per_call_ns * recording.calls as f64;
-        let share = percent(whole / (document.duration_ns.max(1)) as f64);
-        add("", format!("Recording added about {each} to each call, {share} of the time."));
+        // Threads make calls beside each other, so the cost is a share of the time of all of them.
+        let time = document.duration_ns.max(1) as f64 * document.threads.max(1) as f64;
+        let share = percent((whole / time).min(1.0));
+        add(
+            "",
+            format!("Recording added about {each} to each call, {share} of the threads' time."),
+        );
     }
     for loss in &document.lost {
         add("  ! ", format!("lost: {} {}", loss.count, loss.cause));
@@ -302,6 +307,7 @@ fn of_recording(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::RecordingDocument;
     use crate::summary::Summary;
     use trace::{Call, FileId, Header, Request};
 
@@ -330,6 +336,24 @@ mod tests {
             durable: false,
             device_bytes: operation.moves_data().then_some(0),
         }
+    }
+
+    #[test]
+    fn the_cost_of_recording_is_a_share_of_the_time_of_all_threads() {
+        // Four threads; their calls cost 5 times the duration, which one thread could not spend.
+        let of_thread =
+            |at: u64| Request { thread: at as u32 % 4, ..request(at, Operation::Read, 0) };
+        let mut document = document(&(0..200).map(of_thread).collect::<Vec<_>>());
+        let cost = |document: &mut TraceDocument, times: f64| {
+            let per_call_ns = times * document.duration_ns as f64 / 200.0;
+            document.recording = Some(RecordingDocument { per_call_ns, calls: 200 });
+            lines(document).join(" ")
+        };
+        assert_eq!(document.threads, 4);
+        let half = cost(&mut document, 2.0);
+        assert!(half.contains("50% of the threads' time"), "{half}");
+        let more = cost(&mut document, 5.0);
+        assert!(more.contains("100% of the threads' time"), "{more}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use lab::resource_usage::{self, SimulateDocument, SimulatedPoint};
 use lab::rounds::{self, Rounds};
 use lab::run_text::{point_line, replay_lines};
 use lab::settings::{self, Changed};
+use lab::terminal;
 use lab::trace_load::TraceLoad;
 use lab::trials::{Lab, Setting};
 use results::{RunKind, RunState};
@@ -227,6 +228,7 @@ fn begin(
     let Request { common, form, .. } = *request;
     recorder.begin(&RunFacts {
         kind: if form == Form::Run { RunKind::Run } else { RunKind::Sweep },
+        command_line: None,
         label: common.label.clone(),
         seed: common.seed,
         host,
@@ -271,7 +273,8 @@ fn print(
     let measured: Vec<&Point> = points.iter().filter(|point| !point.trials.is_empty()).collect();
     if !common.json {
         for point in measured {
-            console::data(&point_line(point, common.pap, job.percentiles()));
+            let line = point_line(point, common.pap, job.percentiles());
+            console::data(&terminal::for_stdout(&line));
             replay_lines(point).iter().for_each(|line| console::data(line));
             let last = point.trials.last();
             let last = last.map(|trial| rank_trial::lines(&trial.ranks, point.trials.len()));

@@ -99,6 +99,11 @@ fn workloads_are_measured_in_turn_and_stored_as_a_run_each() {
     let runs = place.document("runs list");
     assert_eq!(list(&runs).len(), 2);
     assert!(whole(&runs[0]["trials"]) >= 10, "{runs}");
+    // Each run names the load that it measured, not both.
+    let mut lines: Vec<&str> = list(&runs).iter().map(|run| text(&run["command_line"])).collect();
+    lines.sort_unstable();
+    let wanted = [disk, flash].map(|target| format!("halfpower run {target} {load}"));
+    assert_eq!(lines, wanted, "{runs}");
     // The stored trials are still compared in pairs.
     let again = place.document("compare 1 2");
     assert_eq!(again["comparisons"][0]["points"][0]["changes"][0], *change);

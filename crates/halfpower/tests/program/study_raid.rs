@@ -98,7 +98,7 @@ fn a_simulated_volume_is_held_against_its_disks() {
     let findings = list(&study["findings"]).iter();
     let efficiency = findings.clone().find(|finding| finding["id"] == "efficiency").unwrap();
     let share: f64 = text(&efficiency["text"])
-        .split("at depth 8 each: ")
+        .split("4 times the rate of one simulated member at depth 8: ")
         .nth(1)
         .unwrap()
         .split('%')

@@ -270,6 +270,7 @@ fn without_rights_there_are_totals_and_the_reason() {
     for part in ["needs root, or the capabilities", "only totals are reported", "1 MiB"] {
         assert!(ended.stderr.contains(part), "{part}: {ended}");
     }
+    assert_eq!(ended.stderr.matches("needs root").count(), 1, "{ended}");
     assert!(!place.path("halfpower-trace.parquet").exists());
 }
 

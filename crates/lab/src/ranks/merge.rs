@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use workload::Sample;
 
 use crate::point::{State, Verdict};
-use crate::rank_trial::RankTrial;
+use crate::rank_trial::{self, RankTrial};
 
 /// The result of a trial of one rank.
 #[derive(Debug, Serialize, Deserialize)]
@@ -200,7 +200,9 @@ fn verdict_of(measured: &[Measured]) -> Verdict {
         verdict.add(
             state,
             match ranks.first().filter(|_| ranks.len() < measured.len()) {
-                Some(first) => format!("rank {} ({}){more}: {reason}", first.rank, first.host),
+                Some(first) => {
+                    format!("{}{more}: {reason}", rank_trial::name_of(first.rank, &first.host))
+                }
                 None => reason.to_owned(),
             },
         );

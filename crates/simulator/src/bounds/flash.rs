@@ -30,7 +30,8 @@ impl Load<'_> {
         }
         if flash.requests_per_s.0 > 0.0 {
             let each_ns = (1e9 / flash.requests_per_s.0).floor();
-            let exempt = held + request / commands * devices;
+            // The last command of each device waits for those before it, but not for itself.
+            let exempt = held + request / commands * devices * self.most_counted(flash) as f64;
             let part = (Part::Requests, "requests per second");
             self.add(all, part, self.rate(commands * each_ns, devices), exempt);
         }
@@ -71,6 +72,12 @@ impl Load<'_> {
             let rate = flash.sustained.0 * devices * request / moved;
             self.add(all, (Part::SustainedRate, "sustained rate"), rate, exempt);
         }
+    }
+
+    /// The most requests that a single command counts as.
+    fn most_counted(&self, flash: &FlashModel) -> u64 {
+        let all = self.positions.iter().flat_map(|pieces| pieces.first.iter().chain(&pieces.then));
+        all.map(|piece| flash.counts_as(piece.length)).max().unwrap_or(1)
     }
 
     /// Least share of reads that miss the device's cache, given that each byte is read once.

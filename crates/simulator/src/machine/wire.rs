@@ -482,6 +482,7 @@ impl Machine {
                     since_ns: now_ns,
                     requests: 1,
                 };
+                disk.delay_a_request(now_ns);
                 disk.enqueue(wait);
                 self.release_controller(device);
                 self.start_media(device);
@@ -523,6 +524,9 @@ impl Machine {
         let bus = entry.bus;
         if cached && !(entry.waiting_for_room.is_empty() && entry.has_room(length)) {
             entry.waiting_for_room.push_back(command);
+            if let Some(disk) = entry.disk() {
+                disk.delay_a_request(now_ns);
+            }
             self.release_controller(device);
             self.next_job(device);
             return;

@@ -226,6 +226,27 @@ proptest! {
     }
 }
 
+#[test]
+fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
+    // Each command counts as four requests, and the limit holds back only those after it.
+    let counted = [
+        ("drive.counted_size", "16"),
+        ("drive.request_credit", "50"),
+        ("drive.sustained_requests_per_s", "700"),
+    ];
+    let system = named("cloud-gp-volume", &counted);
+    let seed = 5_858_193_827_186_851_955;
+    let load = Workload { pattern: Pattern::Random, seed, ..load(100, 64 << 10, 1, 1 << 20) };
+    let case = Case { system, load, caching: Caching::Buffered };
+    let bounds = bounds::of(&case.system, &case.shape());
+    let rate = case.run().bytes_per_s();
+    let paced = bounds.iter().find(|bound| bound.part == bounds::Part::Requests);
+    let paced = paced.unwrap_or_else(|| panic!("no bound by requests: {}", rates(&bounds)));
+    assert!(rate <= paced.bytes_per_s, "{rate:.0} of {}", rates(&bounds));
+    // The bound allows for a last command as long as the read-ahead, which counts as 8 of 64.
+    assert!(rate > paced.bytes_per_s * 56.0 / 64.0, "{rate:.0} of {}", rates(&bounds));
+}
+
 fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
     let case = Case { system, load, caching };
     let shape = Shape { bytes: None, ..case.shape() };

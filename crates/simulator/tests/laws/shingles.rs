@@ -90,6 +90,18 @@ fn bands_are_cleaned_in_pauses_so_that_no_write_waits() {
         think: Some(Think { pause_ns: 30_000_000_000, requests: 16 }),
         ..writes(4 * ENTRIES)
     };
-    let (clean_ns, background_ns) = cleaning_ns(&run(&disk(), &paused, Caching::Direct));
+    let ran = run(&disk(), &paused, Caching::Direct);
+    let (clean_ns, background_ns) = cleaning_ns(&ran);
     assert!(clean_ns > 0 && background_ns >= clean_ns, "{clean_ns} of {background_ns}");
+    let binding = ran.account.binding();
+    assert!(binding.resource == "latency" && binding.utilisation < 0.1, "{binding:?}");
+}
+
+#[test]
+fn media_that_clean_bands_while_writes_wait_are_the_limit() {
+    // A cleaning that began while the buffer had room delays the writes that fill it.
+    let system = named("sata-smr-5900", &[("drive.shingled.entries", "512")]);
+    let binding = run(&system, &writes(4 * ENTRIES), Caching::Direct).account.binding();
+    assert_eq!(binding.resource, "media", "{binding:?}");
+    assert!(binding.utilisation > 0.9, "{binding:?}");
 }

@@ -143,7 +143,10 @@ fn lasts(point: &MeasuredPoint) -> String {
     } else {
         String::new()
     };
-    format!("{part}: no burst limit in {time} ({amount}){drift}")
+    format!(
+        "{part}: no burst limit within the {time} and {amount} that were tried{drift}; a larger \
+         credit needs a longer --runtime to be seen"
+    )
 }
 
 #[cfg(test)]
@@ -194,6 +197,8 @@ mod tests {
     #[test]
     fn a_sustained_rate_has_no_credit() {
         let found = analyse(&evidence(vec![long(|_| 200e6)]));
-        assert!(found.findings[0].headline.contains("no burst limit"), "{:?}", found.findings);
+        let text = &found.findings[0].headline;
+        assert!(text.contains("no burst limit within the ") && text.contains("tried"), "{text}");
+        assert!(text.contains("a larger credit needs a longer --runtime"), "{text}");
     }
 }

@@ -43,6 +43,10 @@ pub const STUDY: Study = Study {
 const COUNTED: &str = "seen in members";
 /// The part of the plan that is measured with one device failed.
 const DEGRADED: &str = "degraded";
+/// The part of the plan that is measured on all members together.
+const MEMBERS: &str = "members";
+/// The name of that part where one simulated member is measured instead of all.
+const ONE_MEMBER: &str = "one member";
 /// A device of the array that does less than this share of the mean is idle.
 const IDLE: f64 = 0.5;
 
@@ -76,7 +80,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         groups.iter().filter(|group| part(&group.part)).cloned().collect()
     };
     let volumes = &runner.study_targets[..1];
-    let whole = |part: &str| !["members", COUNTED, DEGRADED].contains(&part);
+    let whole = |part: &str| ![MEMBERS, COUNTED, DEGRADED].contains(&part);
     runner.measure_groups_on(&of(whole), volumes)?;
     match without_a_device(volume) {
         Some(degraded) => runner.measure_groups_on(&of(|part| part == DEGRADED), &[degraded])?,
@@ -86,12 +90,14 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
              devices of real volumes stay",
         ),
     }
-    let mut together = of(|part| part == "members");
+    let mut together = of(|part| part == MEMBERS);
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
         // Separate simulations cannot run together, so only one device is simulated; it represents
         // all.
-        together.iter_mut().for_each(|group| group.disks = None);
+        for group in &mut together {
+            (group.disks, group.part) = (None, ONE_MEMBER.to_owned());
+        }
         runner.measure_groups_on(&together, &members[..1])?;
     } else {
         runner.measure_groups_on(&together, members)?;
@@ -384,9 +390,11 @@ fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
 
 /// The rate of all devices of the array together, with the upper end of its interval.
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
-    let flags = [&[("part", "members")], flags].concat();
-    let point = evidence.fastest(&flags)?;
-    let alone = evidence.is_simulated() && point.disks == 1;
+    let at = |part| evidence.fastest(&[&[("part", part)], flags].concat());
+    let one = at(ONE_MEMBER);
+    let point = one.or_else(|| at(MEMBERS))?;
+    // Runs of earlier versions call one simulated member "members" too.
+    let alone = one.is_some() || (evidence.is_simulated() && point.disks == 1);
     let times = if alone { member_count(evidence) } else { 1.0 };
     Some((point.rate() * times, point.summary.bytes_per_s.high * times))
 }
@@ -420,11 +428,12 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
     if !words.is_empty() {
         let members = member_count(evidence);
-        let text = format!(
-            "{} at depth 8, compared with {members:.0} members together at depth 8 each: {}",
-            spoken(rw),
-            words.join(", ")
-        );
+        let together = match evidence.find(&[("part", ONE_MEMBER)]) {
+            Some(_) => format!("{members:.0} times the rate of one simulated member at depth 8"),
+            None => format!("{members:.0} members together at depth 8 each"),
+        };
+        let text =
+            format!("{} at depth 8, compared with {together}: {}", spoken(rw), words.join(", "));
         found.find("efficiency", text);
     }
 }
@@ -515,7 +524,8 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     } else {
         " (charged to the process; a plan with soaker = true includes kernel threads)"
     };
-    if let Some((volume, members)) = of("volume").zip(of("members")) {
+    let of_members = of(MEMBERS).or_else(|| of(ONE_MEMBER));
+    if let Some((volume, members)) = of("volume").zip(of_members) {
         found.find(
             "cpu",
             format!(
@@ -612,6 +622,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure;
+    use crate::plan::Plan;
     use lab::evidence::testing::{cell, evidence};
 
     #[test]
@@ -623,6 +635,21 @@ mod tests {
         let found = analyse(&evidence);
         let text = &found.findings.iter().find(|one| one.id == "efficiency").unwrap().headline;
         assert!(text.contains("75% at 64 KiB"), "{text}");
+    }
+
+    #[test]
+    fn one_simulated_member_stands_for_all_and_is_named_so() {
+        let flags = |part| [("part", part), ("rw", "read"), ("bs", "64k"), ("iodepth", "8")];
+        let cells = [("volume", 150 << 20), (ONE_MEMBER, 100 << 20)];
+        let mut evidence = evidence(cells.map(|(part, rate)| cell(rate, &flags(part))).to_vec());
+        evidence.note("members", "count", &[], 2.0);
+        let text = analyse(&evidence).findings[0].headline.clone();
+        assert!(text.contains("2 times the rate of one simulated member"), "{text}");
+        assert!(text.contains("75% at 64 KiB (150 MiB/s (157 MB/s) of 200 MiB/s"), "{text}");
+        let plan = Plan::parse(STUDY.plan).unwrap();
+        let chart = figure::chart("c".to_owned(), &plan.figures[0], &evidence).unwrap();
+        let names: Vec<&str> = chart.series.iter().map(|one| one.name.as_str()).collect();
+        assert!(names.contains(&"one member, read, depth 8"), "{names:?}");
     }
 
     #[test]

@@ -1,0 +1,134 @@
+//! Checks of a trial's rate over time: pauses without a completion, sudden changes, and drift.
+//!
+//! An interval without a completion has a rate of 0. If many intervals are empty, because requests
+//! take longer than an interval, neighbours are joined before the drift is computed.
+
+use analysis::changepoint::{Break, Throttle, early_burst, greatest_break};
+use analysis::drift::drift;
+use analysis::units;
+use ioengine::Caching;
+
+use crate::check::Check;
+use crate::point::{State, Trial, Verdict};
+use crate::point_key::PointKey;
+
+/// Minimum change within a trial that counts as drift, as a share of its median; minimum
+/// share of a trial's bytes that an early burst moves beyond the later rate.
+const DRIFT_MIN: f64 = 0.15;
+/// Maximum p-value of a drift that counts.
+const DRIFT_P_MAX: f64 = 0.01;
+/// Minimum pause that is a stall in a trial of any length (ns).
+const LONG_STALL_NS: u64 = 10_000_000_000;
+/// Minimum number of open-loop requests due during a pause that counts as a stall.
+const DUE_IN_STALL: f64 = 20.0;
+/// Minimum length of a stall (ns). A stall must also be long compared with the trial and the
+/// device's latency.
+const STALL_NS: u64 = 500_000_000;
+/// Minimum number of intervals of a series that is checked for drift.
+const DRIFT_INTERVALS_MIN: usize = 10;
+/// Maximum length of a burst that the search for sudden changes may miss (intervals); it judges
+/// longer ones.
+const BURST_INTERVALS_MAX: usize = 3;
+/// Maximum share of empty intervals; beyond it, neighbours are joined.
+const EMPTY_SHARE_MAX: f64 = 0.1;
+
+/// Checks whether the device completed nothing for a large share of the trial, which makes the mean
+/// rate meaningless.
+pub(super) fn check_stall(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    let (mut longest_ns, mut still_ns) = (0, 0);
+    for part in &trial.series {
+        still_ns = if part.requests == 0 { still_ns + part.length_ns } else { 0 };
+        longest_ns = longest_ns.max(still_ns);
+    }
+    // A slow device is not stalled, and an open loop may have had no requests due.
+    let usual_ns = trial.latency().quantile(0.5).unwrap_or(0);
+    let much = longest_ns >= LONG_STALL_NS || longest_ns >= trial.elapsed_ns / 20;
+    let long = longest_ns >= STALL_NS.max(10 * usual_ns) && much;
+    let due = key.requests_per_s().map_or(f64::MAX, |rate| rate * longest_ns as f64 / 1e9);
+    if long && due >= DUE_IN_STALL && !key.has_pauses() {
+        let (still, all) = (units::time(longest_ns as f64), units::time(trial.elapsed_ns as f64));
+        verdict.flag(
+            State::Suspect,
+            Check::Stall,
+            format!("no request completed for {still} of {all}"),
+        );
+    }
+}
+
+/// Sudden changes of the rate; gradual drift is checked only without a sudden change.
+pub(super) fn check_series(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
+    if key.is_replay() {
+        // A program changes its rate when it likes.
+        return;
+    }
+    let whole = trial.series_until(key.workload.limit_ns);
+    let each: Vec<(u64, f64)> = whole.iter().map(|p| (p.length_ns, p.bytes as f64)).collect();
+    if let Some(change) = sudden_change(&each).or_else(|| end_of_burst(&each)) {
+        verdict.flag(State::Suspect, Check::RateChange, break_text(key, &change));
+        return;
+    }
+    let bytes: Vec<f64> = joined(each).into_iter().map(|(_, bytes)| bytes).collect();
+    let Some(drift) = drift(&bytes).filter(|_| bytes.len() >= DRIFT_INTERVALS_MIN) else { return };
+    if drift.slope_relative.abs() > DRIFT_MIN && drift.p_value < DRIFT_P_MAX {
+        let percent = drift.slope_relative * 100.0;
+        let text = format!("the rate drifted by {percent:+.0}% within a trial");
+        verdict.flag(State::Suspect, Check::Drift, text);
+    }
+}
+
+/// Joins neighbouring intervals, given as length (ns) and bytes, until at most a tenth of them are
+/// empty.
+fn joined(mut moved: Vec<(u64, f64)>) -> Vec<(u64, f64)> {
+    let is_sparse = |moved: &[(u64, f64)]| {
+        let empty = moved.iter().filter(|(_, bytes)| *bytes == 0.0).count();
+        empty as f64 > EMPTY_SHARE_MAX * moved.len() as f64
+    };
+    while is_sparse(&moved) && moved.len() >= 2 * DRIFT_INTERVALS_MIN {
+        let pairs = moved.chunks_exact(2);
+        moved = pairs.map(|pair| (pair[0].0 + pair[1].0, pair[0].1 + pair[1].1)).collect();
+    }
+    moved
+}
+
+/// The greatest change between two levels.
+fn sudden_change(moved: &[(u64, f64)]) -> Option<Break> {
+    greatest_break(moved).filter(|change| {
+        let (before, after) = (change.before_per_s, change.after_per_s);
+        (after - before).abs() > DRIFT_MIN * before.max(after)
+    })
+}
+
+/// The end of a burst at the start that is too short to be a level.
+fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
+    let bytes: f64 = moved.iter().map(|(_, bytes)| bytes).sum();
+    let short_ns: u64 =
+        moved.iter().take(BURST_INTERVALS_MAX).map(|(length_ns, _)| length_ns).sum();
+    let is_short = |burst: &Throttle| burst.at_ns <= short_ns;
+    let burst = early_burst(moved).filter(is_short)?;
+    if burst.credit <= DRIFT_MIN * bytes {
+        return None;
+    }
+    let Throttle { at_ns, before_per_s, after_per_s, .. } = burst;
+    Some(Break { at_ns: at_ns as f64, before_per_s, after_per_s })
+}
+
+/// What a verdict says of a rate that fell suddenly within a trial, such as "the rate fell from
+/// 250 MB/s to 125 MB/s after 2 s: ..".
+pub fn fall(verdict: &Verdict) -> Option<&str> {
+    let reason = verdict.reason(Check::RateChange)?;
+    let text = reason.split_once(": ").map_or(reason, |(_, text)| text);
+    text.starts_with("the rate fell ").then_some(text)
+}
+
+fn break_text(key: &PointKey, change: &Break) -> String {
+    let at = units::time(change.at_ns);
+    let [before, after] = [change.before_per_s, change.after_per_s].map(units::rate_mb);
+    let falls = change.after_per_s < change.before_per_s;
+    let buffered_writes = key.read_percent() < 100 && key.caching == Caching::Buffered;
+    let (moved, why) = match (falls, buffered_writes) {
+        (true, true) => ("fell", "the page cache was full, or the device throttled"),
+        (true, false) => ("fell", "throttled, or out of burst credit"),
+        (false, _) => ("rose", "warm-up or a burst; exclude it with --ramp-time"),
+    };
+    format!("the rate {moved} from {before} to {after} after {at}: {why}")
+}
