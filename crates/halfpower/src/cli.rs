@@ -21,6 +21,7 @@ pub mod inputs;
 pub mod study;
 pub mod tune;
 pub mod watch;
+pub mod characterise;
 pub mod whatif;
 pub mod plan;
 
@@ -92,6 +93,8 @@ pub enum Verb {
     Watch(watch::WatchArgs),
     /// Show, import or export a trace of requests
     Trace(watch::TraceArgs),
+    /// Model a trace as a load: a plan file for sweep, or a fio job
+    Characterise(characterise::CharacteriseArgs),
     /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
     /// Explain a term, finding, verdict reason, advice, study or claim

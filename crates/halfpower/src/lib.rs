@@ -105,6 +105,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Soak(args) => command::soak::execute(args),
         Verb::Watch(args) => command::watch::execute(args),
         Verb::Trace(args) => command::watch::trace(args),
+        Verb::Characterise(args) => command::characterise::execute(args),
         Verb::Classic(args) => command::classic::execute(args),
         Verb::Explain(args) => command::explain::execute(args),
         Verb::Engines(args) => command::engines::execute(args),

@@ -97,7 +97,8 @@ pub struct TraceArgs {
     pub plan: bool,
 }
 
-fn import_format(name: &str) -> Result<trace::import::Format, String> {
+/// The format of a trace with this name.
+pub fn import_format(name: &str) -> Result<trace::import::Format, String> {
     let known = || trace::import::Format::ALL.map(trace::import::Format::name).join(", ");
     trace::import::Format::named(name)
         .ok_or_else(|| format!("unknown format '{name}'; one of {}", known()))

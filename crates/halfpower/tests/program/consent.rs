@@ -421,7 +421,7 @@ fn lines_for(
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "explain" => vec!["explain noisy".to_owned(), "explain --json".to_owned()],
-        "watch" | "trace" => trace_lines(verb, &files),
+        "watch" | "trace" | "characterise" => trace_lines(verb, &files),
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),
@@ -432,6 +432,7 @@ fn lines_for(
 fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
     let lines = files.iter().map(|file| match verb {
         "watch" => format!("watch --output {file} -- true"),
+        "characterise" => format!("characterise {file}"),
         _ => format!("trace {file} --export csv --output {file}"),
     });
     lines.collect()
