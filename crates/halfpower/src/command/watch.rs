@@ -70,7 +70,7 @@ fn survey(run: Option<&str>, db: &Path) -> Outcome<Option<SurveyData>> {
 
 fn compare(document: &mut TraceDocument, survey: Option<&SurveyData>) {
     if let Some(survey) = survey {
-        document.against = against::against(document, survey);
+        against::explain(document, survey);
     }
 }
 

@@ -209,3 +209,22 @@ fn what_cannot_be_modelled_is_refused_with_the_remedy() {
     database(&place);
     place.halfpower("characterise trace.csv --output-format toml").with_code(2);
 }
+
+#[test]
+fn the_predicted_gain_of_depth_is_the_one_that_is_measured() {
+    let place = Place::new();
+    let system = "sim:nvme-gen4";
+    place.does(&format!("survey {system} --quick --quiet"));
+    let flags = "--rw randread --bs 8k --size 64m --runtime 0.5 --time-based";
+    let known = known_load(&place, system, flags);
+    let document = place.document("trace trace.csv --against latest");
+    let gain = list(&document["gains"]).iter().find(|gain| gain["rule"] == "deeper-random");
+    let gain = gain.unwrap_or_else(|| panic!("{document:#}"));
+    assert!(gain["share_of_time"].as_f64().unwrap() > 0.95, "it does nothing else: {gain:#}");
+    let depth = text(&gain["text"]).split(" x depth ").nth(1).unwrap();
+    let measured =
+        place.document(&format!("run {system} {flags} --iodepth {depth} --trials 1 --no-store"));
+    let times = rate(&measured["summary"]) / known;
+    let predicted = gain["gain"].as_f64().unwrap();
+    assert!((predicted / times - 1.0).abs() < 0.15, "{predicted} predicted, {times} measured");
+}
