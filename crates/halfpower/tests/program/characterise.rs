@@ -228,3 +228,17 @@ fn the_predicted_gain_of_depth_is_the_one_that_is_measured() {
     let predicted = gain["gain"].as_f64().unwrap();
     assert!((predicted / times - 1.0).abs() < 0.15, "{predicted} predicted, {times} measured");
 }
+
+#[test]
+fn a_page_of_a_trace_has_its_charts_and_replaces_no_other_file() {
+    let place = Place::new();
+    database(&place);
+    place.does("trace trace.csv --html trace.html");
+    let page = fs::read_to_string(place.path("trace.html")).unwrap();
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
+    for id in ["rate", "depth", "latency", "sizes", "by-file", "files-table"] {
+        assert!(page.contains(&format!("id=\"{id}\"")), "{id} is missing");
+    }
+    assert!(page.contains("/data/wal") && page.contains("sequential writes of 4 KiB"));
+    place.cannot("trace trace.csv --html trace.csv").with_code(3).says("not a page", "--html");
+}

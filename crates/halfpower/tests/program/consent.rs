@@ -430,10 +430,13 @@ fn lines_for(
 
 /// Traces and exports at paths of other files.
 fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
-    let lines = files.iter().map(|file| match verb {
-        "watch" => format!("watch --output {file} -- true"),
-        "characterise" => format!("characterise {file}"),
-        _ => format!("trace {file} --export csv --output {file}"),
+    let lines = files.iter().flat_map(|file| match verb {
+        "watch" => vec![format!("watch --output {file} -- true")],
+        "characterise" => vec![format!("characterise {file}")],
+        _ => vec![
+            format!("trace {file} --export csv --output {file}"),
+            format!("trace plain --format csv --html {file}"),
+        ],
     });
     lines.collect()
 }
