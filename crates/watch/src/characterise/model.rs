@@ -19,8 +19,9 @@ use super::shapes::{Direction, Flushes, Shapes};
 
 /// Share of the requests that are at most at the depth of the model.
 const DEPTH_SHARE: f64 = 0.98;
-/// A pause that is a smaller share of pause and latency is left out.
-const PAUSE_MIN: f64 = 0.03;
+/// A pause that is a smaller share of pause and latency is left out: with one request in flight,
+/// and with several. With several, completions wait until the program handles them together.
+const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
 /// Share of the time of all gaps that long gaps have.
 const LONG_GAPS: f64 = 0.9;
 /// Fewer long gaps than this are idle time and no pauses, among at least so many requests.
@@ -393,7 +394,8 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
          98% of them; mean latency {}",
         units::time(latency)
     ));
-    if each < PAUSE_MIN * (each + latency) {
+    let least = if depth > 1 { PAUSE_MIN.1 } else { PAUSE_MIN.0 };
+    if each < least * (each + latency) {
         return (depth, Pace::Closed { pause_ns: 0, every: 1 });
     }
     let pause_ns = (each * f64::from(every)).round().min(1e15) as u64;

@@ -115,6 +115,15 @@ fn pauses_are_found_within_five_percent() {
 }
 
 #[test]
+fn completions_that_wait_to_be_handled_together_are_no_pause() {
+    let found = only(&closed_loop(1, 8, (8_000, 1), 500));
+    assert_eq!((found.depth, found.pace), (8, Pace::Closed { pause_ns: 0, every: 1 }));
+    // One request at a time, the same time is the program's.
+    let found = only(&closed_loop(1, 1, (8_000, 1), 500));
+    assert!(matches!(found.pace, Pace::Closed { pause_ns: 7_900..8_100, .. }), "{found:?}");
+}
+
+#[test]
 fn a_rare_long_wait_is_no_pause() {
     let mut requests = closed_loop(1, 1, (0, 1), 1000);
     requests.iter_mut().skip(500).for_each(|request| request.start_ns += 5_000_000_000);
