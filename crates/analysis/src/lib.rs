@@ -4,7 +4,8 @@
 //! [`changepoint`], [`steady`] and [`littles_law`] check whether it can be trusted. [`comparison`]
 //! compares two sets of trials, [`fleet`] the hosts of a fleet; [`levels`] finds two levels among
 //! trials. [`lsq`],
-//! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models. [`cachesteps`] finds the caches of a
+//! [`halfpower`], [`costmodel`] and [`nonlinear`] fit models; [`popularity`] finds the law that
+//! accesses follow. [`cachesteps`] finds the caches of a
 //! machine, and [`ladder`] finds the bottleneck. [`units`] reads and writes sizes,
 //! durations and rates as people do. Nothing here does I/O, reads a clock or keeps
 //! state. Equal input gives equal output; randomness comes from a seed of the caller. Modules
@@ -38,6 +39,7 @@ pub mod lsq;
 pub mod costmodel;
 pub mod halfpower;
 pub mod nonlinear;
+pub mod popularity;
 pub mod ties;
 
 pub mod cachesteps;

@@ -22,6 +22,7 @@ pub mod inputs;
 pub mod study;
 pub mod tune;
 pub mod watch;
+pub mod characterise;
 pub mod whatif;
 pub mod plan;
 
@@ -95,6 +96,8 @@ pub enum Verb {
     Trace(watch::TraceArgs),
     /// Issue the requests of a trace again: on a disk, or in a simulated system
     Replay(Box<replay::ReplayArgs>),
+    /// Model a trace as a load: a plan file for sweep, or a fio job
+    Characterise(characterise::CharacteriseArgs),
     /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
     /// Explain a term, finding, verdict reason, advice, study or claim

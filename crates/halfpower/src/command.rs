@@ -4,6 +4,7 @@
 pub mod assist;
 pub mod calibrate;
 pub mod cat;
+pub mod characterise;
 pub mod checksum;
 pub mod clean;
 pub mod compare;

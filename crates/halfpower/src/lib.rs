@@ -106,6 +106,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
         Verb::Watch(args) => command::watch::execute(args),
         Verb::Trace(args) => command::watch::trace(args),
         Verb::Replay(args) => command::replay::execute(args),
+        Verb::Characterise(args) => command::characterise::execute(args),
         Verb::Classic(args) => command::classic::execute(args),
         Verb::Explain(args) => command::explain::execute(args),
         Verb::Engines(args) => command::engines::execute(args),

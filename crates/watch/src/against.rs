@@ -15,6 +15,7 @@ use survey::survey_data::SurveyData;
 use trace::Operation;
 
 use crate::document::{AgainstDocument, DataDocument, SettingDocument, TraceDocument};
+use crate::gains;
 
 /// A program whose reads mostly come from the page cache is not compared (share of reads).
 const CACHED_MAX: f64 = 0.5;
@@ -41,6 +42,30 @@ struct Asked {
     is_direct: bool,
     bytes_per_s: f64,
     requests_per_s: f64,
+}
+
+/// Compares a program with a survey: what it gets, where it is on the survey's curves, and what
+/// changes would gain.
+pub fn explain(document: &mut TraceDocument, data: &SurveyData) {
+    let insight = Insight::of(data);
+    let target = data.evidence.targets.first().map_or("the target", |target| &target.name);
+    document.against = against(document, data);
+    document.share_of_device = share_of_device(document);
+    document.places = gains::places(document, &insight);
+    document.gains = gains::gains(document, &insight, target);
+}
+
+/// The shares of the best settings, weighted by the time that the program waits for reads and for
+/// writes.
+fn share_of_device(document: &TraceDocument) -> Option<f64> {
+    let of = |one: &AgainstDocument| {
+        let operation = Operation::named(&one.operation)?;
+        Some((document.operation(operation)?.outstanding_ns as f64, one.share_of_best?))
+    };
+    let parts: Vec<(f64, f64)> = document.against.iter().filter_map(of).collect();
+    let waited: f64 = parts.iter().map(|(ns, _)| ns).sum();
+    let best: f64 = parts.iter().map(|(ns, share)| ns * share).sum();
+    (waited > 0.0).then(|| best / waited)
 }
 
 /// Compares the reads and the writes of a program with a survey.

@@ -11,6 +11,7 @@ use trace::{FileId, Header, Operation};
 
 use crate::summary::{OfFile, Requests, Summary};
 use crate::totals::TotalsDocument;
+use crate::waits::{Class, OfClass};
 
 /// Files that a document has, those with most time first; the others are counted together.
 const FILES_MAX: usize = 1000;
@@ -43,6 +44,12 @@ pub struct TraceDocument {
     pub operations: Vec<OperationDocument>,
     /// Time between the end of a request and the start of the next one of its thread.
     pub think_time: LatencyDocument,
+    /// What the program waits for, by operation, order and size (as a power of two), most time
+    /// first. Classes may be outstanding at the same time.
+    pub waits: Vec<WaitDocument>,
+    /// Bytes that the program asked for beside those that devices moved; empty if the trace lacks
+    /// one of them.
+    pub amplification: Vec<AmplificationDocument>,
     /// Page faults in mapped files; programs and libraries are mapped.
     pub page_faults: u64,
     /// Files, those with most time first.
@@ -55,6 +62,15 @@ pub struct TraceDocument {
     pub totals: Option<TotalsDocument>,
     /// The program beside a stored survey; empty without `--against`.
     pub against: Vec<AgainstDocument>,
+    /// What the program gets while it waits for reads and writes, of what the device gives in the
+    /// best settings of the same order (share); None without `--against`, or if nothing can be
+    /// compared.
+    pub share_of_device: Option<f64>,
+    /// Where the sequential requests of the program are on the curves of the survey; empty without
+    /// `--against`.
+    pub places: Vec<PlaceDocument>,
+    /// What changes would gain, the greatest gain first; empty without `--against`.
+    pub gains: Vec<GainDocument>,
     /// What recording cost; None for traces that were not recorded now.
     pub recording: Option<RecordingDocument>,
     /// Events that were lost, by cause.
@@ -234,6 +250,81 @@ pub struct FileDocument {
     pub others: u64,
 }
 
+/// Requests that a program waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct WaitDocument {
+    /// `read`, `write` or `flush`.
+    pub operation: String,
+    /// `sequential` or `random`, by the place of the previous request of the file; empty if they
+    /// have no place.
+    pub order: String,
+    /// The most common size of the class (bytes).
+    pub bytes: u64,
+    /// Number of requests.
+    pub count: u64,
+    /// Bytes moved.
+    pub moved_bytes: u64,
+    /// Time during which at least one was outstanding (ns).
+    pub outstanding_ns: u64,
+    /// That time as a share of the time of the program.
+    pub share_of_time: f64,
+    /// Mean number outstanding while there was one.
+    pub depth: f64,
+}
+
+/// Bytes at the levels of a trace, for one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AmplificationDocument {
+    /// `read` or `write`.
+    pub operation: String,
+    /// Bytes that the program moved by its calls.
+    pub program_bytes: u64,
+    /// Those of them that went through the page cache.
+    pub cache_bytes: u64,
+    /// Bytes that devices moved, for all programs; on stacked devices, at each level.
+    pub device_bytes: u64,
+    /// Bytes of devices for each byte of the program.
+    pub factor: f64,
+}
+
+/// Where sequential requests of a program are on the curves of a survey.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct PlaceDocument {
+    /// `read` or `write`.
+    pub operation: String,
+    /// Size of the program's requests (bytes).
+    pub request_bytes: u64,
+    /// Their mean number outstanding.
+    pub depth: f64,
+    /// The smallest measured size with more than half of the peak, at the measured depth that is
+    /// nearest (bytes); None if no size has it.
+    pub half_power_bytes: Option<u64>,
+    /// The smallest measured depth with more than half of the peak, at the size of the program;
+    /// None if no depth has it or it was not measured.
+    pub half_power_depth: Option<u32>,
+    /// The comparison as a sentence.
+    pub text: String,
+}
+
+/// What a change would gain.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GainDocument {
+    /// The rule of advice; `halfpower explain RULE` explains it.
+    pub rule: String,
+    /// The rule with its gain and the reason.
+    pub text: String,
+    /// How to follow the rule.
+    pub how: String,
+    /// Share of the program's time that waits for the requests to be changed.
+    pub share_of_time: f64,
+    /// How many times as fast the device handles them after the change.
+    pub times: f64,
+    /// How many times as fast the program is predicted to be.
+    pub gain: f64,
+    /// How the gain was computed: Amdahl's law with the numbers of the program.
+    pub computed: String,
+}
+
 /// Reads or writes of a program beside a survey.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgainstDocument {
@@ -286,12 +377,17 @@ impl TraceDocument {
             mean_depth: summary.mean_depth(),
             operations: operations(summary),
             think_time: LatencyDocument::of(&summary.think),
+            waits: waits(summary, header.watched_ns.unwrap_or_else(|| summary.duration_ns())),
+            amplification: amplification(summary),
             page_faults: summary.page_faults,
             files,
             files_left_out,
             devices,
             totals: None,
             against: Vec::new(),
+            share_of_device: None,
+            places: Vec::new(),
+            gains: Vec::new(),
             recording: None,
             lost: losses.map(|l| LossDocument { cause: l.cause.clone(), count: l.count }).collect(),
             notes: header.notes.clone(),
@@ -309,6 +405,42 @@ impl TraceDocument {
         let calls = self.operations.iter().flat_map(|of| &of.calls);
         calls.map(|call| call.count).sum()
     }
+}
+
+fn waits(summary: &Summary, duration_ns: u64) -> Vec<WaitDocument> {
+    let document = |(class, of): (&Class, &OfClass)| WaitDocument {
+        operation: class.operation.name().to_owned(),
+        order: class.order.name().to_owned(),
+        bytes: of.common_bytes,
+        count: of.count,
+        moved_bytes: of.moved_bytes,
+        outstanding_ns: of.outstanding_ns(),
+        share_of_time: of.outstanding_ns() as f64 / duration_ns.max(1) as f64,
+        depth: of.latency_ns as f64 / of.outstanding_ns().max(1) as f64,
+    };
+    let mut waits: Vec<WaitDocument> = summary.waits.classes.iter().map(document).collect();
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.outstanding_ns));
+    waits
+}
+
+fn amplification(summary: &Summary) -> Vec<AmplificationDocument> {
+    type Part = fn(&OfFile) -> &Requests;
+    let parts: [(&str, Part); 2] = [("read", |of| &of.reads), ("write", |of| &of.writes)];
+    let of = |(name, part): (&str, Part)| {
+        let program = summary.total(part);
+        let device_bytes = summary.devices.values().map(|of| part(of).moved_bytes).sum::<u64>();
+        if program.moved_bytes == 0 || summary.devices.is_empty() {
+            return None;
+        }
+        Some(AmplificationDocument {
+            operation: name.to_owned(),
+            program_bytes: program.moved_bytes,
+            cache_bytes: program.moved_bytes - program.direct_bytes.min(program.moved_bytes),
+            device_bytes,
+            factor: device_bytes as f64 / program.moved_bytes as f64,
+        })
+    };
+    parts.into_iter().filter_map(of).collect()
 }
 
 fn processes(header: &Header) -> Vec<ProcessDocument> {

@@ -4,14 +4,21 @@
 //! [`session`] runs or attaches to a program and stores its trace. [`stored`] shows, imports and
 //! exports traces. [`summary`] goes through a trace once and counts: it serves the trace of any
 //! tool. [`totals`] are what the kernel counts without a recording. [`document`] is the result as
-//! JSON, [`text`] as lines for the terminal;
-//! [`against`] compares it with a stored survey.
+//! JSON, [`text`] as lines for the terminal; [`against`] compares it with a stored survey, and
+//! [`gains`] says what changes would gain. [`waits`] divides the time of a program. [`page`]
+//! is the result as HTML, with charts; [`timeline`] counts requests over time.
+//! [`characterise`] makes a load of a trace that halfpower and fio can make.
 #![forbid(unsafe_code)]
 
+pub mod waits;
+pub mod timeline;
 pub mod summary;
 pub mod totals;
 pub mod document;
+pub mod gains;
 pub mod against;
 pub mod text;
+pub mod page;
 pub mod session;
 pub mod stored;
+pub mod characterise;

@@ -3,9 +3,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lab::failure::{Failure, Outcome, check_not_under_dev};
+use tempfile::TempDir;
 use trace::import::{self, Format};
 use trace::{TraceError, TraceReader, export};
 
@@ -56,21 +57,48 @@ pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outco
             ))),
         };
     }
-    let format = match format {
-        Some(format) => format,
-        None => import::detect_file(path).map_err(|error| failed(&error))?,
-    };
     if let Some(output) = output {
-        import::convert(path, format, output).map_err(|error| failed(&error))?;
+        import::convert(path, format_of(path, format)?, output).map_err(|error| failed(&error))?;
         return summarise(output);
     }
+    let mut document = summarise(in_own_format(path, format)?.path())?;
+    document.trace = path.display().to_string();
+    Ok(document)
+}
+
+/// A trace file, or a temporary one that is removed at the end.
+#[derive(Debug)]
+pub struct Kept {
+    path: PathBuf,
+    _folder: Option<TempDir>,
+}
+
+impl Kept {
+    /// The trace file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// A trace of any known format as a trace file. `format` overrides what the file looks like.
+///
+/// # Errors
+/// The file cannot be read or is damaged, or its format is unknown.
+pub fn in_own_format(path: &Path, format: Option<Format>) -> Outcome<Kept> {
+    if format.is_none() && is_own(path)? {
+        return Ok(Kept { path: path.to_path_buf(), _folder: None });
+    }
+    let format = format_of(path, format)?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
     let stored = folder.path().join("trace.parquet");
     import::convert(path, format, &stored).map_err(|error| failed(&error))?;
-    let mut document = summarise(&stored)?;
-    document.trace = path.display().to_string();
-    Ok(document)
+    Ok(Kept { path: stored, _folder: Some(folder) })
+}
+
+fn format_of(path: &Path, format: Option<Format>) -> Outcome<Format> {
+    let found = || import::detect_file(path).map_err(|error| failed(&error));
+    format.map_or_else(found, Ok)
 }
 
 /// Writes a trace file in a format of other tools to a new file. Returns a line about it.

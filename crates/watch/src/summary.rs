@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use analysis::histogram::Histogram;
 use trace::{Call, FileId, Operation, Request};
 
+use crate::waits::{Busy, Waits};
+
 /// Request sizes that are counted one by one; larger varieties are rounded to powers of two.
 const SIZES_MAX: usize = 64;
 /// Threads whose pauses are followed.
@@ -61,6 +63,8 @@ pub struct Requests {
     pub order: Order,
     /// Requests that bypassed the page cache.
     pub direct: u64,
+    /// Bytes that these moved.
+    pub direct_bytes: u64,
     /// Requests that made their own data durable.
     pub durable: u64,
     /// Requests for which it is known how much the device moved meanwhile.
@@ -75,12 +79,16 @@ pub struct Requests {
 }
 
 impl Requests {
-    fn take(&mut self, request: &Request) {
+    /// Adds a request; returns whether it starts where the previous one ended, if both have a
+    /// place. The first one does at the beginning of the file.
+    fn take(&mut self, request: &Request) -> Option<bool> {
         self.count += 1;
         self.failed += u64::from(request.result.is_some_and(|result| result < 0));
         self.asked_bytes = self.asked_bytes.saturating_add(request.bytes);
         self.moved_bytes = self.moved_bytes.saturating_add(request.moved_bytes());
         self.direct += u64::from(request.direct);
+        let direct_bytes = if request.direct { request.moved_bytes() } else { 0 };
+        self.direct_bytes = self.direct_bytes.saturating_add(direct_bytes);
         self.durable += u64::from(request.durable);
         self.busy_ns = self.busy_ns.saturating_add(request.latency_ns.unwrap_or(0));
         if let Some(bytes) = request.device_bytes {
@@ -94,12 +102,10 @@ impl Requests {
             let size = if is_known { request.bytes } else { rounded() };
             *self.sizes.entry(size).or_default() += 1;
         }
-        if let Some(offset) = request.offset {
-            self.follow(offset, request.moved_bytes());
-        }
+        request.offset.map(|offset| self.follow(offset, request.moved_bytes()))
     }
 
-    fn follow(&mut self, offset: u64, bytes: u64) {
+    fn follow(&mut self, offset: u64, bytes: u64) -> bool {
         let last = self.last.unwrap_or_default();
         let distance = offset.wrapping_sub(last.start) as i64;
         if self.last.is_none() {
@@ -114,6 +120,7 @@ impl Requests {
             }
         }
         self.last = Some(Last { start: offset, end: offset.saturating_add(bytes), distance });
+        offset == last.end
     }
 
     /// Adds the counts of other requests; the order between the two does not matter.
@@ -123,6 +130,7 @@ impl Requests {
         self.asked_bytes = self.asked_bytes.saturating_add(other.asked_bytes);
         self.moved_bytes = self.moved_bytes.saturating_add(other.moved_bytes);
         self.direct += other.direct;
+        self.direct_bytes = self.direct_bytes.saturating_add(other.direct_bytes);
         self.durable += other.durable;
         self.with_device_bytes += other.with_device_bytes;
         self.without_device += other.without_device;
@@ -150,24 +158,6 @@ impl Span {
 
     fn duration_ns(&self) -> u64 {
         self.end_ns - self.first_ns.unwrap_or(self.end_ns)
-    }
-}
-
-/// Time during which at least one request was outstanding.
-#[derive(Clone, Copy, Debug, Default)]
-struct Busy {
-    total_ns: u64,
-    until_ns: u64,
-}
-
-impl Busy {
-    /// Adds an interval; intervals come in the order of their start.
-    fn add(&mut self, start_ns: u64, end_ns: u64) {
-        let from = start_ns.max(self.until_ns);
-        if end_ns > from {
-            self.total_ns += end_ns - from;
-            self.until_ns = end_ns;
-        }
     }
 }
 
@@ -218,15 +208,17 @@ impl OfFile {
         data_ns.saturating_add(self.flushes.busy_ns)
     }
 
-    fn take(&mut self, request: &Request) {
+    /// Adds a request; returns whether it is sequential, if it moves data and has a place.
+    fn take(&mut self, request: &Request) -> Option<bool> {
         match request.operation {
             _ if request.call == Call::PAGE_FAULT => self.page_faults += 1,
-            Operation::Read => self.reads.take(request),
-            Operation::Write => self.writes.take(request),
-            Operation::Flush => self.flushes.take(request),
+            Operation::Read => return self.reads.take(request),
+            Operation::Write => return self.writes.take(request),
+            Operation::Flush => return self.flushes.take(request),
             Operation::Open => self.opened += 1,
             _ => self.others += 1,
         }
+        None
     }
 }
 
@@ -243,6 +235,8 @@ pub struct Summary {
     pub operations: BTreeMap<Operation, OfOperation>,
     /// Time between the end of a request and the start of the next one of its thread.
     pub think: Histogram,
+    /// What the program waits for.
+    pub waits: Waits,
     busy: Busy,
     data_busy: Busy,
     /// Sum of the latencies of reads and writes (ns).
@@ -265,7 +259,7 @@ impl Summary {
             self.devices.entry(request.file).or_default().take(request);
             return;
         }
-        self.files.entry(request.file).or_default().take(request);
+        let is_sequential = self.files.entry(request.file).or_default().take(request);
         if request.call == Call::PAGE_FAULT {
             self.page_faults += 1;
             return;
@@ -273,6 +267,7 @@ impl Summary {
         let of = self.operations.entry(request.operation).or_default();
         *of.calls.entry(request.call).or_default() += 1;
         let Some(end) = request.end_ns() else { return };
+        self.waits.take(request, is_sequential);
         of.latency.record(end - start);
         of.busy.add(start, end);
         self.busy.add(start, end);

@@ -4,11 +4,18 @@ use analysis::units;
 use lab::terminal;
 use trace::Operation;
 
-use crate::document::{DataDocument, FileDocument, OperationDocument, TraceDocument};
+use crate::document::{
+    AmplificationDocument, DataDocument, FileDocument, OperationDocument, TraceDocument,
+    WaitDocument,
+};
 use crate::totals::TotalsDocument;
 
 /// Files that the terminal shows.
 const FILES_SHOWN: usize = 10;
+/// A class of requests is shown from this share of the time on.
+const WAIT_SHOWN: f64 = 0.05;
+/// Gains that the terminal shows.
+const GAINS_SHOWN: usize = 5;
 /// Share of requests that counts as all.
 const NEARLY_ALL: f64 = 0.995;
 
@@ -18,6 +25,9 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
     let mut add = |prefix: &str, text: String| lines.extend(terminal::wrapped(prefix, &text));
     if let Some(text) = time(document) {
         add("  ", text);
+    }
+    if let Some(text) = of_waits(document) {
+        add("  waits    ", text);
     }
     for (operation, prefix) in [
         (Operation::Read, "  reads    "),
@@ -41,9 +51,19 @@ pub fn lines(document: &TraceDocument) -> Vec<String> {
     for device in &document.devices {
         add("  ", format!("{} (all programs): {}", device.name, of_device(device)));
     }
+    document.amplification.iter().for_each(|one| add("  ", amplification(one)));
     if let Some(first) = document.against.first() {
         add("", format!("Beside the survey of {}", first.target));
+        if let Some(share) = document.share_of_device {
+            let share = percent(share);
+            add(
+                "  ",
+                format!("The program gets {share} of what the device gives, while it waits."),
+            );
+        }
         document.against.iter().for_each(|one| add("  ", one.text.clone()));
+        document.places.iter().for_each(|one| add("  ", one.text.clone()));
+        of_gains(document, &mut add);
     }
     of_recording(document, &mut add);
     lines
@@ -282,6 +302,49 @@ fn of_device(device: &FileDocument) -> String {
         parts.push(flushes(device.flushes));
     }
     parts.join("; ")
+}
+
+/// Shares of the time by what the program waits for.
+fn of_waits(document: &TraceDocument) -> Option<String> {
+    let large = document.waits.iter().filter(|wait| wait.share_of_time >= WAIT_SHOWN);
+    let part = |wait: &WaitDocument| {
+        let share = percent(wait.share_of_time);
+        match wait.operation.as_str() {
+            "flush" => format!("{share} flushes"),
+            name => {
+                let (order, size) = (&wait.order, units::size(wait.bytes));
+                let blank = if order.is_empty() { "" } else { " " };
+                format!("{share} {order}{blank}{name}s of {size} ({:.1} outstanding)", wait.depth)
+            }
+        }
+    };
+    let parts: Vec<String> = large.take(5).map(part).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn amplification(one: &AmplificationDocument) -> String {
+    let (name, moved) = match one.operation.as_str() {
+        "read" => ("Reads", "read"),
+        _ => ("Writes", "wrote"),
+    };
+    let [program, cache, device] =
+        [one.program_bytes, one.cache_bytes, one.device_bytes].map(units::size);
+    let factor = one.factor;
+    format!(
+        "{name}: the program moved {program}, {cache} of it through the page cache; devices \
+         {moved} {device} for all programs ({factor:.2} times as much)"
+    )
+}
+
+fn of_gains(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
+    if document.gains.is_empty() {
+        return;
+    }
+    add("", "Predicted gains, by Amdahl's law".to_owned());
+    for gain in document.gains.iter().take(GAINS_SHOWN) {
+        add("  ", format!("[{}] {}; {}", gain.rule, gain.text, gain.computed));
+        add("    ", format!("how: {}", gain.how));
+    }
 }
 
 fn of_recording(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {

@@ -13,6 +13,7 @@ use clap::Args;
   halfpower watch --pid 4711 --runtime 30          a running program, for 30 s
   halfpower watch --against latest -- ./load       beside the newest survey in halfpower.db
   halfpower watch --json -- sqlite3 test.db < load.sql > result.json
+  halfpower watch --html load.html -- ./load       also a page with charts
   halfpower trace halfpower-trace.parquet          the same summary again
 
 Records every read, write, flush and open of a program, its threads and children (system calls,
@@ -44,6 +45,9 @@ pub struct WatchArgs {
     /// The database with that survey
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
     pub db: PathBuf,
+    /// Also write a page with charts to this file
+    #[arg(long, alias = "report", value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print one JSON document; the command's output goes to stderr
     #[arg(long)]
     pub json: bool,
@@ -89,6 +93,9 @@ pub struct TraceArgs {
     /// The database with that survey
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
     pub db: PathBuf,
+    /// Also write a page with charts to this file
+    #[arg(long, alias = "report", value_name = "FILE", conflicts_with = "export")]
+    pub html: Option<PathBuf>,
     /// Print one JSON document instead of text
     #[arg(long, conflicts_with = "export")]
     pub json: bool,

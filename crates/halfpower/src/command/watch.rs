@@ -13,7 +13,7 @@ use lab::json;
 use survey::survey_data::SurveyData;
 use watch::document::TraceDocument;
 use watch::session::{self, WatchOptions, Whom};
-use watch::{against, stored, text};
+use watch::{against, page, stored, text};
 
 use crate::cli::watch::{TraceArgs, WatchArgs};
 
@@ -43,11 +43,16 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         quiet: args.quiet,
         buffer_bytes,
     };
+    args.html.as_deref().map_or(Ok(()), lab::page::check)?;
     let survey = survey(args.against.as_deref(), &args.db)?;
     let mut watched = session::run(&options, &interrupt)?;
     compare(&mut watched.document, survey.as_ref());
     let document = &watched.document;
     let wrote = (!document.trace.is_empty()).then(|| format!("Wrote {}.", document.trace));
+    // Without the rights to record there is no trace, and its report says so.
+    if let Some(html) = args.html.as_deref().filter(|_| wrote.is_some()) {
+        lab::page::write(html, &page::html(document, Path::new(&document.trace))?)?;
+    }
     if args.json {
         console::data(&json::print(document));
     } else if watched.status.is_some() {
@@ -70,7 +75,7 @@ fn survey(run: Option<&str>, db: &Path) -> Outcome<Option<SurveyData>> {
 
 fn compare(document: &mut TraceDocument, survey: Option<&SurveyData>) {
     if let Some(survey) = survey {
-        document.against = against::against(document, survey);
+        against::explain(document, survey);
     }
 }
 
@@ -109,9 +114,14 @@ pub fn trace(args: &TraceArgs) -> Outcome {
         Console::new(false).say(stored::write(&args.file, format, output)?);
         return Ok(Exit::Ok);
     }
+    args.html.as_deref().map_or(Ok(()), lab::page::check)?;
     let survey = survey(args.against.as_deref(), &args.db)?;
     let mut document = stored::show(&args.file, args.format, args.output.as_deref())?;
     compare(&mut document, survey.as_ref());
+    if let Some(html) = &args.html {
+        let trace = stored::in_own_format(&args.file, args.format)?;
+        lab::page::write(html, &page::html(&document, trace.path())?)?;
+    }
     json::answer(args.json, &document, || text::lines(&document));
     Ok(Exit::Ok)
 }

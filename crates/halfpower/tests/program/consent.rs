@@ -431,7 +431,7 @@ fn lines_for(
         "classic" => classic_lines(treasure, dice, &files),
         "engines" => vec!["engines".to_owned(), "engines --json".to_owned()],
         "explain" => vec!["explain noisy".to_owned(), "explain --json".to_owned()],
-        "watch" | "trace" => trace_lines(verb, &files),
+        "watch" | "trace" | "characterise" => trace_lines(verb, &files),
         "generate" => ["man", "schema", "bash"].map(|what| format!("generate {what}")).into(),
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),
@@ -440,9 +440,13 @@ fn lines_for(
 
 /// Traces and exports at paths of other files.
 fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
-    let lines = files.iter().map(|file| match verb {
-        "watch" => format!("watch --output {file} -- true"),
-        _ => format!("trace {file} --export csv --output {file}"),
+    let lines = files.iter().flat_map(|file| match verb {
+        "watch" => vec![format!("watch --output {file} -- true")],
+        "characterise" => vec![format!("characterise {file}")],
+        _ => vec![
+            format!("trace {file} --export csv --output {file}"),
+            format!("trace plain --format csv --html {file}"),
+        ],
     });
     lines.collect()
 }

@@ -13,6 +13,7 @@ mod whatif;
 mod plan;
 
 mod calibrate;
+mod characterise;
 mod campaign;
 mod classic;
 mod command_line;

@@ -118,7 +118,7 @@ fn every_verb_says_what_it_would_do_and_does_nothing() {
             "reproduce" => "reproduce riedel97 --plan".to_owned(),
             "selftest" | "restore" => format!("{verb} --plan"),
             "soak" | "watch" => format!("{verb} --plan -- true"),
-            "trace" => "trace data --plan".to_owned(),
+            "trace" | "characterise" => format!("{verb} data --plan"),
             // These verbs need a stored survey, or a database.
             "report" | "serve" | "help" => continue,
             "calibrate" => "calibrate --measure sim:sata-hdd-7200 --plan".to_owned(),

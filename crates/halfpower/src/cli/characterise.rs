@@ -1,0 +1,51 @@
+//! Flags of `characterise`: which trace, and in which form its model is written.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use watch::characterise::{Level, OutputFormat};
+
+use super::watch::import_format;
+
+/// Flags of `characterise`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:
+  halfpower characterise halfpower-trace.parquet > plan.toml    what a watched program asked for
+  halfpower sweep plan.toml /data                               the same load on another target
+  halfpower sweep plan.toml sim:nvme-gen4                       and on a simulated one
+  halfpower characterise t.parquet --output-format fio > job.fio
+  halfpower characterise blkparse.txt --level block             what reached the device
+
+Models the requests of a trace: sizes with their shares, share of reads, order, popularity of blocks
+(even, zipf, pareto or zoned), depth, threads, pauses or a rate, flushes, direct or buffered, and
+the size of the region. Files and threads that behave differently become several workloads: parts of
+the plan, which are measured one after another, or jobs of fio, which run at the same time. Comments
+say what was counted and what the model leaves out. Reads the formats that halfpower trace reads.")]
+pub struct CharacteriseArgs {
+    /// A trace file, or a trace of another tool
+    #[arg(value_name = "TRACE")]
+    pub file: PathBuf,
+    /// The format of the trace, if it is not found by the content
+    #[arg(long, value_name = "FORMAT", value_parser = import_format)]
+    pub format: Option<trace::import::Format>,
+    /// What to write: plan (for halfpower sweep) or fio (a job file)
+    #[arg(long, value_name = "FORMAT", value_parser = output_format, default_value = "plan")]
+    pub output_format: OutputFormat,
+    /// Which requests: calls (of the program) or block (of the block layer, all programs) [default:
+    /// calls, if there are any]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub level: Option<Level>,
+    /// Print what would be done and do nothing
+    #[arg(long)]
+    pub plan: bool,
+}
+
+fn output_format(name: &str) -> Result<OutputFormat, String> {
+    let found = OutputFormat::ALL.into_iter().find(|format| format.name() == name);
+    found.ok_or_else(|| format!("unknown form '{name}'; use plan or fio"))
+}
+
+fn level(name: &str) -> Result<Level, String> {
+    let found = Level::ALL.into_iter().find(|level| level.name() == name);
+    found.ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
+}

@@ -1,0 +1,148 @@
+//! A model of a program's requests as a load that `halfpower sweep` or fio can make: sizes, share
+//! of reads, order, popularity of blocks, depth, threads, pauses and flushes.
+//!
+//! The trace is read twice, in bounded memory. The first pass ([`shapes`]) describes each file and
+//! thread; those that behave alike become [`groups`]. The second pass ([`measure`]) measures each
+//! group. [`model`] makes a workload of each, and [`plan`] and [`fio`] write the workloads.
+
+use std::path::Path;
+
+use lab::failure::{Failure, Outcome};
+use trace::import::Format;
+use trace::{Header, Request, TraceError, TraceReader};
+
+use crate::stored;
+
+pub mod shapes;
+pub mod groups;
+pub mod measure;
+pub mod model;
+mod text;
+pub mod plan;
+pub mod fio;
+
+use groups::Groups;
+use measure::Measure;
+use model::Model;
+use shapes::Shapes;
+
+/// Which requests of a trace are described.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// What the program asked for.
+    #[default]
+    Calls,
+    /// What the block layer asked of devices, for all programs.
+    Block,
+}
+
+impl Level {
+    /// All levels.
+    pub const ALL: [Level; 2] = [Level::Calls, Level::Block];
+
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Calls => "calls",
+            Level::Block => "block",
+        }
+    }
+}
+
+/// The form in which a model is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// A plan file of `halfpower sweep`.
+    Plan,
+    /// A job file of fio.
+    Fio,
+}
+
+impl OutputFormat {
+    /// All forms.
+    pub const ALL: [OutputFormat; 2] = [OutputFormat::Plan, OutputFormat::Fio];
+
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            OutputFormat::Plan => "plan",
+            OutputFormat::Fio => "fio",
+        }
+    }
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Name of the trace.
+    pub trace: String,
+    /// The command that was watched; empty if unknown.
+    pub command: String,
+    /// The requests that are described.
+    pub level: Level,
+}
+
+/// Goes through all requests of a trace once.
+pub type Pass<'a> = &'a dyn Fn(&mut dyn FnMut(&Request)) -> Outcome<()>;
+
+/// Reads a trace of any known format and writes the model of its requests. Without a level, the
+/// program's requests are described, or those of the block layer if there are no others.
+///
+/// # Errors
+/// The trace cannot be read, or has no reads and writes of this level.
+pub fn file(
+    path: &Path,
+    format: Option<Format>,
+    level: Option<Level>,
+    output: OutputFormat,
+) -> Outcome<String> {
+    let kept = stored::in_own_format(path, format)?;
+    let open = || TraceReader::open(kept.path()).map_err(|error| failed(&error));
+    let header = open()?.header().clone();
+    let pass = |take: &mut dyn FnMut(&Request)| {
+        for request in open()? {
+            take(&request.map_err(|error| failed(&error))?);
+        }
+        Ok(())
+    };
+    let levels = level.map_or(Level::ALL.to_vec(), |level| vec![level]);
+    for level in levels {
+        if let Some(model) = model_of(&pass, &header, level)? {
+            let trace = path.display().to_string();
+            let source = Source { trace, command: header.command.clone(), level };
+            return Ok(match output {
+                OutputFormat::Plan => plan::text(&model, &source),
+                OutputFormat::Fio => fio::text(&model, &source),
+            });
+        }
+    }
+    let of = level.map_or(String::new(), |level| format!(" of level {}", level.name()));
+    let name = path.display();
+    Err(Failure::usage(format!(
+        "{name}: the trace has no reads and writes{of}; halfpower trace {name} shows what it holds"
+    )))
+}
+
+/// The model of the requests of a level; None if there are none that move data.
+///
+/// # Errors
+/// The requests cannot be read.
+pub fn model_of(pass: Pass<'_>, header: &Header, level: Level) -> Outcome<Option<Model>> {
+    let mut shapes = Shapes::new(level);
+    pass(&mut |request| shapes.take(request))?;
+    if shapes.is_empty() {
+        return Ok(None);
+    }
+    let groups = Groups::of(&shapes);
+    let mut measure = Measure::new(&shapes, &groups);
+    pass(&mut |request| measure.take(request))?;
+    let measured = measure.finish();
+    Ok(Some(Model::of(&shapes, &groups, &measured, header)))
+}
+
+fn failed(error: &TraceError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

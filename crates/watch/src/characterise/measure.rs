@@ -1,0 +1,305 @@
+//! Second pass over a trace: what needs to know the groups. For each group and thread the number of
+//! requests in flight, pauses and spans; for each group of random order how often blocks were
+//! accessed.
+//!
+//! Memory is bounded: the accesses of at most a million blocks of each group are counted. With more
+//! blocks, those whose hash is below a limit are counted, and the limit is halved as often as
+//! needed, so that the counted blocks are a random sample.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use analysis::popularity::{Observed, PARTS};
+use trace::{FileId, Operation, Request};
+
+use super::groups::{Groups, OrderKind};
+use super::shapes::Shapes;
+
+/// Blocks of a group whose accesses are counted.
+const BLOCKS_MAX: usize = 1 << 20;
+/// Threads of all groups that are followed.
+const THREADS_MAX: usize = 1 << 13;
+/// Requests in flight of a thread that are followed.
+const DEPTH_MAX: usize = 1 << 12;
+
+/// Times by powers of two: how many, and their sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    counts: [u64; 65],
+    sums: [u64; 65],
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { counts: [0; 65], sums: [0; 65] }
+    }
+}
+
+impl Times {
+    fn add(&mut self, ns: u64) {
+        let class = (u64::BITS - ns.leading_zeros()) as usize;
+        self.counts[class] += 1;
+        self.sums[class] = self.sums[class].saturating_add(ns);
+    }
+
+    /// Number and sum of the times of these classes and above.
+    pub fn at_least(&self, class: usize) -> (u64, f64) {
+        let sum = self.sums[class..].iter().map(|sum| *sum as f64).sum();
+        (self.counts[class..].iter().sum(), sum)
+    }
+
+    /// Number and sum of all times.
+    pub fn all(&self) -> (u64, f64) {
+        self.at_least(0)
+    }
+
+    /// The highest class from which on the times make up at least this share of their sum.
+    pub fn class_of_share(&self, share: f64) -> usize {
+        let all = self.all().1;
+        (0..self.counts.len())
+            .rev()
+            .find(|class| self.at_least(*class).1 >= share * all)
+            .unwrap_or(0)
+    }
+
+    /// Without the times of this class and above.
+    pub fn below(&self, class: usize) -> Times {
+        let mut below = *self;
+        below.counts[class..].fill(0);
+        below.sums[class..].fill(0);
+        below
+    }
+}
+
+/// A thread of a group.
+#[derive(Clone, Debug, Default)]
+struct Thread {
+    in_flight: BinaryHeap<Reverse<u64>>,
+    first_ns: Option<u64>,
+    end_ns: u64,
+    flush_ns: u64,
+}
+
+/// What the second pass finds of a group.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Requests by the number that was in flight when they had been submitted, themselves included;
+    /// the index is the number.
+    pub depths: Vec<u64>,
+    /// Times without a request in flight of the thread, between two requests.
+    pub gaps: Times,
+    /// Sum over threads of the time from the first start to the last end (ns).
+    pub thread_ns: f64,
+    /// Time of flushes of the threads (ns).
+    pub flush_ns: f64,
+    /// Start of the first request and end of the last one of all threads (ns).
+    pub span_ns: (u64, u64),
+    /// Sums of the times between the starts of neighbouring requests, and of their squares (ns).
+    pub between_starts: (f64, f64),
+    blocks: Blocks,
+    last_start_ns: Option<u64>,
+}
+
+impl Measured {
+    /// From the start of the first request to the end of the last one (ns).
+    pub fn duration_ns(&self) -> u64 {
+        self.span_ns.1.saturating_sub(self.span_ns.0)
+    }
+
+    /// What was counted of the blocks of a region.
+    pub fn observed(&self, blocks: u64) -> Observed {
+        let mut blocks_by_accesses = BTreeMap::new();
+        for count in self.blocks.counts.values() {
+            *blocks_by_accesses.entry(u64::from(*count)).or_default() += 1;
+        }
+        Observed {
+            blocks_by_accesses,
+            blocks: blocks.max(self.blocks.counts.len() as u64),
+            counted_share: 0.5_f64.powi(self.blocks.halvings as i32),
+            accesses: self.blocks.accesses,
+            by_part: self.blocks.by_part,
+        }
+    }
+
+    /// Whether only a sample of the blocks was counted.
+    pub fn is_sample(&self) -> bool {
+        self.blocks.halvings > 0
+    }
+
+    fn start(&mut self, thread: &mut Thread, request: &Request) {
+        let start = request.start_ns;
+        if let Some(last) = self.last_start_ns {
+            let between = start.saturating_sub(last) as f64;
+            self.between_starts.0 += between;
+            self.between_starts.1 += between * between;
+        } else {
+            self.span_ns = (start, start);
+        }
+        self.last_start_ns = Some(start);
+        while thread.in_flight.peek().is_some_and(|Reverse(end)| *end <= start) {
+            thread.in_flight.pop();
+        }
+        if thread.in_flight.is_empty() && thread.first_ns.is_some() {
+            self.gaps.add(start.saturating_sub(thread.end_ns));
+        }
+        let end = request.end_ns().unwrap_or(start);
+        if thread.in_flight.len() < DEPTH_MAX {
+            thread.in_flight.push(Reverse(end));
+        }
+        let depth = thread.in_flight.len();
+        if self.depths.len() <= depth {
+            self.depths.resize(depth + 1, 0);
+        }
+        self.depths[depth] += 1;
+        self.span(thread, start, end);
+    }
+
+    fn span(&mut self, thread: &mut Thread, start: u64, end: u64) {
+        thread.first_ns = Some(thread.first_ns.map_or(start, |first| first.min(start)));
+        thread.end_ns = thread.end_ns.max(end);
+        self.span_ns = (self.span_ns.0.min(start), self.span_ns.1.max(end));
+    }
+}
+
+/// How often blocks were accessed.
+#[derive(Clone, Debug)]
+struct Blocks {
+    counts: HashMap<u64, u32>,
+    halvings: u32,
+    accesses: u64,
+    by_part: [u64; PARTS],
+}
+
+impl Default for Blocks {
+    fn default() -> Blocks {
+        Blocks { counts: HashMap::new(), halvings: 0, accesses: 0, by_part: [0; PARTS] }
+    }
+}
+
+impl Blocks {
+    fn add(&mut self, file: FileId, block: u64) {
+        self.accesses += 1;
+        let hash = mixed(block ^ mixed(u64::from(file.0)));
+        if !self.is_counted(hash) {
+            return;
+        }
+        let count = self.counts.entry(hash).or_default();
+        *count = count.saturating_add(1);
+        while self.counts.len() > BLOCKS_MAX {
+            self.halvings += 1;
+            let halvings = self.halvings;
+            self.counts.retain(|hash, _| hash >> (64 - halvings.min(63)) == 0);
+        }
+    }
+
+    fn is_counted(&self, hash: u64) -> bool {
+        self.halvings == 0 || hash >> (64 - self.halvings.min(63)) == 0
+    }
+}
+
+/// A bijection that scatters its input (the finaliser of SplitMix64), so that each block has a hash
+/// of its own.
+fn mixed(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// The second pass.
+#[derive(Debug)]
+pub struct Measure<'a> {
+    shapes: &'a Shapes,
+    groups: &'a Groups,
+    measured: Vec<Measured>,
+    threads: HashMap<(usize, u32), Thread>,
+}
+
+impl<'a> Measure<'a> {
+    /// A second pass.
+    pub fn new(shapes: &'a Shapes, groups: &'a Groups) -> Measure<'a> {
+        let measured = vec![Measured::default(); groups.groups.len()];
+        Measure { shapes, groups, measured, threads: HashMap::new() }
+    }
+
+    /// Adds a request; the same ones as in the first pass.
+    pub fn take(&mut self, request: &Request) {
+        if self.shapes.is_flush(request) {
+            self.flush(request);
+            return;
+        }
+        let pair = self.shapes.pair_of(request);
+        let place = |pair| self.groups.place(pair, request.operation).map(|at| (pair, at));
+        let Some((pair, at)) = pair.and_then(place) else { return };
+        let group = &self.groups.groups[at];
+        let has_room = self.threads.len() < THREADS_MAX;
+        let key = (at, pair.thread);
+        if has_room || self.threads.contains_key(&key) {
+            let thread = self.threads.entry(key).or_default();
+            self.measured[at].start(thread, request);
+        }
+        let is_random = matches!(group.kind.order, OrderKind::Random);
+        if let Some(offset) = request.offset.filter(|_| is_random) {
+            let blocks = &mut self.measured[at].blocks;
+            blocks.add(request.file, offset / group.unit_bytes());
+            // The position means something only within one file.
+            if let Some((low, high)) =
+                group.ranges.get(&pair.file).filter(|_| group.ranges.len() == 1)
+            {
+                let length = u128::from(high - low).max(1);
+                let part = u128::from(offset.saturating_sub(*low)) * PARTS as u128 / length;
+                blocks.by_part[(part as usize).min(PARTS - 1)] += 1;
+            }
+        }
+    }
+
+    fn flush(&mut self, request: &Request) {
+        let Some(end) = request.end_ns() else { return };
+        let place = |pair| self.groups.place(pair, Operation::Write).map(|at| (at, pair));
+        let Some((at, pair)) = self.shapes.flushed_pair(request).and_then(place) else { return };
+        let Some(thread) = self.threads.get_mut(&(at, pair.thread)) else { return };
+        thread.flush_ns = thread.flush_ns.saturating_add(end - request.start_ns);
+        self.measured[at].span(thread, request.start_ns, end);
+    }
+
+    /// What was found of each group.
+    pub fn finish(mut self) -> Vec<Measured> {
+        for ((at, _), thread) in self.threads {
+            let measured = &mut self.measured[at];
+            let first = thread.first_ns.unwrap_or(thread.end_ns);
+            measured.thread_ns += thread.end_ns.saturating_sub(first) as f64;
+            measured.flush_ns += thread.flush_ns as f64;
+        }
+        self.measured
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_blocks_than_fit_are_sampled() {
+        let mut blocks = Blocks::default();
+        let all = 3 * BLOCKS_MAX as u64;
+        (0..2 * all).for_each(|access| blocks.add(FileId(3), access % all));
+        assert_eq!(blocks.accesses, 2 * all);
+        assert!(blocks.counts.len() <= BLOCKS_MAX && blocks.counts.len() > BLOCKS_MAX / 4);
+        // Blocks that are counted are counted from their first access on.
+        assert!(blocks.counts.values().all(|count| *count == 2));
+        let share = 0.5_f64.powi(blocks.halvings as i32);
+        let counted = blocks.counts.len() as f64 / all as f64;
+        assert!((counted / share - 1.0).abs() < 0.01, "{counted} instead of {share}");
+    }
+
+    #[test]
+    fn times_are_divided_by_their_length() {
+        let mut times = Times::default();
+        (0..90).for_each(|_| times.add(100));
+        (0..10).for_each(|_| times.add(100_000));
+        let class = times.class_of_share(0.9);
+        assert_eq!(times.at_least(class), (10, 1_000_000.0));
+        assert_eq!(times.below(class).all(), (90, 9_000.0));
+        times.add(u64::MAX);
+        assert_eq!(times.at_least(64).0, 1);
+    }
+}

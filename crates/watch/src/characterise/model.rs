@@ -1,0 +1,506 @@
+//! The model: workloads that ask of a device what the program asked, each with what was counted and
+//! what it leaves out.
+//!
+//! A workload is a closed loop: each of its threads keeps a number of requests in flight and pauses
+//! between two. The number is the one that 98% of the requests did not exceed. The pause is what
+//! Little's law leaves: depth times time of the threads, without flushes, divided by the number of
+//! requests, less the mean latency. So the workload has the rate of the program on the same device.
+//! If the trace has no latencies, the workload is an open loop with the rate of the trace.
+
+use std::collections::BTreeMap;
+
+use analysis::popularity::{self, Law};
+use analysis::units;
+use trace::{FileId, Header};
+
+use super::groups::{Group, Groups, Interface, OrderKind};
+use super::measure::{Measured, Times};
+use super::shapes::{Direction, Flushes, Shapes};
+
+/// Share of the requests that are at most at the depth of the model.
+const DEPTH_SHARE: f64 = 0.98;
+/// A pause that is a smaller share of pause and latency is left out: with one request in flight,
+/// and with several. With several, completions wait until the program handles them together.
+const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
+/// Share of the time of all gaps that long gaps have.
+const LONG_GAPS: f64 = 0.9;
+/// Fewer long gaps than this are idle time and no pauses, among at least so many requests.
+const IDLE: (u64, u64) = (10, 100);
+/// A group with a smaller share of requests, bytes and time is left out.
+const SHARE_MIN: f64 = 0.01;
+/// Most workloads of a model.
+const WORKLOADS_MAX: usize = 8;
+/// Share of flushes that must have the same number of writes before them.
+const SAME_INTERVAL: f64 = 0.8;
+/// Coefficient of variation of the times between requests from which on they count as random.
+const VARIATION_OF_CHANCE: f64 = 0.5;
+/// The largest region and stride of a model (bytes).
+const REGION_MAX: u64 = 1 << 60;
+/// Blocks of a region need so many accesses for a law of their popularity.
+const ACCESSES_MIN: u64 = 1_000;
+
+/// The order of requests in the model.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Each thread goes through its region.
+    Sequential,
+    /// All threads together go through the region.
+    Common,
+    /// At this distance (bytes).
+    Strided(u64),
+    /// At random, by a law.
+    Random(Law),
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Requests follow the completion of others, after a pause.
+    Closed {
+        /// The pause (ns); 0: none.
+        pause_ns: u64,
+        /// Requests between two pauses.
+        every: u32,
+    },
+    /// Requests are made at a rate.
+    Open {
+        /// The rate (per second).
+        requests_per_s: f64,
+        /// At random times.
+        poisson: bool,
+    },
+}
+
+/// How threads share the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each has a part.
+    Own,
+    /// All use all of it.
+    Shared,
+}
+
+/// One workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// A name that tells it apart, such as `random reads of 8 KiB`.
+    pub name: String,
+    /// Names of its files, the first ones, and how many there are.
+    pub files: (Vec<String>, usize),
+    /// Number of requests.
+    pub requests: u64,
+    /// Share of the requests of the trace.
+    pub share: f64,
+    /// Share of the bytes of the trace.
+    pub share_of_bytes: f64,
+    /// Share of reads (percent).
+    pub read_percent: u8,
+    /// The order.
+    pub order: Order,
+    /// Mean number of requests in a sequential run.
+    pub run_length: f64,
+    /// Request sizes (bytes) with their shares (percent), in rising order.
+    pub sizes: Vec<(u32, u8)>,
+    /// Length of the region (bytes).
+    pub region_bytes: u64,
+    /// Number of threads.
+    pub threads: u32,
+    /// Requests in flight of each thread.
+    pub depth: u32,
+    /// How threads share the region.
+    pub sharing: Sharing,
+    /// When requests are made.
+    pub pace: Pace,
+    /// Writes between two flushes of a thread, and whether only data are flushed.
+    pub flush: Option<(u32, bool)>,
+    /// Writes are durable by themselves.
+    pub durable: bool,
+    /// Requests bypass the page cache.
+    pub direct: bool,
+    /// Reads are found in the page cache.
+    pub cached: bool,
+    /// How requests were issued.
+    pub interface: Interface,
+    /// From the first request to the end of the last one (ns).
+    pub duration_ns: u64,
+    /// What was counted, as sentences.
+    pub counted: Vec<String>,
+    /// What the model leaves out, as sentences.
+    pub left_out: Vec<String>,
+}
+
+/// The workloads of a trace, those with most time or bytes first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// The workloads.
+    pub workloads: Vec<Workload>,
+    /// What the model leaves out of the whole trace, as sentences.
+    pub left_out: Vec<String>,
+}
+
+impl Model {
+    /// The model of two passes.
+    pub fn of(shapes: &Shapes, groups: &Groups, measured: &[Measured], header: &Header) -> Model {
+        let total = Total::of(groups);
+        let mut ranked: Vec<(&Group, &Measured)> = groups.groups.iter().zip(measured).collect();
+        ranked.sort_by(|a, b| total.weight(b.0).total_cmp(&total.weight(a.0)));
+        let is_large = |(group, _): &&(&Group, &Measured)| total.weight(group) >= SHARE_MIN;
+        let kept: Vec<_> = ranked.iter().filter(is_large).take(WORKLOADS_MAX).collect();
+        let mut workloads: Vec<Workload> = kept
+            .iter()
+            .map(|(group, measured)| workload(group, measured, &total, header))
+            .collect();
+        tell_apart(&mut workloads);
+        let mut left_out = Vec::new();
+        let counted: u64 = kept.iter().map(|(group, _)| group.count).sum();
+        let mut add = |count: u64, what: &str| {
+            if count > 0 {
+                left_out.push(format!("{} {what}", units::count(count as f64)));
+            }
+        };
+        add(total.requests - counted, "requests of files that were used little");
+        add(shapes.empty, "reads and writes that failed or moved nothing");
+        add(shapes.page_faults, "page faults in mapped files");
+        add(shapes.others, "other operations, such as opening and allocating files");
+        add(header.lost.iter().map(|loss| loss.count).sum(), "events that the trace lost");
+        if shapes.collapsed > 0 {
+            left_out.push("which file a request is of, beyond the first 8192 files".to_owned());
+        }
+        Model { workloads, left_out }
+    }
+}
+
+/// Sums over all groups.
+struct Total {
+    requests: u64,
+    bytes: f64,
+    latency_ns: f64,
+}
+
+impl Total {
+    fn of(groups: &Groups) -> Total {
+        let sum = |of: fn(&Group) -> f64| groups.groups.iter().map(of).sum();
+        Total {
+            requests: groups.groups.iter().map(|group| group.count).sum(),
+            bytes: sum(|group| group.bytes as f64),
+            latency_ns: sum(|group| group.latency_ns as f64),
+        }
+    }
+
+    /// The largest of the shares of requests, bytes and time; of the last two, if they are known.
+    fn weight(&self, group: &Group) -> f64 {
+        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        let requests = share(group.count as f64, self.requests as f64);
+        let bytes = share(group.bytes as f64, self.bytes);
+        requests.max(bytes).max(share(group.latency_ns as f64, self.latency_ns))
+    }
+}
+
+/// Numbers equal names.
+fn tell_apart(workloads: &mut [Workload]) {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    for workload in workloads {
+        let count = seen.entry(workload.name.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            workload.name = format!("{}, {count}", workload.name);
+        }
+    }
+}
+
+fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) -> Workload {
+    let mut notes = Notes::default();
+    let threads = threads(group, measured, &mut notes);
+    let (depth, pace) = pace(group, measured, threads, &mut notes);
+    let order = order(group, measured, &mut notes);
+    let largest = group.sizes.iter().map(|(bytes, _)| u64::from(*bytes)).max().unwrap_or(1);
+    let least = largest.saturating_mul(u64::from(threads));
+    let region = group.region_bytes().max(least);
+    let runs = (group.count - group.sequential.min(group.count)).max(1);
+    let reads = group.reads as f64 / group.count.max(1) as f64;
+    let common = group.sizes.iter().max_by_key(|(_, percent)| *percent);
+    let size = common.map_or(String::new(), |(bytes, _)| units::size(u64::from(*bytes)));
+    let files = files(group, header);
+    describe(group, measured, &files, &mut notes);
+    let only_writes = group.kind.direction != Direction::Read;
+    let flush = only_writes.then(|| flush(group, &mut notes)).flatten();
+    if group.kind.flushed && flush.is_none() {
+        notes.left_out.push("flushes: too few to say how many writes lie between them".to_owned());
+    }
+    Workload {
+        name: format!("{} of {size}", name(group)),
+        files,
+        requests: group.count,
+        share: group.count as f64 / total.requests.max(1) as f64,
+        share_of_bytes: if total.bytes > 0.0 { group.bytes as f64 / total.bytes } else { 0.0 },
+        read_percent: match group.kind.direction {
+            Direction::Read => 100,
+            Direction::Write => 0,
+            Direction::Both => ((reads * 100.0).round() as u8).clamp(1, 99),
+        },
+        order,
+        run_length: group.count as f64 / runs as f64,
+        sizes: group.sizes.clone(),
+        region_bytes: rounded(region, group.unit_bytes()),
+        threads,
+        depth,
+        sharing: if group.has_own_ranges() { Sharing::Own } else { Sharing::Shared },
+        pace,
+        flush,
+        durable: group.kind.durable,
+        direct: group.kind.direct,
+        cached: group.kind.cached,
+        interface: group.kind.interface,
+        duration_ns: measured.duration_ns(),
+        counted: notes.counted,
+        left_out: notes.left_out,
+    }
+}
+
+/// A region of whole units, the next larger one (bytes).
+fn rounded(bytes: u64, unit: u64) -> u64 {
+    let most = REGION_MAX / unit * unit;
+    bytes.div_ceil(unit).saturating_mul(unit).min(most)
+}
+
+/// Sentences about a workload.
+#[derive(Default)]
+struct Notes {
+    counted: Vec<String>,
+    left_out: Vec<String>,
+}
+
+fn name(group: &Group) -> String {
+    let order = match group.kind.order {
+        OrderKind::Sequential | OrderKind::Common => "sequential",
+        OrderKind::Strided => "strided",
+        OrderKind::Random => "random",
+    };
+    let what = match group.kind.direction {
+        Direction::Read => "reads",
+        Direction::Write => "writes",
+        Direction::Both => "reads and writes",
+    };
+    format!("{order} {what}")
+}
+
+/// The names of the first files, and how many there are.
+fn files(group: &Group, header: &Header) -> (Vec<String>, usize) {
+    let named = |file: &Option<FileId>| {
+        let name = file.map_or("", |file| header.file_name(file));
+        if name.is_empty() { "(unknown file)".to_owned() } else { name.to_owned() }
+    };
+    (group.ranges.keys().take(3).map(named).collect(), group.ranges.len())
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    format!("{:.0}%", part / whole.max(f64::MIN_POSITIVE) * 100.0)
+}
+
+/// The sentences about numbers, order and sizes.
+fn describe(group: &Group, measured: &Measured, files: &(Vec<String>, usize), notes: &mut Notes) {
+    let names = files.0.join(", ");
+    let more = files.1.saturating_sub(files.0.len());
+    let more = if more > 0 { format!(" and {more} more files") } else { String::new() };
+    notes.counted.insert(
+        0,
+        format!(
+            "{} {} of {names}{more} by {}, in {}",
+            units::count(group.count as f64),
+            if group.kind.direction == Direction::Both { "requests" } else { "of them" },
+            units::counted(group.threads() as u64, "thread"),
+            units::time(measured.duration_ns() as f64)
+        )
+        .replace("of them of", "requests of"),
+    );
+    let (ordered, following) = (group.ordered as f64, group.following as f64);
+    if group.following > 0 && group.kind.order != OrderKind::Common {
+        let what = match group.kind.order {
+            OrderKind::Strided => "at the same distance as the one before",
+            OrderKind::Random => "elsewhere than the one before",
+            _ => "where the one before ended",
+        };
+        notes.counted.push(format!("{} start {what}", percent(ordered, following)));
+    }
+    if group.kind.order == OrderKind::Common {
+        notes.counted.push("all threads together follow one sequential stream".to_owned());
+    }
+    if group.kind.order == OrderKind::Random && group.sequential > group.count / 10 {
+        notes.left_out.push(format!(
+            "{} of the requests follow the previous one; the plan has none that do, and the fio \
+             job has runs of their mean length",
+            percent(group.sequential as f64, group.count as f64)
+        ));
+    }
+    if group.sizes_seen > group.sizes.len() {
+        notes.left_out.push(format!(
+            "{} different sizes; the shares are those of {}",
+            group.sizes_seen,
+            units::counted(group.sizes.len() as u64, "size")
+        ));
+    }
+    if group.ranges.len() > 1 {
+        notes.left_out.push(format!(
+            "where the {} files lie; the region is as large as what was used of all of them",
+            group.ranges.len()
+        ));
+    }
+}
+
+/// Threads that were active at the same time, on average.
+fn threads(group: &Group, measured: &Measured, notes: &mut Notes) -> u32 {
+    let all = group.threads().max(1) as u32;
+    let span = measured.duration_ns() as f64;
+    let mean = if span > 0.0 { measured.thread_ns / span } else { 1.0 };
+    let threads = (mean.round() as u32).clamp(1, all);
+    if threads < all {
+        notes.left_out.push(format!(
+            "{all} threads made these requests; on average, {mean:.1} did at the same time"
+        ));
+    }
+    threads
+}
+
+/// Depth of each thread, and pauses or a rate.
+fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> (u32, Pace) {
+    if group.timed * 2 < group.count || measured.duration_ns() == 0 {
+        let (sum, squares) = measured.between_starts;
+        let count = group.count.saturating_sub(1).max(1) as f64;
+        let mean = sum / count;
+        let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+        let rate = if mean > 0.0 { 1e9 / mean } else { 1.0 };
+        let depth = 32_u32.div_ceil(threads);
+        notes.left_out.push(
+            "the trace has no latencies, so requests are made at its rate, whatever the device \
+             does; up to 32 are outstanding"
+                .to_owned(),
+        );
+        let poisson = deviation > VARIATION_OF_CHANCE * mean;
+        return (depth, Pace::Open { requests_per_s: rate.clamp(0.001, 1e9), poisson });
+    }
+    let depth = depth_of(&measured.depths);
+    let latency = group.latency_ns as f64 / group.timed.max(1) as f64;
+    let (every, idle_ns) = pauses(&measured.gaps, group.count, depth, notes);
+    let count = group.count.max(1) as f64;
+    let active_ns = (measured.thread_ns - measured.flush_ns - idle_ns).max(0.0);
+    let each = f64::from(depth) * active_ns / count - latency;
+    let mean = {
+        let sum: f64 =
+            measured.depths.iter().enumerate().map(|(n, of)| n as f64 * *of as f64).sum();
+        sum / count
+    };
+    notes.counted.push(format!(
+        "{mean:.1} requests of a thread in flight on average at a submission, at most {depth} at \
+         98% of them; mean latency {}",
+        units::time(latency)
+    ));
+    let least = if depth > 1 { PAUSE_MIN.1 } else { PAUSE_MIN.0 };
+    if each < least * (each + latency) {
+        return (depth, Pace::Closed { pause_ns: 0, every: 1 });
+    }
+    let pause_ns = (each * f64::from(every)).round().min(1e15) as u64;
+    notes.left_out.push(
+        "what a thread does in its pauses: computing, waiting, and its requests of other workloads"
+            .to_owned(),
+    );
+    (depth, Pace::Closed { pause_ns, every })
+}
+
+/// The smallest depth that nearly all requests did not exceed.
+fn depth_of(depths: &[u64]) -> u32 {
+    let all: u64 = depths.iter().sum();
+    let mut sum = 0;
+    let is_enough = |count: &u64| {
+        sum += count;
+        sum as f64 >= DEPTH_SHARE * all as f64
+    };
+    depths.iter().position(is_enough).unwrap_or(1).max(1) as u32
+}
+
+/// Requests between two pauses, and idle time that is no pause (ns).
+fn pauses(gaps: &Times, requests: u64, depth: u32, notes: &mut Notes) -> (u32, f64) {
+    let (mut gaps, mut idle_ns) = (*gaps, 0.0);
+    let class = gaps.class_of_share(LONG_GAPS);
+    let (count, sum) = gaps.at_least(class);
+    if count < IDLE.0 && requests >= IDLE.1 && sum > 0.0 {
+        idle_ns = sum;
+        gaps = gaps.below(class);
+        notes.left_out.push(format!(
+            "{} without requests, {} in all",
+            units::counted(count, "time"),
+            units::time(sum)
+        ));
+    }
+    let class = gaps.class_of_share(LONG_GAPS);
+    let ((long, long_ns), (all, all_ns)) = (gaps.at_least(class), gaps.all());
+    let short = all - long;
+    // With several requests in flight, a gap is not a pause of one of them.
+    if depth > 1 || long == 0 || short * 2 < long {
+        return (1, idle_ns);
+    }
+    let is_short = (all_ns - long_ns) / short.max(1) as f64 * 10.0 < long_ns / long as f64;
+    let every = if is_short { (requests as f64 / long as f64).round() } else { 1.0 };
+    (every.clamp(1.0, 1e6) as u32, idle_ns)
+}
+
+fn order(group: &Group, measured: &Measured, notes: &mut Notes) -> Order {
+    match group.kind.order {
+        OrderKind::Sequential => Order::Sequential,
+        OrderKind::Common => Order::Common,
+        OrderKind::Strided => Order::Strided(group.stride_bytes.unsigned_abs().min(REGION_MAX)),
+        OrderKind::Random => Order::Random(law(group, measured, notes)),
+    }
+}
+
+fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
+    let blocks = group.region_bytes().div_ceil(group.unit_bytes()).max(1);
+    let observed = measured.observed(blocks);
+    if observed.accesses < ACCESSES_MIN {
+        notes.left_out.push("popular blocks: there are too few requests to tell".to_owned());
+        return Law::Even;
+    }
+    let Some(nearest) = popularity::nearest(&observed) else { return Law::Even };
+    let counted: u64 = observed.blocks_by_accesses.values().sum();
+    let touched = counted as f64 / observed.counted_share;
+    let most = observed.blocks_by_accesses.last_key_value().map_or(0, |(count, _)| *count);
+    let sample = if measured.is_sample() { ", from a sample of the blocks" } else { "" };
+    notes.counted.push(format!(
+        "{} of {} blocks of {} accessed, {} times at most{sample}; distance from the \
+         law chosen {:.0}, from even accesses {:.0} (chi-squared)",
+        units::count(touched),
+        units::count(observed.blocks as f64),
+        units::size(group.unit_bytes()),
+        units::count(most as f64),
+        nearest.distance,
+        nearest.even_distance
+    ));
+    if nearest.law != Law::Even {
+        let what = "changes of what is popular; the law holds all the time, and by chance";
+        notes.left_out.push(what.to_owned());
+    }
+    nearest.law
+}
+
+/// Writes between two flushes, and whether only data are flushed.
+fn flush(group: &Group, notes: &mut Notes) -> Option<(u32, bool)> {
+    let Flushes { count, data_only, writes, .. } = group.flushes;
+    if count == 0 {
+        return None;
+    }
+    let common = group.flushes.intervals.iter().max_by_key(|(_, times)| **times);
+    let (interval, times) = common.map_or((1, 0), |(interval, times)| (*interval, *times));
+    let mean = writes as f64 / count as f64;
+    let is_same = times as f64 >= SAME_INTERVAL * count as f64;
+    let every = if is_same { interval as f64 } else { mean.round() };
+    notes.counted.push(format!(
+        "{} flushes, {mean:.1} writes before each on average; {} have exactly {interval} before \
+         them",
+        units::count(count as f64),
+        percent(times as f64, count as f64)
+    ));
+    if group.flushed_by_others {
+        let what = "that another thread flushes; in the model, the threads that write do";
+        notes.left_out.push(what.to_owned());
+    }
+    Some((every.clamp(1.0, f64::from(u32::MAX)) as u32, data_only * 2 > count))
+}

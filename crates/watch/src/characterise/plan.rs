@@ -1,0 +1,122 @@
+//! A model as a plan file of `halfpower sweep`. Several workloads become the parts of a plan, which
+//! are measured one after another.
+
+use super::Source;
+use super::model::{Model, Order, Pace, Sharing, Workload};
+use super::text::{comment, describe, distribution, head, runtime_s, size, split};
+
+/// The text of the file.
+pub fn text(model: &Model, source: &Source) -> String {
+    let mut out = String::new();
+    comment(
+        &mut out,
+        "Usage: halfpower sweep THIS-FILE TARGET (a file, directory, device, or sim:NAME)",
+    );
+    head(&mut out, model, source);
+    let is_one = model.workloads.len() == 1;
+    if !is_one {
+        comment(
+            &mut out,
+            "The parts are measured one after another, so each has the device to itself. In the \
+             trace they took turns or ran at the same time; the fio job (--output-format fio) runs \
+             them at the same time.",
+        );
+        out.push_str("title = \"Model of a trace\"\n");
+    }
+    for workload in &model.workloads {
+        out.push('\n');
+        describe(&mut out, workload);
+        if !is_one {
+            out.push_str(&format!("[[part]]\nname = \"{}\"\n", workload.name));
+        }
+        flags(&mut out, workload);
+    }
+    out
+}
+
+fn flags(out: &mut String, workload: &Workload) {
+    let mut add = |key: &str, value: String| out.push_str(&format!("{key} = {value}\n"));
+    let text = |value: &str| format!("\"{value}\"");
+    add("rw", text(rw(workload)));
+    if (1..100).contains(&workload.read_percent) {
+        add("rwmixread", workload.read_percent.to_string());
+    }
+    match workload.sizes[..] {
+        [(bytes, _)] => add("bs", text(&size(u64::from(bytes)))),
+        _ => add("bssplit", text(&split(&workload.sizes))),
+    }
+    match &workload.order {
+        Order::Strided(bytes) => add("stride", text(&size(*bytes))),
+        Order::Random(law) => {
+            if let Some(law) = distribution(law) {
+                add("random-distribution", text(&law));
+            }
+        }
+        Order::Sequential | Order::Common => {}
+    }
+    add("size", text(&size(workload.region_bytes)));
+    add("iodepth", workload.depth.to_string());
+    if workload.threads > 1 {
+        add("numjobs", workload.threads.to_string());
+        add("placement", text(placement(workload)));
+    }
+    match workload.pace {
+        Pace::Closed { pause_ns: 0, .. } => {}
+        Pace::Closed { pause_ns, every } => {
+            add("thinktime", text(&format!("{}ns", pause_ns)));
+            if every > 1 {
+                add("thinktime-blocks", every.to_string());
+            }
+        }
+        Pace::Open { requests_per_s, poisson } => {
+            add("rate-iops", format!("{requests_per_s:.3}"));
+            add("rate-process", text(if poisson { "poisson" } else { "linear" }));
+        }
+    }
+    if let Some((writes, data_only)) = workload.flush {
+        add(if data_only { "fdatasync" } else { "fsync" }, writes.to_string());
+    }
+    if workload.durable {
+        add("write-through", "true".to_owned());
+    }
+    add("direct", workload.direct.to_string());
+    if !workload.direct && workload.read_percent > 0 {
+        add("page-cache", text(if workload.cached { "warm" } else { "cold" }));
+    }
+    add("runtime", text(&format!("{}s", runtime_s(workload))));
+    add("time-based", "true".to_owned());
+    if workload.flush.is_some() {
+        comment(
+            out,
+            "A simulated system flushes only at the end: remove fsync or fdatasync there.",
+        );
+    }
+    if let Some(engine) = workload.interface.engine() {
+        comment(
+            out,
+            &format!(
+                "The trace used this engine; a simulated system has none: ioengine = \"{engine}\""
+            ),
+        );
+    }
+}
+
+fn placement(workload: &Workload) -> &'static str {
+    match (&workload.order, workload.sharing) {
+        (Order::Common, _) => "interlocked",
+        (_, Sharing::Own) => "own",
+        (_, Sharing::Shared) => "shared",
+    }
+}
+
+/// The direction and order as fio and halfpower name them.
+pub fn rw(workload: &Workload) -> &'static str {
+    match (&workload.order, workload.read_percent) {
+        (Order::Random(_), 100) => "randread",
+        (Order::Random(_), 0) => "randwrite",
+        (Order::Random(_), _) => "randrw",
+        (_, 100) => "read",
+        (_, 0) => "write",
+        (_, _) => "rw",
+    }
+}

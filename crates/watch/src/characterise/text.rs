@@ -1,0 +1,107 @@
+//! What plan files and job files have in common: comments, sizes and times.
+
+use analysis::popularity::Law;
+use analysis::units;
+
+use super::model::{Model, Workload};
+use super::{Level, Source};
+
+/// Columns of a comment.
+const COLUMNS: usize = 98;
+/// Characters of a name or command in a comment.
+const NAME_MAX: usize = 300;
+/// Shortest and longest trial (ns).
+const RUNTIME: (u64, u64) = (1_000_000_000, 10_000_000_000);
+
+/// Adds comments: a sentence that is wrapped, without characters that would end its line.
+pub fn comment(out: &mut String, text: &str) {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line = String::new();
+    for word in clean.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            out.push_str(&format!("# {line}\n"));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push_str(&format!("# {line}\n"));
+}
+
+/// A size that flags and fio understand, such as 64k.
+pub fn size(bytes: u64) -> String {
+    let fits = |(shift, _): &&(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
+    let (shift, unit) = [(30, "g"), (20, "m"), (10, "k")].iter().find(fits).unwrap_or(&(0, ""));
+    format!("{}{unit}", bytes >> shift)
+}
+
+/// Sizes with shares, such as 4k/50:64k/50.
+pub fn split(sizes: &[(u32, u8)]) -> String {
+    let part = |(bytes, percent): &(u32, u8)| format!("{}/{percent}", size(u64::from(*bytes)));
+    sizes.iter().map(part).collect::<Vec<_>>().join(":")
+}
+
+/// The law as `random_distribution`.
+pub fn distribution(law: &Law) -> Option<String> {
+    match law {
+        Law::Even => None,
+        Law::Zipf { theta } => Some(format!("zipf:{theta:.3}")),
+        Law::Pareto { h } => Some(format!("pareto:{h:.3}")),
+        Law::Zoned(zones) => {
+            let zone = |zone: &analysis::popularity::Zone| {
+                format!(":{}/{}", zone.access_percent, zone.region_percent)
+            };
+            Some(format!("zoned{}", zones.iter().map(zone).collect::<String>()))
+        }
+    }
+}
+
+/// Length of a trial (s): that of the workload in the trace, within limits.
+pub fn runtime_s(workload: &Workload) -> u64 {
+    workload.duration_ns.clamp(RUNTIME.0, RUNTIME.1).div_ceil(1_000_000_000)
+}
+
+/// Where the model comes from.
+pub fn head(out: &mut String, model: &Model, source: &Source) {
+    let cut = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
+    let of = match source.level {
+        Level::Calls => "the requests of the program",
+        Level::Block => "the requests of the block layer, of all programs",
+    };
+    let command = match source.command.as_str() {
+        "" => String::new(),
+        command => format!(" ({})", cut(command)),
+    };
+    comment(
+        out,
+        &format!("Made by halfpower characterise from {of} in {}{command}.", cut(&source.trace)),
+    );
+    for what in &model.left_out {
+        comment(out, &format!("Left out: {what}."));
+    }
+}
+
+/// What was counted of a workload, and what the model leaves out.
+pub fn describe(out: &mut String, workload: &Workload) {
+    comment(
+        out,
+        &format!(
+            "{}: {:.0}% of the requests, {:.0}% of the bytes.",
+            workload.name,
+            workload.share * 100.0,
+            workload.share_of_bytes * 100.0
+        ),
+    );
+    for what in &workload.counted {
+        comment(out, &format!("Counted: {what}."));
+    }
+    if workload.run_length >= 1.5 {
+        let mean = units::count(workload.run_length);
+        comment(out, &format!("Counted: sequential runs of {mean} requests on average."));
+    }
+    for what in &workload.left_out {
+        comment(out, &format!("Left out: {what}."));
+    }
+}

@@ -1,0 +1,451 @@
+//! What changes of a program would gain on the device of a stored survey, by Amdahl's law.
+//!
+//! A program waits for a class of requests during a share p of its time. If the device handles them
+//! s times as fast in another setting, the program is 1 / (1 - p + p / s) times as fast. This takes
+//! for granted that the rest of its time stays as it is, and that the program could make its
+//! requests in that setting. The changes are rules of the survey's table of advice.
+
+use analysis::units;
+use ioengine::{Caching, Op};
+use lab::evidence::MeasuredPoint;
+use survey::advice::{GAIN_MIN, Rule, rules};
+use survey::insight::{Insight, as_good};
+use trace::Operation;
+
+use crate::document::{DataDocument, GainDocument, PlaceDocument, TraceDocument, WaitDocument};
+
+/// A smaller share of the time is not worth a change.
+const SHARE_MIN: f64 = 0.05;
+/// Reads of which more come from the page cache say nothing of the device (share).
+const CACHED_MAX: f64 = 0.5;
+/// Sizes of random requests that are as many times apart are not compared.
+const SIZES_APART: f64 = 4.0;
+/// Writes for one flush in the prediction for flushes.
+const WRITES_PER_FLUSH: f64 = 8.0;
+/// Requests from which on buffering may coalesce them (bytes).
+const LARGE_BYTES: u64 = 64 << 10;
+
+/// Requests of a class that ask the device.
+struct Asked<'a> {
+    wait: &'a WaitDocument,
+    operation: Op,
+    is_direct: bool,
+    is_random: bool,
+    /// What the program gets while it waits: requests per second if random, else bytes per second.
+    own: f64,
+}
+
+impl Asked<'_> {
+    fn rate(&self, point: &MeasuredPoint) -> f64 {
+        if self.is_random { point.requests_per_s() } else { point.rate() }
+    }
+
+    fn name(&self) -> String {
+        let order = if self.is_random { "random" } else { "sequential" };
+        format!("{order} {}s of {}", self.operation, units::size(self.wait.bytes))
+    }
+}
+
+/// The gains, the greatest first.
+pub fn gains(document: &TraceDocument, insight: &Insight<'_>, target: &str) -> Vec<GainDocument> {
+    let rules = rules();
+    let mut found: Vec<GainDocument> = Vec::new();
+    for asked in asked(document) {
+        let options = [
+            ("larger-requests", larger(&asked, insight)),
+            ("deeper-requests", deeper(&asked, insight)),
+            ("deeper-random", deeper_random(&asked, insight)),
+            ("bypass-cache-large", bypass(&asked, insight)),
+            ("buffer-small", buffer(&asked, insight)),
+        ];
+        let points = options.into_iter().filter_map(|(id, point)| Some((id, point?)));
+        found.extend(points.filter_map(|(id, point)| {
+            let rule = rules.iter().find(|rule| rule.id == id)?;
+            gain(&asked, rule, point, target)
+        }));
+    }
+    found.extend(flushes(document, &rules));
+    found.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    found
+}
+
+/// The classes that wait for the device for a large share of the time.
+fn asked(document: &TraceDocument) -> Vec<Asked<'_>> {
+    let of = |wait| {
+        let (operation, name) = match wait_operation(wait)? {
+            Operation::Read => (Op::Read, Operation::Read),
+            Operation::Write => (Op::Write, Operation::Write),
+            _ => return None,
+        };
+        let data = document.operation(name)?.data.as_ref()?;
+        let is_direct = data.direct * 2 > data.count;
+        if wait.share_of_time < SHARE_MIN || !asks_device(data, operation, is_direct) {
+            return None;
+        }
+        let seconds = wait.outstanding_ns as f64 / 1e9;
+        let is_random = wait.order == "random";
+        let amount = if is_random { wait.count } else { wait.moved_bytes };
+        Some(Asked { wait, operation, is_direct, is_random, own: amount as f64 / seconds })
+    };
+    document.waits.iter().filter_map(of).filter(|asked| asked.own > 0.0).collect()
+}
+
+fn wait_operation(wait: &WaitDocument) -> Option<Operation> {
+    Operation::named(&wait.operation)
+}
+
+/// Whether requests wait for the device. Buffered writes go to memory; their flushes wait.
+fn asks_device(data: &DataDocument, operation: Op, is_direct: bool) -> bool {
+    let cached = data.without_device as f64 / data.count.max(1) as f64;
+    is_direct || (operation == Op::Read && cached <= CACHED_MAX)
+}
+
+/// Sequential points of one caching mode.
+fn curve<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Vec<&'a MeasuredPoint> {
+    match asked.is_random {
+        true => Vec::new(),
+        false => insight.curve(asked.operation, asked.is_direct),
+    }
+}
+
+/// The measured depth that is nearest to that of the program.
+fn nearest_depth(asked: &Asked<'_>, points: &[&MeasuredPoint]) -> Option<u32> {
+    let apart = |depth: u32| (f64::from(depth).log2() - asked.wait.depth.max(1.0).log2()).abs();
+    let depths = points.iter().map(|point| point.key().depth());
+    depths.min_by(|a, b| apart(*a).total_cmp(&apart(*b)))
+}
+
+fn size_factor(asked: &Asked<'_>, point: &MeasuredPoint) -> f64 {
+    let (own, theirs) = (asked.wait.bytes.max(1) as f64, point.key().request_bytes() as f64);
+    (own / theirs).max(theirs / own)
+}
+
+/// The points whose size is nearest to that of the program.
+fn of_nearest_size<'a>(
+    asked: &Asked<'_>,
+    points: Vec<&'a MeasuredPoint>,
+) -> Vec<&'a MeasuredPoint> {
+    let factors = points.iter().map(|point| size_factor(asked, point));
+    let Some(least) = factors.min_by(f64::total_cmp) else { return points };
+    points.into_iter().filter(|point| size_factor(asked, point) <= least * 1.001).collect()
+}
+
+fn larger<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPoint> {
+    let mut points = curve(asked, insight);
+    let depth = nearest_depth(asked, &points)?;
+    points.retain(|point| {
+        point.key().depth() == depth && point.key().request_bytes() > asked.wait.bytes
+    });
+    as_good(points).into_iter().min_by_key(|point| point.key().request_bytes())
+}
+
+fn deeper<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPoint> {
+    let mut points = of_nearest_size(asked, curve(asked, insight));
+    points.retain(|point| f64::from(point.key().depth()) > asked.wait.depth * 1.5);
+    as_good(points).into_iter().min_by_key(|point| point.key().depth())
+}
+
+fn deeper_random<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPoint> {
+    let mut points = if asked.is_random { insight.random(asked.operation) } else { return None };
+    points.retain(|point| size_factor(asked, point) <= SIZES_APART);
+    let mut points = of_nearest_size(asked, points);
+    points.retain(|point| f64::from(point.key().depth()) > asked.wait.depth * 1.5);
+    as_good(points).into_iter().min_by_key(|point| point.key().depth())
+}
+
+/// The point of the same size and depth in another caching mode.
+fn other_caching<'a>(
+    asked: &Asked<'_>,
+    insight: &Insight<'a>,
+    caching: &Caching,
+) -> Option<&'a MeasuredPoint> {
+    let all = insight.sequential(asked.operation);
+    let mut points: Vec<&MeasuredPoint> =
+        all.filter(|point| point.key().caching == *caching).collect();
+    let depth = nearest_depth(asked, &points)?;
+    points.retain(|point| point.key().depth() == depth);
+    of_nearest_size(asked, points).into_iter().next()
+}
+
+fn bypass<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPoint> {
+    let is_large = asked.wait.bytes >= LARGE_BYTES && !asked.is_random && !asked.is_direct;
+    is_large.then(|| other_caching(asked, insight, &Caching::Direct)).flatten()
+}
+
+fn buffer<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Option<&'a MeasuredPoint> {
+    let is_small = asked.wait.bytes < LARGE_BYTES && !asked.is_random && asked.is_direct;
+    is_small.then(|| other_caching(asked, insight, &Caching::Buffered)).flatten()
+}
+
+/// Amdahl's law: how many times as fast all is, if this share of the time is so many times as fast.
+fn amdahl(share: f64, times: f64) -> f64 {
+    1.0 / (1.0 - share + share / times)
+}
+
+fn gain(asked: &Asked<'_>, rule: &Rule, to: &MeasuredPoint, target: &str) -> Option<GainDocument> {
+    let times = asked.rate(to) / asked.own;
+    let share = asked.wait.share_of_time.min(1.0);
+    let gain = amdahl(share, times);
+    if times < GAIN_MIN || gain < 1.0 + SHARE_MIN {
+        return None;
+    }
+    let (setting, percent) = (to.setting(), share * 100.0);
+    let text = format!(
+        "{}: {gain:.1} times as fast. {percent:.0}% of the time waits for {}, {:.1} outstanding; \
+         {target} gives {times:.1} times as much at {setting}",
+        rule.text,
+        asked.name(),
+        asked.wait.depth
+    );
+    Some(GainDocument {
+        rule: rule.id.clone(),
+        text,
+        how: rule.how.clone(),
+        share_of_time: share,
+        times,
+        gain,
+        computed: format!("1 / ({:.2} + {share:.2} / {times:.1})", 1.0 - share),
+    })
+}
+
+/// What one flush for several writes would gain.
+fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
+    let rule = rules.iter().find(|rule| rule.id == "avoid-write-through")?;
+    let wait = document.waits.iter().find(|wait| wait.operation == "flush")?;
+    let writes = document.operation(Operation::Write)?.data.as_ref()?.count as f64;
+    let each = writes / wait.count.max(1) as f64;
+    let times = WRITES_PER_FLUSH / each.max(1.0);
+    let share = wait.share_of_time.min(1.0);
+    let gain = amdahl(share, times);
+    if share < SHARE_MIN || times < GAIN_MIN || gain < 1.0 + SHARE_MIN {
+        return None;
+    }
+    let text = format!(
+        "{}: {gain:.1} times as fast with one flush for {WRITES_PER_FLUSH:.0} writes. {:.0}% of \
+         the time waits for {} flushes, one for {each:.1} writes",
+        rule.text,
+        share * 100.0,
+        units::count(wait.count as f64)
+    );
+    Some(GainDocument {
+        rule: rule.id.clone(),
+        text,
+        how: rule.how.clone(),
+        share_of_time: share,
+        times,
+        gain,
+        computed: format!("1 / ({:.2} + {share:.2} / {times:.1})", 1.0 - share),
+    })
+}
+
+/// Where the program's sequential requests are on the curves of the survey.
+pub fn places(document: &TraceDocument, insight: &Insight<'_>) -> Vec<PlaceDocument> {
+    let sequential = asked(document).into_iter().filter(|asked| !asked.is_random);
+    sequential.filter_map(|asked| place(&asked, insight)).collect()
+}
+
+fn place(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<PlaceDocument> {
+    let curves = insight.half_power.iter().filter(|half| {
+        half.operation == asked.operation && (half.caching == Caching::Direct) == asked.is_direct
+    });
+    let apart = |depth: u32| (f64::from(depth).log2() - asked.wait.depth.max(1.0).log2()).abs();
+    let half = curves.min_by(|a, b| apart(a.depth).total_cmp(&apart(b.depth)))?;
+    let depths = insight.half_power_depth.iter().filter(|of| {
+        asked.is_direct && of.operation == asked.operation && of.request_bytes == asked.wait.bytes
+    });
+    let depth = depths.filter_map(|of| of.depth).next();
+    let size = match half.measured {
+        Some(bytes) => format!("from {} on", units::size(bytes)),
+        None => "at no size measured".to_owned(),
+    };
+    let by_depth = depth.map_or(String::new(), |depth| {
+        format!("; requests of {} do at depth {depth}", units::size(asked.wait.bytes))
+    });
+    let text = format!(
+        "Sequential {}s ({}, depth {}) reach half of the peak {size}{by_depth}; the program asks \
+         for {}, {:.1} outstanding",
+        asked.operation,
+        half.caching,
+        half.depth,
+        units::size(asked.wait.bytes),
+        asked.wait.depth
+    );
+    Some(PlaceDocument {
+        operation: asked.operation.to_string(),
+        request_bytes: asked.wait.bytes,
+        depth: asked.wait.depth,
+        half_power_bytes: half.measured,
+        half_power_depth: depth,
+        text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::against;
+    use crate::summary::Summary;
+    use lab::evidence::testing::cell;
+    use lab::machine::{Host, TargetFacts};
+    use survey::survey_data::{Facts, SurveyData};
+    use trace::{Call, FileId, Header, Request};
+
+    /// Rate of the program's random reads while it waits (per second).
+    const OWN: f64 = 1e9 / 810_000.0;
+
+    fn request(start_ns: u64, latency_ns: u64, operation: Operation, offset: u64) -> Request {
+        let bytes = if operation.moves_data() { 8192 } else { 0 };
+        Request {
+            start_ns,
+            latency_ns: Some(latency_ns),
+            process: 1,
+            thread: 1,
+            call: Call::named("pread64").unwrap(),
+            operation,
+            file: FileId(0),
+            offset: operation.moves_data().then_some(offset),
+            bytes,
+            result: Some(bytes as i64),
+            direct: true,
+            durable: false,
+            device_bytes: None,
+        }
+    }
+
+    fn explained(requests: &[Request], points: &[(f64, &str, &str, &str)]) -> TraceDocument {
+        let mut summary = Summary::default();
+        requests.iter().for_each(|request| summary.take(request));
+        let end = requests.last().and_then(|last| last.end_ns()).unwrap();
+        // The program computes for a while after its last request.
+        let watched_ns = Some(end.next_multiple_of(1_000_000));
+        let header = Header { watched_ns, ..Header::default() };
+        let mut document = TraceDocument::of(&summary, &header, String::new());
+        let point = |(rate, rw, bs, depth): &(f64, &str, &str, &str)| {
+            let flags = [("rw", *rw), ("bs", *bs), ("iodepth", *depth), ("caching", "direct")];
+            cell(*rate as u64, &flags).point
+        };
+        let points = points.iter().map(point).collect();
+        let target = TargetFacts { name: "/data".to_owned(), ..TargetFacts::default() };
+        let data = SurveyData::new(Host::default(), target, points, Facts::default(), 0);
+        against::explain(&mut document, &data);
+        document
+    }
+
+    /// Random reads of 8 KiB, one at a time, 810 us each, and 190 us between two.
+    fn reader() -> Vec<Request> {
+        let offset = |n: u64| n * n % 977 * 65536;
+        let read = |n| request((n - 1) * 1_000_000, 810_000, Operation::Read, offset(n));
+        (1..=1000).map(read).collect()
+    }
+
+    #[test]
+    fn random_reads_one_at_a_time_gain_by_depth_what_amdahls_law_says() {
+        let rate = |times: f64| OWN * times * 8192.0;
+        let points = [(rate(1.0), "randread", "8k", "1"), (rate(4.1), "randread", "8k", "8")];
+        let document = explained(&reader(), &points);
+        let [wait] = &document.waits[..] else { panic!("{:?}", document.waits) };
+        assert_eq!((wait.order.as_str(), wait.bytes, wait.count), ("random", 8192, 1000));
+        assert!((wait.share_of_time - 0.81).abs() < 0.001 && (wait.depth - 1.0).abs() < 1e-9);
+        let [gain] = &document.gains[..] else { panic!("{:?}", document.gains) };
+        assert_eq!(gain.rule, "deeper-random");
+        let expected = 1.0 / (0.19 + 0.81 / 4.1);
+        assert!((gain.gain / expected - 1.0).abs() < 0.01, "{gain:?}");
+        assert_eq!(gain.computed, "1 / (0.19 + 0.81 / 4.1)");
+        for part in [
+            "81% of the time waits for random reads of 8 KiB, 1.0",
+            "/data gives 4.1 times as much at direct, 8 KiB x depth 8",
+        ] {
+            assert!(gain.text.contains(part), "{gain:?}");
+        }
+        let share = document.share_of_device.unwrap();
+        assert!((share * 4.1 - 1.0).abs() < 0.01, "{share}");
+        let text = crate::text::lines(&document).join(" ");
+        for part in [
+            "The program gets 24% of what the device gives",
+            "[deeper-random]",
+            "how: use io_uring",
+        ] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_gets_what_the_device_gives_has_nothing_to_gain() {
+        let points = [(OWN * 8192.0, "randread", "8k", "1"), (OWN * 8192.0, "randread", "8k", "8")];
+        let document = explained(&reader(), &points);
+        assert_eq!(document.gains, []);
+        assert!((document.share_of_device.unwrap() - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn waits_that_are_a_small_part_of_the_time_gain_little() {
+        let requests: Vec<Request> = (0..100)
+            .map(|n| request(n * 1_000_000, 30_000, Operation::Read, n * n % 97 * 65536))
+            .collect();
+        let points = [(1e6, "randread", "8k", "1"), (1e12, "randread", "8k", "8")];
+        assert_eq!(explained(&requests, &points).gains, []);
+    }
+
+    #[test]
+    fn flushes_after_each_write_are_priced_by_their_share_of_the_time() {
+        // Each millisecond a write of 200 us and a flush of 380 us.
+        let mut requests = Vec::new();
+        for n in 0..1000_u64 {
+            let write = request(n * 1_000_000, 200_000, Operation::Write, n * 8192);
+            requests.push(Request { direct: false, ..write });
+            requests.push(request(n * 1_000_000 + 200_000, 380_000, Operation::Flush, 0));
+        }
+        let document = explained(&requests, &[(1e9, "write", "8k", "1")]);
+        let gain = document.gains.iter().find(|gain| gain.rule == "avoid-write-through");
+        let gain = gain.unwrap_or_else(|| panic!("{:?}", document.gains));
+        assert!((gain.share_of_time - 0.38).abs() < 0.001, "{gain:?}");
+        assert!((gain.gain / (1.0 / (0.62 + 0.38 / 8.0)) - 1.0).abs() < 0.01, "{gain:?}");
+        let part = "38% of the time waits for 1000 flushes, one for 1.0 writes";
+        assert!(gain.text.contains(part), "{gain:?}");
+    }
+
+    #[test]
+    fn small_sequential_reads_are_placed_on_the_curve_of_the_device() {
+        let requests: Vec<Request> =
+            (0..1000).map(|n| request(n * 100_000, 100_000, Operation::Read, n * 8192)).collect();
+        // The program gets 82 MB/s; the device 80 MB/s at this size, and 500 MB/s at 1 MiB.
+        let points = [
+            (80e6, "read", "8k", "1"),
+            (200e6, "read", "32k", "1"),
+            (320e6, "read", "128k", "1"),
+            (500e6, "read", "1m", "1"),
+            (160e6, "read", "8k", "4"),
+        ];
+        let document = explained(&requests, &points);
+        let [place] = &document.places[..] else { panic!("{:?}", document.places) };
+        assert_eq!(place.half_power_bytes, Some(128 << 10), "{place:?}");
+        assert!(place.text.contains("reach half of the peak from 128 KiB on"), "{place:?}");
+        assert!(place.text.contains("the program asks for 8 KiB, 1.0 outstanding"), "{place:?}");
+        let rules: Vec<&str> = document.gains.iter().map(|gain| gain.rule.as_str()).collect();
+        assert_eq!(rules, ["larger-requests", "deeper-requests"], "{:?}", document.gains);
+        assert!((document.gains[0].gain / (500.0 / 81.92) - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn bytes_are_told_at_each_level_if_the_trace_has_both() {
+        let mut requests = reader();
+        requests.iter_mut().for_each(|request| request.direct = false);
+        let points = [(OWN * 8192.0, "randread", "8k", "1")];
+        assert_eq!(explained(&requests, &points).amplification, []);
+        let block = |n: u64| Request {
+            call: Call::BLOCK,
+            file: FileId(9),
+            bytes: 16384,
+            result: Some(16384),
+            ..request(n * 1_000_000, 700_000, Operation::Read, n * 16384)
+        };
+        requests.extend((0..1000).map(block));
+        requests.sort_by_key(|request| request.start_ns);
+        let document = explained(&requests, &points);
+        let [reads] = &document.amplification[..] else { panic!("{:?}", document.amplification) };
+        assert_eq!((reads.program_bytes, reads.cache_bytes), (8_192_000, 8_192_000));
+        assert_eq!((reads.device_bytes, reads.factor), (16_384_000, 2.0));
+        let text = crate::text::lines(&document).join(" ");
+        assert!(text.contains("(2.00 times as much)"), "{text}");
+    }
+}

@@ -1,0 +1,124 @@
+//! What a program waits for: its requests by operation, order and size, each class with the time
+//! during which at least one of it was outstanding.
+//!
+//! Sizes are classes of powers of two, so memory is bounded. Classes may be outstanding at the same
+//! time, so their shares of the time may add up to more than the whole.
+
+use std::collections::BTreeMap;
+
+use trace::{Operation, Request};
+
+/// Time during which at least one request was outstanding.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Busy {
+    /// The time (ns).
+    pub total_ns: u64,
+    until_ns: u64,
+}
+
+impl Busy {
+    /// Adds an interval; intervals come in the order of their start.
+    pub fn add(&mut self, start_ns: u64, end_ns: u64) {
+        let from = start_ns.max(self.until_ns);
+        if end_ns > from {
+            self.total_ns += end_ns - from;
+            self.until_ns = end_ns;
+        }
+    }
+}
+
+/// How a request of a class follows the previous one of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClassOrder {
+    /// Where the previous one ended.
+    Sequential,
+    /// Elsewhere.
+    Random,
+    /// The operation has no place in a file.
+    None,
+}
+
+impl ClassOrder {
+    /// The name in sentences and documents; empty for none.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClassOrder::Sequential => "sequential",
+            ClassOrder::Random => "random",
+            ClassOrder::None => "",
+        }
+    }
+}
+
+/// A class of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    /// Read, write or flush.
+    pub operation: Operation,
+    /// The order.
+    pub order: ClassOrder,
+    /// Binary logarithm of the size.
+    size_class: u32,
+}
+
+/// The requests of a class.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfClass {
+    /// Number of requests.
+    pub count: u64,
+    /// Bytes moved.
+    pub moved_bytes: u64,
+    /// Sum of the latencies (ns).
+    pub latency_ns: u64,
+    /// The size of most of them, if one has the majority (bytes).
+    pub common_bytes: u64,
+    votes: u64,
+    busy: Busy,
+}
+
+impl OfClass {
+    /// Time during which at least one was outstanding (ns).
+    pub fn outstanding_ns(&self) -> u64 {
+        self.busy.total_ns
+    }
+}
+
+/// All classes of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    /// The classes.
+    pub classes: BTreeMap<Class, OfClass>,
+}
+
+impl Waits {
+    /// Adds a request with a latency; they come in the order of their start. `is_sequential` says
+    /// whether it starts where the previous one of its file and direction ended; None: without a
+    /// place.
+    pub fn take(&mut self, request: &Request, is_sequential: Option<bool>) {
+        let Some(end_ns) = request.end_ns() else { return };
+        let is_wait = request.operation.moves_data() || request.operation == Operation::Flush;
+        if !is_wait {
+            return;
+        }
+        let order = match is_sequential.filter(|_| request.operation.moves_data()) {
+            Some(true) => ClassOrder::Sequential,
+            Some(false) => ClassOrder::Random,
+            None => ClassOrder::None,
+        };
+        let size_class = match request.operation {
+            Operation::Flush => 0,
+            _ => request.bytes.max(1).ilog2(),
+        };
+        let class = Class { operation: request.operation, order, size_class };
+        let of = self.classes.entry(class).or_default();
+        of.count += 1;
+        of.moved_bytes = of.moved_bytes.saturating_add(request.moved_bytes());
+        of.latency_ns = of.latency_ns.saturating_add(end_ns - request.start_ns);
+        // The majority vote of Boyer and Moore.
+        match of.votes {
+            0 => (of.common_bytes, of.votes) = (request.bytes, 1),
+            _ if of.common_bytes == request.bytes => of.votes += 1,
+            _ => of.votes -= 1,
+        }
+        of.busy.add(request.start_ns, end_ns);
+    }
+}
