@@ -211,7 +211,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         if let Some((_, call)) = self.call.filter(|_| self.batch.is_empty() && !self.cut_short) {
             return Ok(State::CallDue(call));
         }
-        if self.batch.is_empty() && self.engine.in_flight() == 0 {
+        let computes = self.lanes.len() == 1 && due_ns != u64::MAX;
+        if self.batch.is_empty() && (computes || self.engine.in_flight() == 0) {
             return Ok(self.idle(due_ns));
         }
         let stamp_ns = self.clock.now_ns();
@@ -226,7 +227,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.done.clear();
         self.engine.submit_and_wait(
             &self.batch,
-            u32::from(wait && !is_due_soon),
+            if wait && !is_due_soon { self.awaited() } else { 0 },
             Some(until_ns),
             &mut self.done,
         )?;
@@ -336,7 +337,17 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         (self.region_offset + start.min(room.saturating_sub(bytes)), bytes)
     }
 
-    /// Called when nothing is in flight or ready: returns `Done`, or waits until a request is due.
+    /// How many completions the next request waits for. The program reaped them together, so their
+    /// latencies end together.
+    fn awaited(&self) -> u32 {
+        let [lane] = self.lanes.as_slice() else { return 1 };
+        let most = lane.next.front().and_then(|head| head.outstanding_max);
+        most.map_or(1, |most| lane.in_flight.saturating_sub(most)).max(1)
+    }
+
+    /// Called when nothing is ready, and nothing is in flight or the only lane computes, in which
+    /// time its program did not look for completions: returns `Done`, or waits until a request is
+    /// due.
     fn idle(&mut self, due_ns: u64) -> State {
         if self.cut_short || (self.source_ended && self.read_ahead == 0) {
             return State::Done;
@@ -570,7 +581,9 @@ mod tests {
                     clock.sleep_until(begun_ns + 500);
                     replayer.called(begun_ns);
                 }
-                State::Running | State::Waiting => {}
+                State::Running => {}
+                // As the stepper does, but without knowing when something will complete.
+                State::Waiting => clock.sleep_until(clock.now_ns() + 1),
             }
         }
         let (sample, _) = replayer.finish();

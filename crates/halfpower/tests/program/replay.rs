@@ -3,10 +3,12 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fixture::{Place, list, real, text, whole};
+use crate::fixture::{Place, list, or_skip, real, text, whole};
+use crate::watch::{LOADS, Load, watching};
 
 /// The columns of the traces.
 const COLUMNS: &str = "start_ns,latency_ns,thread,call,operation,file,offset,bytes,direct\n";
@@ -150,4 +152,55 @@ fn what_if_predicts_another_habit_of_the_program() {
     let alone = place.cannot("whatif nvme-gen4 --merge-to 64k").with_code(2);
     alone.says("--merge-to", "--trace");
     place.cannot("whatif nvme-gen4 --trace reads.csv --rw read --set disks=2").with_code(2);
+}
+
+/// The middle one of some figures.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+#[test]
+#[ignore = "a campaign of some minutes, with fio"]
+fn twelve_known_loads_are_replayed_as_the_program_ran() {
+    or_skip!(watching());
+    let place = Place::new();
+    let mut met = 0;
+    for Load { name, flags } in LOADS {
+        let line = format!(
+            "fio --name=a --bs=8k --size=64m --number_ios=20000 --io_size=640m {flags} \
+             --group_reporting --fallocate=none"
+        );
+        let words = format!("{line} --create_only=1");
+        let made = Command::new("sh").args(["-c", &words]).current_dir(place.path("")).output();
+        assert!(made.unwrap().status.success(), "{name}");
+        let mut ratios = [Vec::new(), Vec::new(), Vec::new()];
+        for round in 0..3 {
+            let trace = format!("t{round}.parquet");
+            let watched =
+                place.does(&format!("watch --json --quiet --output {trace} -- {line}")).json();
+            let replay = format!("replay {trace} . --no-store --quiet --trials 1 --file");
+            let replayed = place.document(&format!("{replay} {}", place.path("").display()));
+            let settings = &replayed["workload"]["settings"]["replay"];
+            assert_eq!(whole(&replayed["trials"][0]["errors"]), 0, "{name}");
+            let of = list(&watched["operations"]).iter();
+            let main = if flags.contains("write") { "write" } else { "read" };
+            let seen = of.clone().find(|of| text(&of["operation"]) == main).unwrap();
+            let latency = match &replayed["summary"]["by_operation"] {
+                Value::Null => &replayed["summary"]["latency_ns"],
+                both => &both[main]["latency_ns"],
+            };
+            let pair = |ours: &Value, theirs: &Value| real(ours) / real(theirs);
+            ratios[0].push(pair(&replayed["trials"][0]["elapsed_ns"], &settings["recorded_ns"]));
+            ratios[1].push(pair(&latency["p50"], &seen["latency"]["p50_ns"]));
+            ratios[2].push(pair(&latency["p99"], &seen["latency"]["p99_ns"]));
+            fs::remove_file(place.path(&trace)).unwrap();
+        }
+        let [time, p50, p99] = ratios.map(median);
+        let is_met =
+            (time - 1.0).abs() <= 0.1 && [p50, p99].iter().all(|r| (r - 1.0).abs() <= 0.15);
+        met += u32::from(is_met);
+        println!("{name}: time {time:.3}, p50 {p50:.3}, p99 {p99:.3} of the program's");
+    }
+    println!("{met} of {} within 10% of the time and 15% of the latencies", LOADS.len());
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::fixture::{Ended, Place, list, or_skip, real, root, skip, text, whole};
 
 /// Whether a program can be watched here; otherwise why not.
-fn watching() -> Result<(), String> {
+pub fn watching() -> Result<(), String> {
     root()?;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".to_owned());
@@ -275,14 +275,14 @@ fn without_rights_there_are_totals_and_the_reason() {
 }
 
 /// A load of fio with the calls that make its requests.
-struct Load {
-    name: &'static str,
-    flags: &'static str,
+pub struct Load {
+    pub name: &'static str,
+    pub flags: &'static str,
 }
 
 /// Twelve loads: interfaces, direct and buffered, sequential, strided, random, mixed, with flushes,
 /// over several files.
-const LOADS: [Load; 12] = [
+pub const LOADS: [Load; 12] = [
     Load { name: "random direct reads, sync", flags: "--rw=randread --ioengine=psync --direct=1" },
     Load {
         name: "random direct reads, libaio",
