@@ -119,7 +119,6 @@ pub fn replay_lines(point: &Point) -> Vec<String> {
     let mut elapsed: Vec<u64> = trials.iter().map(|trial| trial.elapsed_ns).collect();
     elapsed.sort_unstable();
     let Some(took_ns) = elapsed.get(elapsed.len() / 2) else { return Vec::new() };
-    let recorded_ns = replay.description.recorded_ns;
     let (took_ns, recorded_ns) = (*took_ns as f64, replay.description.recorded_ns as f64);
     let mut lines = vec![format!(
         "  took {}, {:.2} times as long as the program ({})",

@@ -152,11 +152,12 @@ impl Unfit {
     }
 }
 
-/// What a replay does for a request, with its position in the file and its length.
-fn action(request: &Request) -> Result<(Action, u64, u64), Unfit> {
+/// What a replay does for a request of a file of `file_bytes`, with its position and its length.
+fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     if request.result.is_some_and(|result| result < 0) {
         return Err(Unfit::Failed);
     }
+    let is_whole = |bytes| bytes == 0 || bytes >= file_bytes;
     let action = match request.operation {
         Operation::Read => Action::Read,
         Operation::Write => Action::Write,
@@ -166,7 +167,7 @@ fn action(request: &Request) -> Result<(Action, u64, u64), Unfit> {
         }
         // An advice about a part of a file, length 0 being the rest of it, cannot be given to a
         // target as a whole.
-        Operation::Advise if request.bytes == 0 && request.offset == Some(0) => {
+        Operation::Advise if request.offset == Some(0) && is_whole(request.bytes) => {
             let advice = Advice::of(request).ok_or(Unfit::Other(request.operation))?;
             return Ok((Action::Advise(advice), 0, 0));
         }

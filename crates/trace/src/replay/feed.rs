@@ -58,10 +58,11 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
         if Level::of(request) != self.scan.level {
             return;
         }
-        if selection::unfit(&self.scan.unfit_files, request.file).is_some() {
+        let file = selection::facts(&self.scan.files, request.file);
+        if file.unfit.is_some() {
             return;
         }
-        let Ok((action, offset, bytes)) = action(request) else { return };
+        let Ok((action, offset, bytes)) = action(request, file.end_bytes) else { return };
         if matches!(action, Action::Advise(_)) && !self.scan.takes_advice() {
             return;
         }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::error::TraceError;
-use crate::replay::selection::{self, Selection};
+use crate::replay::selection::{self, FileFacts, Selection};
 use crate::replay::{Action, Level, Unfit, action};
 use crate::request::{Call, FILES_MOST, Header, Operation, Request};
 
@@ -76,7 +76,7 @@ pub struct Scan {
     /// Identifies the requests: equal for equal traces.
     pub fingerprint: u64,
     pub(super) first_start_ns: u64,
-    pub(super) unfit_files: Vec<Option<Unfit>>,
+    pub(super) files: Vec<FileFacts>,
     threads: HashMap<u32, u32>,
     bases: Vec<u64>,
 }
@@ -92,24 +92,24 @@ impl Scan {
         header: &Header,
         selection: &Selection,
     ) -> Result<Scan, TraceError> {
-        let unfit_files = selection.of_files(header);
+        let files = selection.of_files(header);
         let mut both = Level::ALL.map(|_| Counts::default());
         for request in trace {
             let request = request?;
             let level = Level::of(&request);
-            let unfit = match level {
-                Level::Calls => selection::unfit(&unfit_files, request.file),
-                Level::Block => None,
+            let facts = match level {
+                Level::Calls => selection::facts(&files, request.file),
+                Level::Block => FileFacts::default(),
             };
-            both[level as usize].add(&request, unfit);
+            both[level as usize].add(&request, facts);
         }
         let level = selection.level.unwrap_or_else(|| match both[Level::Calls as usize].requests {
             [0, 0, _] => Level::Block,
             _ => Level::Calls,
         });
         let counts = std::mem::take(&mut both[level as usize]);
-        let unfit_files = if level == Level::Calls { unfit_files } else { Vec::new() };
-        Ok(Scan { unfit_files, ..counts.without_vague_advice().scan(level) })
+        let files = if level == Level::Calls { files } else { Vec::new() };
+        Ok(Scan { files, ..counts.without_vague_advice().scan(level) })
     }
 
     /// Number of requests that are replayed.
@@ -186,8 +186,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, request: &Request, unfit: Option<Unfit>) {
-        let found = unfit.map_or_else(|| action(request), Err);
+    fn add(&mut self, request: &Request, file: FileFacts) {
+        let found = file.unfit.map_or_else(|| action(request, file.end_bytes), Err);
         let (action, offset, bytes) = match found {
             Ok(found) => found,
             Err(unfit) => {
@@ -278,7 +278,7 @@ impl Counts {
                 .collect(),
             fingerprint: self.fingerprint,
             first_start_ns,
-            unfit_files: Vec::new(),
+            files: Vec::new(),
             threads,
             bases,
             span_bytes,

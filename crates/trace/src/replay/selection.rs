@@ -1,7 +1,7 @@
 //! Which requests of a trace are replayed: by level, and by the names of their files.
 
 use crate::replay::{Level, Unfit};
-use crate::request::{FileId, Header};
+use crate::request::{File, FileId, Header};
 
 /// Paths below which files are not on storage.
 const NO_STORAGE: [&str; 2] = ["/proc/", "/sys/"];
@@ -20,9 +20,11 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Why requests of each file of a trace are left out; None: they are replayed.
-    pub(super) fn of_files(&self, header: &Header) -> Vec<Option<Unfit>> {
-        header.files.iter().map(|file| self.of_file(&file.name)).collect()
+    /// What a replay must know of each file of a trace.
+    pub(super) fn of_files(&self, header: &Header) -> Vec<FileFacts> {
+        let of =
+            |file: &File| FileFacts { unfit: self.of_file(&file.name), end_bytes: file.end_bytes };
+        header.files.iter().map(of).collect()
     }
 
     fn of_file(&self, name: &str) -> Option<Unfit> {
@@ -45,9 +47,18 @@ fn is_within(name: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Why requests of a file are left out.
-pub(super) fn unfit(files: &[Option<Unfit>], file: FileId) -> Option<Unfit> {
-    files.get(file.0 as usize).copied().flatten()
+/// What a replay must know of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FileFacts {
+    /// Why its requests are left out; None: they are replayed.
+    pub(super) unfit: Option<Unfit>,
+    /// Its end, as far as the trace knows (bytes).
+    pub(super) end_bytes: u64,
+}
+
+/// The facts of a file.
+pub(super) fn facts(files: &[FileFacts], file: FileId) -> FileFacts {
+    files.get(file.0 as usize).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

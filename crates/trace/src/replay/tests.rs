@@ -205,6 +205,21 @@ fn requests_of_chosen_files_are_replayed() {
 }
 
 #[test]
+fn advice_about_the_only_file_is_replayed() {
+    let call = Call::named("fadvise64 dontneed").unwrap();
+    let advice = Request { call, operation: Operation::Advise, bytes: 0, ..request(1, 0, 1, 0) };
+    let part = Request { offset: Some(4096), ..advice };
+    let read = request(1, 10, 5, 0);
+    let actions: Vec<Action> = fed(&[advice, read]).iter().map(|one| one.action).collect();
+    assert_eq!(actions, [Action::Advise(Advice::DontNeed), Action::Read]);
+    assert_eq!((fed(&[part, read]).len(), scan(&[part, read]).count()), (1, 1));
+    let other = Request { file: FileId(1), ..read };
+    let both = scan(&[advice, read, other]);
+    assert_eq!((both.count(), fed(&[advice, read, other]).len()), (2, 2));
+    assert_eq!(both.left_out[0].what, "other calls");
+}
+
+#[test]
 fn changes_are_said_in_words() {
     let changes = Changes { depth: Some(8), merge_bytes: None, flush_every: Some(16) };
     assert_eq!(changes.to_string(), "depth 8, a flush after 16 writes");
