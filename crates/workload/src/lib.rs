@@ -3,8 +3,8 @@
 //! A [`Workload`] describes the load. [`plan::resolve`] checks it against a target, with all limits
 //! in one place. [`runner::run`] starts the workers ([`worker::Worker`]), small state machines that
 //! submit and reap requests; [`replayer::Replayer`] takes their place where a program's requests
-//! are issued again ([`Replay`]). A [`Sample`] is the result. Nothing here knows whether the target is a
-//! disk or a simulation. Nothing here prints or stores results.
+//! are issued again ([`Replay`]). A [`Sample`] is the result. Nothing here knows whether the target
+//! is a disk or a simulation. Nothing here prints or stores results.
 
 pub mod error;
 pub mod written;

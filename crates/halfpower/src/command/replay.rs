@@ -1,4 +1,5 @@
-//! `halfpower replay`: issues the requests of a trace again. Measured, printed and stored like a run.
+//! `halfpower replay`: issues the requests of a trace again. Measured, printed and stored like a
+//! run.
 
 use lab::failure::Outcome;
 use lab::job::Job;

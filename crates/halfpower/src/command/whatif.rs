@@ -87,8 +87,8 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     let no_change = changes(args).is_empty() && args.price_to.is_none();
     if no_change {
         return Err(Failure::usage(
-            "whatif: no change was given; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE (with \
-             --trace also --merge-to SIZE or --flush-every N)",
+            "whatif: no change was given; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE, \
+             or with --trace --merge-to SIZE or --flush-every N",
         ));
     }
     let (load, load_after) = match &args.trace {

@@ -416,16 +416,7 @@ fn lines_for(
             });
             lines.collect()
         }
-        "replay" => {
-            let trace = treasure.place.path("writes.csv");
-            fs::write(trace, "start_ns,operation,file,offset,bytes\n1,write,f,0,4096\n").unwrap();
-            let lines = treasure.targets().into_iter().map(|target| {
-                let consent = treasure.wrong_consent(&target, dice);
-                let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
-                format!("replay writes.csv {target} {consent} {plan}")
-            });
-            lines.collect()
-        }
+        "replay" => replay_lines(treasure, dice),
         "fio" => fio_lines(treasure, dice),
         "study" => study_lines(treasure, studies),
         "classic" => classic_lines(treasure, dice, &files),
@@ -436,6 +427,18 @@ fn lines_for(
         "help" => vec!["help".to_owned(), "help run".to_owned()],
         other => panic!("{other} is a new verb: say here which of its lines could do harm"),
     }
+}
+
+/// Writes of a trace to every target.
+fn replay_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
+    let trace = treasure.place.path("writes.csv");
+    fs::write(trace, "start_ns,operation,file,offset,bytes\n1,write,f,0,4096\n").unwrap();
+    let lines = treasure.targets().into_iter().map(|target| {
+        let consent = treasure.wrong_consent(&target, dice);
+        let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
+        format!("replay writes.csv {target} {consent} {plan}")
+    });
+    lines.collect()
 }
 
 /// Traces and exports at paths of other files.

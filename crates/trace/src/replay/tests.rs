@@ -1,3 +1,6 @@
+//! Tests of replays: what is fed of small traces whose lanes, gaps and places are known, and any
+//! traces at all.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -35,8 +38,8 @@ fn flush(thread: u32, start_ns: u64) -> Request {
     Request { call, operation, offset, bytes, result, ..request(thread, start_ns, 50, 0) }
 }
 
-fn rows(requests: &[Request]) -> impl Iterator<Item = Result<Request, TraceError>> + use<> {
-    requests.to_vec().into_iter().map(Ok)
+fn rows(requests: &[Request]) -> impl Iterator<Item = Result<Request, TraceError>> {
+    requests.iter().copied().map(Ok)
 }
 
 fn scan(requests: &[Request]) -> Arc<Scan> {
