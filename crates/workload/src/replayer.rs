@@ -1,10 +1,10 @@
 //! The state machine of one thread that issues the requests of a program again.
 //!
 //! It is used like [`crate::worker::Worker`], and like it does not know whether it runs on a device
-//! or in a simulation. It reads its requests while it issues them; at most 4096 of
-//! them are in memory. A request is issued once no more requests of its lane are outstanding than
-//! it allows and its gap has passed. A request that is longer than a slot is issued in pieces, one
-//! after another, and counts once.
+//! or in a simulation. It reads its requests while it issues them; at most 4096 of them are in
+//! memory. A request is issued once no more requests of its lane are outstanding than it allows and
+//! its gap has passed. A request that is longer than a slot is issued in pieces, one after another,
+//! and counts once.
 
 use std::collections::VecDeque;
 

@@ -584,10 +584,10 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
     let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
     let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
     new.retain(|name| name != "folder");
-    // The expected new files: copies under unused names, a new database, and a copy of the device
-    // in this folder.
+    // The expected new files: copies under unused names, a new database, a copy of the device in
+    // this folder, and the trace that this test wrote.
     let device = Path::new(treasure.device.path()).file_name().unwrap().to_str().unwrap();
-    let ours = ["halfpower.db", "new.db", "new.html", "nothing", device];
+    let ours = ["halfpower.db", "new.db", "new.html", "nothing", "writes.csv", device];
     assert!(new.iter().all(|name| ours.contains(&name.as_str())), "left behind: {new:?}");
 }
 
