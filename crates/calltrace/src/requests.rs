@@ -196,7 +196,10 @@ impl Requests {
     fn of_call(&mut self, record: &Record<'_>, call: &record::Call) -> Request {
         let known = self.calls.get(&call.number).copied();
         let name = known.and_then(|known| Call::named(known.name)).unwrap_or(Call::UNKNOWN);
-        let name = with_advice(name, call.arguments[3]);
+        let name = match name.name() {
+            "fadvise64" => Call::with_advice(call.arguments[3]).unwrap_or(name),
+            _ => name,
+        };
         let operation = match known {
             Some(known) if call.is_second && known.kind != Kind::Plain => Operation::Write,
             Some(known) => known.operation,
@@ -405,18 +408,6 @@ fn uring_operation(opcode: u8) -> Option<(Operation, bool)> {
 
 fn page_bytes() -> u64 {
     crate::sys::page_bytes() as u64
-}
-
-/// A call of fadvise64 by the name that says its advice; other calls unchanged.
-fn with_advice(call: Call, advice: u64) -> Call {
-    /// Names of the kernel's POSIX_FADV_ constants, by number.
-    const ADVICE: [&str; 6] = ["normal", "random", "sequential", "willneed", "dontneed", "noreuse"];
-    if call.name() != "fadvise64" {
-        return call;
-    }
-    let advice = usize::try_from(advice).ok().and_then(|advice| ADVICE.get(advice));
-    let named = advice.and_then(|advice| Call::named(&format!("fadvise64 {advice}")));
-    named.unwrap_or(call)
 }
 
 #[cfg(test)]

@@ -225,6 +225,8 @@ pub struct ReplayParameters {
     pub changes: Changes,
     /// Move requests beyond the end of the target into it.
     pub folds: bool,
+    /// Trials; None: several of a short trace, one of a long one.
+    pub trials: Option<u32>,
 }
 
 /// An experiment: every combination of the axes on the targets.

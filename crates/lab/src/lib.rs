@@ -49,6 +49,7 @@ pub mod trials;
 pub mod fuse_server;
 pub mod scratch;
 pub mod engine_flags;
+pub mod trace_file;
 pub mod trace_load;
 pub mod job;
 pub mod bench;

@@ -5,17 +5,12 @@
 //! worker, as far as there are not too many; on a simulated system one worker issues the requests
 //! of all threads.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use analysis::units;
 use ioengine::{EngineKind, Hint};
-use tempfile::TempDir;
-use trace::import::{self, Format};
-use trace::replay::{Action, Advice, Changes, Feed, Level, Scan};
-use trace::{TraceError, TraceReader};
+use trace::TraceReader;
+use trace::replay::{Action, Changes, Feed, Level, Scan};
 use workload::replay::{
     ReplayDescription, ReplayOperation, ReplayRequest, ReplayRequests, ReplaySource,
 };
@@ -24,9 +19,9 @@ use workload::{Replay, Workload};
 use crate::experiment::{Experiment, PageCache, ReplayParameters, Rw};
 use crate::failure::{Failure, Outcome};
 use crate::simulated_target;
+use crate::target::TargetSpec;
+use crate::trace_file::{TraceFile, failed};
 
-/// The first bytes of a Parquet file.
-const OWN_FORMAT: &[u8] = b"PAR1";
 /// Workers at most.
 const WORKERS_MAX: usize = 16;
 /// Trials of a short trace.
@@ -44,13 +39,6 @@ const PIECE_MAX_BYTES: u64 = 16 << 20;
 /// Pieces and regions are multiples of this (bytes), so that direct requests are aligned.
 const GRANULE_BYTES: u64 = 4096;
 
-/// A trace file; one that was made of another tool's trace is removed with this value.
-#[derive(Debug)]
-struct TraceFile {
-    path: PathBuf,
-    _folder: Option<TempDir>,
-}
-
 /// A trace that was read once, ready to be replayed.
 #[derive(Clone, Debug)]
 pub struct TraceLoad {
@@ -60,6 +48,8 @@ pub struct TraceLoad {
     file: Arc<TraceFile>,
     parameters: ReplayParameters,
     is_simulated: bool,
+    /// Whether the target is a path of this host, where the engine can be chosen.
+    is_on_host: bool,
     workers: u32,
 }
 
@@ -70,8 +60,8 @@ impl TraceLoad {
     /// It cannot be read, is damaged, or has no request that can be replayed.
     pub fn open(experiment: &Experiment, parameters: &ReplayParameters) -> Outcome<TraceLoad> {
         let name = parameters.trace.display().to_string();
-        let file = trace_file(&parameters.trace, parameters.format)?;
-        let reader = TraceReader::open(&file.path).map_err(|error| failed(&error))?;
+        let file = TraceFile::open(&parameters.trace, parameters.format)?;
+        let reader = TraceReader::open(file.path()).map_err(|error| failed(&error))?;
         let header = reader.header().clone();
         let scan = Scan::of(reader, &header, &parameters.selection);
         let scan = scan.map_err(|error| failed(&error))?;
@@ -79,13 +69,33 @@ impl TraceLoad {
         let is_simulated =
             experiment.targets.iter().any(|path| simulated_target::is_simulated(path));
         let workers = if is_simulated { 1 } else { scan.lanes.len().clamp(1, WORKERS_MAX) as u32 };
-        let (scan, file, parameters) = (Arc::new(scan), Arc::new(file), parameters.clone());
-        Ok(TraceLoad { scan, name, file, parameters, is_simulated, workers })
+        let mut targets = experiment.targets.iter().map(|path| TargetSpec::of(path));
+        let is_on_host = targets.all(|target| target.is_ok_and(|target| target.is_on_host()));
+        Ok(TraceLoad {
+            scan: Arc::new(scan),
+            name,
+            file: Arc::new(file),
+            parameters: parameters.clone(),
+            is_simulated,
+            is_on_host,
+            workers,
+        })
+    }
+
+    /// The same trace with other changes to what the program did.
+    pub fn with_changes(&self, changes: Changes) -> TraceLoad {
+        let mut load = self.clone();
+        load.parameters.changes = changes;
+        load
     }
 
     /// The experiment whose axes describe the load of the trace.
     pub fn experiment(&self, given: &Experiment) -> Experiment {
-        let direct = given.direct.unwrap_or_else(|| self.is_mostly_direct());
+        // Servers and reference devices have no page cache of this host.
+        let has_cache = self.is_on_host || self.is_simulated;
+        let as_recorded = || has_cache.then(|| self.is_mostly_direct());
+        let caching = given.direct.or_else(as_recorded);
+        let direct = caching.unwrap_or(true);
         let depth = self.depth();
         let (rw, read_percents) = match self.read_percent() {
             100 => (Rw::RandRead, None),
@@ -95,21 +105,21 @@ impl TraceLoad {
         let needed_bytes = self.needed_bytes();
         let own_size = given.size_bytes.or((!self.parameters.folds).then_some(needed_bytes));
         let engine_kinds = match given.engine_kinds.as_slice() {
-            [None] if !self.is_simulated => vec![self.engine_kind(depth, direct)],
+            [None] if self.is_on_host => vec![self.engine_kind(depth, direct)],
             given => given.to_vec(),
         };
         Experiment {
             replay: None,
             rw: vec![rw],
             read_percents,
-            request_bytes: Some(vec![self.piece_bytes(depth)]),
+            request_bytes: Some(vec![self.piece_bytes()]),
             depths: vec![depth],
             threads: vec![self.workers],
             engine_kinds,
-            direct: Some(direct),
+            direct: caching,
             write_through: given.write_through || self.is_mostly_durable(),
             size_bytes: own_size,
-            trials: if given.trials > 0 { given.trials } else { self.trials() },
+            trials: self.parameters.trials.unwrap_or_else(|| self.trials()),
             page_cache: given.page_cache.or_else(|| self.page_cache(direct)),
             ..given.clone()
         }
@@ -145,7 +155,11 @@ impl TraceLoad {
             workers: self.workers,
         };
         Workload {
-            replay: Some(Replay { description, source: Some(Arc::new(source)) }),
+            replay: Some(Replay {
+                description,
+                span_bytes: self.scan.span_bytes,
+                source: Some(Arc::new(source)),
+            }),
             limit_bytes: None,
             limit_ns: None,
             // The program's own flushes are replayed.
@@ -155,9 +169,9 @@ impl TraceLoad {
     }
 
     /// Size of a target that holds all files of the trace (bytes).
-    pub fn needed_bytes(&self) -> u64 {
+    fn needed_bytes(&self) -> u64 {
         let whole = self.scan.span_bytes.checked_next_multiple_of(GRANULE_BYTES);
-        whole.unwrap_or(u64::MAX).max(self.piece_bytes(self.depth()).into())
+        whole.unwrap_or(u64::MAX).max(self.piece_bytes().into())
     }
 
     /// Facts about the replay that a reader should know, a line each.
@@ -214,12 +228,12 @@ impl TraceLoad {
     fn page_cache(&self, direct: bool) -> Option<PageCache> {
         let [known, hits] = self.scan.buffered_reads;
         let is_warm = hits * 2 > known;
-        let applies = !direct && known > 0 && !self.is_simulated;
+        let applies = !direct && known > 0 && self.is_on_host;
         applies.then_some(if is_warm { PageCache::Warm } else { PageCache::Cold })
     }
 
     /// Requests in flight of the worker with the most.
-    fn depth(&self) -> u32 {
+    pub fn depth(&self) -> u32 {
         let Changes { depth, .. } = self.parameters.changes;
         let of_lane = |lane: &trace::replay::LaneFacts| match depth {
             Some(depth) => depth,
@@ -235,8 +249,8 @@ impl TraceLoad {
     }
 
     /// Size of a slot (bytes): the longest request, unless all slots would need too much memory.
-    fn piece_bytes(&self, depth: u32) -> u32 {
-        let slots = u64::from(depth) * u64::from(self.workers);
+    pub fn piece_bytes(&self) -> u32 {
+        let slots = u64::from(self.depth()) * u64::from(self.workers);
         let affordable = (BUFFERS_MAX_BYTES / slots) / GRANULE_BYTES * GRANULE_BYTES;
         let most = affordable.clamp(GRANULE_BYTES, PIECE_MAX_BYTES);
         // A request that is widened to whole granules may grow at both ends.
@@ -276,32 +290,6 @@ fn check_content(name: &str, scan: &Scan) -> Outcome<()> {
     )))
 }
 
-/// The trace file: the file itself, or one that is made of another tool's trace.
-fn trace_file(path: &Path, format: Option<Format>) -> Outcome<TraceFile> {
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
-    read.map_err(|error| {
-        let cause = ioengine::error::cause(&error);
-        Failure::usage(format!("{}: {cause}; name a trace file", path.display()))
-    })?;
-    if format.is_none() && head == OWN_FORMAT {
-        return Ok(TraceFile { path: path.to_owned(), _folder: None });
-    }
-    let format = match format {
-        Some(format) => format,
-        None => import::detect_file(path).map_err(|error| failed(&error))?,
-    };
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
-    let stored = folder.path().join("trace.parquet");
-    import::convert(path, format, &stored).map_err(|error| failed(&error))?;
-    Ok(TraceFile { path: stored, _folder: Some(folder) })
-}
-
-fn failed(error: &TraceError) -> Failure {
-    Failure::failed(error.to_string())
-}
-
 /// Reads the requests of a trace for each worker.
 #[derive(Debug)]
 struct TraceSource {
@@ -313,7 +301,7 @@ struct TraceSource {
 
 impl ReplaySource for TraceSource {
     fn requests(&self, worker: u32) -> Result<ReplayRequests, String> {
-        let reader = TraceReader::open(&self.file.path).map_err(|error| error.to_string())?;
+        let reader = TraceReader::open(self.file.path()).map_err(|error| error.to_string())?;
         let of = (worker % self.workers, self.workers);
         let feed = Feed::new(reader, self.scan.clone(), self.changes, of);
         Ok(Box::new(feed.map(|request| match request {
@@ -323,24 +311,16 @@ impl ReplaySource for TraceSource {
     }
 }
 
-fn hint(advice: Advice) -> Hint {
-    match advice {
-        Advice::Normal => Hint::Normal,
-        Advice::Random => Hint::Random,
-        Advice::Sequential => Hint::Sequential,
-        Advice::WillNeed => Hint::WillNeed,
-        Advice::DontNeed => Hint::DontNeed,
-        Advice::NoReuse => Hint::NoReuse,
-    }
-}
-
 /// A request of a trace as the load generator takes it.
 fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
     let operation = match request.action {
         Action::Read => ReplayOperation::Read,
         Action::Write => ReplayOperation::Write,
         Action::Flush { data_only } => ReplayOperation::Flush { data_only },
-        Action::Advise(advice) => ReplayOperation::Advise(hint(advice)),
+        Action::Advise(call) => {
+            let hint = call.advice().and_then(|advice| advice.parse().ok());
+            ReplayOperation::Advise(hint.unwrap_or(Hint::Normal))
+        }
     };
     ReplayRequest {
         lane: request.lane,
@@ -349,5 +329,54 @@ fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
         bytes: request.bytes,
         gap_ns: request.gap_ns,
         outstanding_max: request.outstanding,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use trace::replay::Selection;
+    use workload::Pace;
+
+    use super::*;
+    use crate::job::Job;
+
+    /// A job that replays a trace of two threads on a target: buffered reads one at a time, half of
+    /// them from the page cache.
+    fn job(folder: &Path, target: &str) -> Job {
+        let trace = folder.join("t.csv");
+        let rows = "start_ns,latency_ns,thread,operation,file,offset,bytes,device_bytes\n\
+                    0,9,1,read,f,0,4096,0\n2,9,2,read,f,8192,4096,4096\n20,9,1,read,f,0,4096,0\n";
+        fs::write(&trace, rows).unwrap();
+        let parameters = ReplayParameters {
+            trace,
+            format: None,
+            selection: Selection::default(),
+            pace: Pace::Fast,
+            changes: Changes::default(),
+            folds: false,
+            trials: None,
+        };
+        let targets = vec![PathBuf::from(target)];
+        let experiment = Experiment { targets, replay: Some(parameters), ..Experiment::default() };
+        Job::resolve(&experiment, false).unwrap()
+    }
+
+    #[test]
+    fn requests_are_issued_as_the_program_did_where_the_target_allows_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |target: &str| {
+            let job = job(folder.path(), target);
+            let axes = &job.axes[0];
+            (axes.engine_kind, axes.threads, job.direct, job.page_cache)
+        };
+        let here = folder.path().display().to_string();
+        let host = (Some(EngineKind::Sync), 2, Some(false), Some(PageCache::Warm));
+        assert_eq!(of(&here), host);
+        assert_eq!(of("sim:nvme-gen4"), (None, 1, Some(false), None));
+        assert_eq!(of("truth:fixed=1ms"), (Some(EngineKind::Delay), 2, None, None));
+        assert_eq!(of("nbd://host/x"), (Some(EngineKind::Network), 2, None, None));
     }
 }

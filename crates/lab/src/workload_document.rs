@@ -191,6 +191,7 @@ impl ReplayDocument {
                 changes: self.changes.clone(),
                 folded: self.folded,
             },
+            span_bytes: 0,
             source: None,
         })
     }
@@ -512,6 +513,7 @@ mod tests {
                     changes: "depth 8".to_owned(),
                     folded: true,
                 },
+                span_bytes: 0,
                 source: None,
             }),
             ..Workload::default()

@@ -286,6 +286,9 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
     if key.requests_per_s().is_some() {
         return Some("the load (open loop) set the rate, not the device");
     }
+    if key.is_replay() {
+        return Some("a program set the rate (replay), not the device");
+    }
     if key.has_pauses() {
         return Some("think time set the rate, not the device");
     }

@@ -23,6 +23,8 @@ const STEP_DIFFERENCE: f64 = 0.3;
 const MIN_SENSITIVITY: f64 = 0.1;
 /// Request size of the unit KAPS: a thousand random accesses of 8 KiB per second.
 const ACCESS_BYTES: u32 = 8192;
+/// Requests of a trace up to which sensitivities are computed.
+const MOVED_REQUESTS_MAX: u64 = 100_000;
 
 /// Results of a load on a system, either before or after the change.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -119,6 +121,8 @@ pub struct Answer {
     pub sensitivities: Vec<SensitivityDocument>,
     /// Sensitivities after the change, strongest first.
     pub sensitivities_after: Vec<SensitivityDocument>,
+    /// Whether sensitivities were computed (see [`has_sensitivities`]).
+    pub has_sensitivities: bool,
 }
 
 impl Answer {
@@ -166,7 +170,8 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
             .map_err(|_| Failure::interrupted())?;
     let question = Question { load: load?, load_after: load_after?, ..question.clone() };
     let sides = sides(&question);
-    let moves = sides.iter().zip(0_usize..).flat_map(|(side, number)| {
+    let moved_sides = if has_sensitivities(&question.load) { &sides[..] } else { &[] };
+    let moves = moved_sides.iter().zip(0_usize..).flat_map(|(side, number)| {
         side.description.keys().into_iter().map(move |key| (number, key))
     });
     let moves: Vec<(usize, String)> = moves.collect();
@@ -192,7 +197,19 @@ pub fn answer(question: &Question, tell: &(dyn Fn(f64) + Sync)) -> Outcome<Answe
     });
     let moved: Vec<(usize, SensitivityDocument)> = moved.into_iter().flatten().collect();
     let of = |side: usize| strongest(moved.iter().filter(|(n, _)| *n == side).map(|(_, s)| s));
-    Ok(Answer { before, after, sensitivities: of(0), sensitivities_after: of(1) })
+    Ok(Answer {
+        before,
+        after,
+        sensitivities: of(0),
+        sensitivities_after: of(1),
+        has_sensitivities: has_sensitivities(&question.load),
+    })
+}
+
+/// Whether sensitivities are computed: not for long traces, which are simulated as a whole for each
+/// value.
+pub fn has_sensitivities(load: &Workload) -> bool {
+    load.replay.as_ref().is_none_or(|replay| replay.description.requests <= MOVED_REQUESTS_MAX)
 }
 
 /// The load and system of one half of a comparison: before or after the change.

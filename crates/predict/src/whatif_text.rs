@@ -88,7 +88,11 @@ pub fn lines(answer: &Answer) -> Vec<String> {
     let ratio = after.bytes_per_s / before.bytes_per_s;
     let multiplies = format!("the change multiplies throughput by {ratio:.2}");
     lines.extend([String::new(), multiplies, String::new()]);
-    lines.extend(sensitivities(answer));
+    if answer.has_sensitivities {
+        lines.extend(sensitivities(answer));
+    } else {
+        lines.push("sensitivities: not computed, the trace is too long for them".to_owned());
+    }
     lines.extend(trust(answer));
     lines
 }
@@ -137,6 +141,9 @@ fn trust(answer: &Answer) -> Vec<String> {
             };
             lines.push(format!("trust {when:<7} {word}: {}", trust.text()));
         }
+    }
+    if !answer.has_sensitivities {
+        return lines;
     }
     let doubts: Vec<&str> = answer.doubts().iter().map(|doubt| doubt.key.as_str()).collect();
     lines.push(match (doubts.is_empty(), answer.before.trust.is_some()) {

@@ -2,12 +2,14 @@
 //! panic, and what they accept stays the same when it is written and read.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::error::TraceError;
 use crate::export;
 use crate::import::{self, Format};
 use crate::reader::TraceReader;
-use crate::request::Request;
+use crate::replay::{Changes, Feed, Scan, Selection};
+use crate::request::{Header, Request};
 
 /// Requests of a file that are looked at: a few bytes can stand for thousands of millions.
 const REQUESTS: usize = 10_000;
@@ -18,12 +20,29 @@ pub fn file(data: &[u8]) {
         Ok(reader) => reader,
         Err(error) => return check_message(&error),
     };
-    let files = reader.header().files.len();
+    let (header, mut requests) = (reader.header().clone(), Vec::new());
     for request in reader.take(REQUESTS) {
         match request {
-            Ok(request) => assert!((request.file.0 as usize) < files, "a file without a name"),
+            Ok(request) => {
+                assert!((request.file.0 as usize) < header.files.len(), "a file without a name");
+                requests.push(request);
+            }
             Err(error) => check_message(&error),
         }
+    }
+    replay(&header, &requests);
+}
+
+/// Feeds requests to a replay, as they are and with changes.
+fn replay(header: &Header, requests: &[Request]) {
+    let rows = || requests.iter().copied().map(Ok);
+    let Ok(scan) = Scan::of(rows(), header, &Selection::default()) else { return };
+    let scan = Arc::new(scan);
+    let changes = Changes { merge_bytes: Some(65536), flush_every: Some(2), ..Changes::default() };
+    for changes in [Changes::default(), changes] {
+        let feed = Feed::new(rows(), scan.clone(), changes, (0, 1));
+        let fed = feed.filter(Result::is_ok).count() as u64;
+        assert!(!changes.is_none() || fed == scan.count());
     }
 }
 

@@ -21,9 +21,10 @@ use crate::request::{Call, Operation, Request};
 
 /// Which requests of a trace are replayed: those of the program, or those of the block layer that
 /// came of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// System calls, asynchronous requests and page faults of the program.
+    #[default]
     Calls,
     /// Requests of the block layer.
     Block,
@@ -41,8 +42,13 @@ impl Level {
         }
     }
 
+    /// The level of this name.
+    pub fn named(name: &str) -> Option<Level> {
+        Level::ALL.into_iter().find(|level| level.name() == name)
+    }
+
     /// The level of a request.
-    fn of(request: &Request) -> Level {
+    pub fn of(request: &Request) -> Level {
         if request.call == Call::BLOCK { Level::Block } else { Level::Calls }
     }
 }
@@ -59,40 +65,9 @@ pub enum Action {
         /// Like fdatasync(2): only the metadata needed to find the data.
         data_only: bool,
     },
-    /// Tells the kernel how the file will be accessed (posix_fadvise(2)).
-    Advise(Advice),
-}
-
-/// An advice about a whole file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// No special access.
-    Normal,
-    /// Random access: no read-ahead.
-    Random,
-    /// Sequential access: longer read-ahead.
-    Sequential,
-    /// Soon needed: read it into the page cache.
-    WillNeed,
-    /// Not needed: drop it from the page cache.
-    DontNeed,
-    /// Used once.
-    NoReuse,
-}
-
-impl Advice {
-    /// The advice of a call; None if it advises nothing, or the trace does not say what.
-    fn of(request: &Request) -> Option<Advice> {
-        Some(match request.call.name() {
-            "fadvise64 normal" => Advice::Normal,
-            "fadvise64 random" => Advice::Random,
-            "fadvise64 sequential" => Advice::Sequential,
-            "fadvise64 willneed" => Advice::WillNeed,
-            "fadvise64 dontneed" => Advice::DontNeed,
-            "fadvise64 noreuse" => Advice::NoReuse,
-            _ => return None,
-        })
-    }
+    /// Tells the kernel how the file will be accessed (posix_fadvise(2)); [`Call::advice`] of this
+    /// call says what.
+    Advise(Call),
 }
 
 /// A request to be issued again.
@@ -168,8 +143,9 @@ fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfi
         // An advice about a part of a file, length 0 being the rest of it, cannot be given to a
         // target as a whole.
         Operation::Advise if request.offset == Some(0) && is_whole(request.bytes) => {
-            let advice = Advice::of(request).ok_or(Unfit::Other(request.operation))?;
-            return Ok((Action::Advise(advice), 0, 0));
+            let known = request.call.advice().is_some();
+            let advice = known.then_some(Action::Advise(request.call));
+            return Ok((advice.ok_or(Unfit::Other(request.operation))?, 0, 0));
         }
         other => return Err(Unfit::Other(other)),
     };

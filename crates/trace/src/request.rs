@@ -140,6 +140,18 @@ impl Call {
         CALLS[usize::from(self.0)]
     }
 
+    /// What a call of fadvise64 advises, such as `random`; None for other calls, or if the trace
+    /// does not say.
+    pub fn advice(self) -> Option<&'static str> {
+        self.name().strip_prefix("fadvise64 ")
+    }
+
+    /// The call of fadvise64 with this advice, by the kernel's number (`POSIX_FADV_NORMAL` is 0).
+    pub fn with_advice(number: u64) -> Option<Call> {
+        let mut known = CALLS.iter().enumerate().filter(|(_, name)| name.starts_with("fadvise64 "));
+        known.nth(usize::try_from(number).ok()?).map(|(at, _)| Call(at as u8))
+    }
+
     /// The call with this name.
     pub fn named(name: &str) -> Option<Call> {
         CALLS.iter().position(|known| *known == name).map(|at| Call(at as u8))
@@ -286,6 +298,9 @@ mod tests {
             assert_eq!(Call::named(name), Some(Call(at as u8)));
             assert_eq!(Call(at as u8).name(), *name);
         }
+        let advice = |number| Call::with_advice(number).and_then(Call::advice);
+        assert_eq!([advice(0), advice(4), advice(6)], [Some("normal"), Some("dontneed"), None]);
+        assert_eq!(Call::LIBAIO.advice(), None);
         assert_eq!((Call::LIBAIO.name(), Call::BLOCK.name()), ("libaio", "block"));
         for operation in Operation::ALL {
             assert_eq!(Operation::named(operation.name()), Some(operation));

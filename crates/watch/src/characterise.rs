@@ -8,10 +8,10 @@
 use std::path::Path;
 
 use lab::failure::{Failure, Outcome};
+use lab::trace_file::{TraceFile, failed};
 use trace::import::Format;
-use trace::{Header, Request, TraceError, TraceReader};
-
-use crate::stored;
+use trace::replay::Level;
+use trace::{Header, Request, TraceReader};
 
 pub mod shapes;
 pub mod groups;
@@ -25,29 +25,6 @@ use groups::Groups;
 use measure::Measure;
 use model::Model;
 use shapes::Shapes;
-
-/// Which requests of a trace are described.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Level {
-    /// What the program asked for.
-    #[default]
-    Calls,
-    /// What the block layer asked of devices, for all programs.
-    Block,
-}
-
-impl Level {
-    /// All levels.
-    pub const ALL: [Level; 2] = [Level::Calls, Level::Block];
-
-    /// The name in flags.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Calls => "calls",
-            Level::Block => "block",
-        }
-    }
-}
 
 /// The form in which a model is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +73,7 @@ pub fn file(
     level: Option<Level>,
     output: OutputFormat,
 ) -> Outcome<String> {
-    let kept = stored::in_own_format(path, format)?;
+    let kept = TraceFile::open(path, format)?;
     let open = || TraceReader::open(kept.path()).map_err(|error| failed(&error));
     let header = open()?.header().clone();
     let pass = |take: &mut dyn FnMut(&Request)| {
@@ -138,10 +115,6 @@ pub fn model_of(pass: Pass<'_>, header: &Header, level: Level) -> Outcome<Option
     pass(&mut |request| measure.take(request))?;
     let measured = measure.finish();
     Ok(Some(Model::of(&shapes, &groups, &measured, header)))
-}
-
-fn failed(error: &TraceError) -> Failure {
-    Failure::failed(error.to_string())
 }
 
 #[cfg(test)]

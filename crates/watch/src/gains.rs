@@ -197,15 +197,20 @@ fn gain(asked: &Asked<'_>, rule: &Rule, to: &MeasuredPoint, target: &str) -> Opt
         asked.name(),
         asked.wait.depth
     );
-    Some(GainDocument {
+    Some(document_of(rule, text, share, times))
+}
+
+/// A gain by a rule: this share of the time would be so many times as fast.
+fn document_of(rule: &Rule, text: String, share: f64, times: f64) -> GainDocument {
+    GainDocument {
         rule: rule.id.clone(),
         text,
         how: rule.how.clone(),
         share_of_time: share,
         times,
-        gain,
+        gain: amdahl(share, times),
         computed: format!("1 / ({:.2} + {share:.2} / {times:.1})", 1.0 - share),
-    })
+    }
 }
 
 /// What one flush for several writes would gain.
@@ -227,15 +232,7 @@ fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
         share * 100.0,
         units::count(wait.count as f64)
     );
-    Some(GainDocument {
-        rule: rule.id.clone(),
-        text,
-        how: rule.how.clone(),
-        share_of_time: share,
-        times,
-        gain,
-        computed: format!("1 / ({:.2} + {share:.2} / {times:.1})", 1.0 - share),
-    })
+    Some(document_of(rule, text, share, times))
 }
 
 /// Where the program's sequential requests are on the curves of the survey.

@@ -15,8 +15,9 @@ use ioengine::{Clock, Monotonic};
 use lab::console::{Console, Progress};
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
 use lab::interrupt::{Interrupt, Signals};
+use lab::trace_file::failed;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use trace::{FileId, Header, Loss, Request, TraceError, TraceReader, TraceWriter};
+use trace::{FileId, Header, Loss, Request, TraceReader, TraceWriter};
 
 use crate::document::{RecordingDocument, TraceDocument};
 use crate::summary::Summary;
@@ -147,10 +148,6 @@ pub fn summarise(path: &Path) -> Outcome<TraceDocument> {
         summary.take(&request.map_err(|error| failed(&error))?);
     }
     Ok(TraceDocument::of(&summary, reader.header(), path.display().to_string()))
-}
-
-fn failed(error: &TraceError) -> Failure {
-    Failure::failed(error.to_string())
 }
 
 fn declined(declined: &Declined) -> Failure {

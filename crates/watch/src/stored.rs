@@ -1,20 +1,17 @@
 //! Traces in files: shows one of any known format, stores it in halfpower's own, and writes it in a
 //! format of other tools.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Read};
-use std::path::{Path, PathBuf};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufWriter};
+use std::path::Path;
 
 use lab::failure::{Failure, Outcome, check_not_under_dev};
-use tempfile::TempDir;
+use lab::trace_file::{TraceFile, failed, format_of, is_own};
 use trace::import::{self, Format};
-use trace::{TraceError, TraceReader, export};
+use trace::{TraceReader, export};
 
 use crate::document::TraceDocument;
 use crate::session::summarise;
-
-/// The first bytes of a Parquet file.
-const OWN_FORMAT: &[u8] = b"PAR1";
 
 /// A format of other tools in which traces are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,44 +58,9 @@ pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outco
         import::convert(path, format_of(path, format)?, output).map_err(|error| failed(&error))?;
         return summarise(output);
     }
-    let mut document = summarise(in_own_format(path, format)?.path())?;
+    let mut document = summarise(TraceFile::open(path, format)?.path())?;
     document.trace = path.display().to_string();
     Ok(document)
-}
-
-/// A trace file, or a temporary one that is removed at the end.
-#[derive(Debug)]
-pub struct Kept {
-    path: PathBuf,
-    _folder: Option<TempDir>,
-}
-
-impl Kept {
-    /// The trace file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-/// A trace of any known format as a trace file. `format` overrides what the file looks like.
-///
-/// # Errors
-/// The file cannot be read or is damaged, or its format is unknown.
-pub fn in_own_format(path: &Path, format: Option<Format>) -> Outcome<Kept> {
-    if format.is_none() && is_own(path)? {
-        return Ok(Kept { path: path.to_path_buf(), _folder: None });
-    }
-    let format = format_of(path, format)?;
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
-    let stored = folder.path().join("trace.parquet");
-    import::convert(path, format, &stored).map_err(|error| failed(&error))?;
-    Ok(Kept { path: stored, _folder: Some(folder) })
-}
-
-fn format_of(path: &Path, format: Option<Format>) -> Outcome<Format> {
-    let found = || import::detect_file(path).map_err(|error| failed(&error));
-    format.map_or_else(found, Ok)
 }
 
 /// Writes a trace file in a format of other tools to a new file. Returns a line about it.
@@ -135,24 +97,6 @@ fn cannot_make(name: &str, error: &io::Error) -> Failure {
         _ => "name a file in a folder that you may write",
     };
     Failure::usage(format!("{name}: {}; {remedy}", ioengine::error::cause(error)))
-}
-
-fn failed(error: &TraceError) -> Failure {
-    Failure::failed(error.to_string())
-}
-
-/// Whether a file begins like a trace file.
-fn is_own(path: &Path) -> Outcome<bool> {
-    let name = path.display();
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
-    match read {
-        Ok(_) => Ok(head == OWN_FORMAT),
-        Err(error) => Err(Failure::usage(format!(
-            "{name}: {}; name a trace file",
-            ioengine::error::cause(&error)
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -81,6 +81,31 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     Ok(Plan { workload: workload.clone(), workers })
 }
 
+/// Checks that a replay fits its region, and the region its target.
+fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
+    let Workload { region_offset, region_bytes, request_bytes, .. } = *workload;
+    let (name, size) = (target.name(), target.size_bytes());
+    let replay = workload.replay.as_ref().filter(|replay| !replay.description.folded);
+    let span_bytes = replay.map_or(0, |replay| replay.span_bytes);
+    if span_bytes > region_bytes {
+        let what =
+            format!("the trace needs {span_bytes} bytes, but has a region of {region_bytes}");
+        return Err(Error::usage(what, "use `folded`, or a larger `region_bytes`"));
+    }
+    let end = region_offset.saturating_add(region_bytes);
+    if end > size && !workload.may_extend {
+        let what = format!("{name} has {size} bytes, but the trace needs {end}");
+        return Err(Error::usage(what, "use `folded`, or a larger target"));
+    }
+    if region_bytes < u64::from(request_bytes) {
+        let what = format!(
+            "a region of {region_bytes} bytes is too small for requests of {request_bytes}"
+        );
+        return Err(Error::usage(what, "use a larger `region_bytes`"));
+    }
+    Ok(())
+}
+
 /// The plan of a replay, whose requests bring their own offsets, sizes and gaps. All workers use
 /// the whole region.
 fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
@@ -96,14 +121,7 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         let what = format!("{bytes} is not a multiple of {granule}, as {} requires", target.name());
         return Err(Error::usage(what, "use a multiple"));
     }
-    let is_folded = workload.replay.as_ref().is_some_and(|replay| replay.description.folded);
-    let end = workload.region_offset.saturating_add(workload.region_bytes);
-    if end > target.size_bytes() && !is_folded && !workload.may_extend {
-        let (name, size) = (target.name(), target.size_bytes());
-        let what = format!("{name} has {size} bytes, but the trace needs {end}");
-        return Err(Error::usage(what, "use `folded`, or a larger target"));
-    }
-    check_region(&Workload { placement: Placement::Shared, ..workload.clone() }, target)?;
+    check_room(workload, target)?;
     target.check(&workload.engine_spec())?;
     let whole =
         Workload { placement: Placement::Shared, request_sizes: Vec::new(), ..workload.clone() };

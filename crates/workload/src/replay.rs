@@ -100,6 +100,8 @@ pub trait ReplaySource: fmt::Debug + Send + Sync {
 pub struct Replay {
     /// What is replayed, in words and figures that are stored with the result.
     pub description: ReplayDescription,
+    /// Where its last request ends, if none is folded (bytes); 0 for a stored result.
+    pub span_bytes: u64,
     /// Reads the requests; None for a stored result, which cannot be measured again.
     pub source: Option<Arc<dyn ReplaySource>>,
 }

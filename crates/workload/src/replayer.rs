@@ -16,19 +16,13 @@ use crate::random::mix;
 use crate::replay::{Pace, ReplayOperation, ReplayRequest, ReplayRequests};
 use crate::sample::{Failure, Sample};
 use crate::spec::{Content, Workload};
-use crate::worker::{State, TargetCall};
+use crate::worker::{self, HANG_NS, RETRIES_MAX, State, TICK_NS, TargetCall};
 
-/// Maximum wait in one step, so that a stop request is noticed (ns).
-const TICK_NS: u64 = 50_000_000;
 /// Time before a request is due in which the thread polls for completions in place of sleeping
 /// (ns).
 const POLL_NS: u64 = 120_000;
-/// A request that takes longer counts as hung (ns).
-const HANG_NS: u64 = 60_000_000_000;
 /// Requests that are read ahead at most, so that a lane can go on while another waits.
 const READ_AHEAD_MAX: usize = 4096;
-/// How often a request is submitted again after EAGAIN or EINTR.
-const RETRIES_MAX: u32 = 10_000;
 
 /// What one thread of the program did, and how far its replay is.
 #[derive(Debug, Default)]
@@ -237,7 +231,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
         self.reap()?;
         if self.now_ns.saturating_sub(self.last_reap_ns) > self.hang_ns && self.is_hung() {
-            return Err(crate::worker::hangs(self.engine.in_flight()));
+            return Err(worker::hangs(self.engine.in_flight()));
         }
         self.waited = wait && self.done.is_empty();
         Ok(if self.waited { State::Waiting } else { State::Running })
@@ -384,7 +378,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
             let Completion { slot, result } = self.done[index];
             let outstanding = &mut self.outstanding[slot as usize];
             if !outstanding.in_flight {
-                return Err(crate::worker::completed_twice(outstanding.op, outstanding.offset));
+                return Err(worker::completed_twice(outstanding.op, outstanding.offset));
             }
             if result > 0 {
                 outstanding.moved += result as u64;
@@ -548,7 +542,11 @@ mod tests {
             request_bytes: 4096,
             depth,
             region_bytes: 1 << 20,
-            replay: Some(Replay { description, source: Some(Arc::new(InMemory(requests))) }),
+            replay: Some(Replay {
+                description,
+                span_bytes: 0,
+                source: Some(Arc::new(InMemory(requests))),
+            }),
             ..Workload::default()
         }
     }

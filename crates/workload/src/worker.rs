@@ -31,16 +31,16 @@ use crate::think::Thinking;
 use crate::written::{Expectations, Expected, Marker};
 
 /// Maximum wait in one step, so that a stop request is noticed (ns).
-const TICK_NS: u64 = 50_000_000;
+pub(crate) const TICK_NS: u64 = 50_000_000;
 /// A request that takes longer counts as hung, unless a time limit will end the trial or the engine
 /// has a time limit of its own (ns).
-const HANG_NS: u64 = 60_000_000_000;
+pub(crate) const HANG_NS: u64 = 60_000_000_000;
 /// Maximum time for which an open loop still issues overdue requests when its time is over (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
 /// Requests never issued are counted up to this number; beyond it, the rate was far out of reach.
 const OWED_MAX: u64 = 10_000_000;
 /// How often a request is submitted again after EAGAIN or EINTR.
-const RETRIES_MAX: u32 = 10_000;
+pub(crate) const RETRIES_MAX: u32 = 10_000;
 
 /// Constant that derives the seed of request sizes from the worker's seed.
 const SIZE_SEED: u64 = 0x512E;

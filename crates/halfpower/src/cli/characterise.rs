@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use watch::characterise::{Level, OutputFormat};
+use trace::replay::Level;
+use watch::characterise::OutputFormat;
 
 use super::watch::import_format;
 
@@ -33,7 +34,7 @@ pub struct CharacteriseArgs {
     pub output_format: OutputFormat,
     /// Which requests: calls (of the program) or block (of the block layer, all programs) [default:
     /// calls, if there are any]
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    #[arg(long, value_name = "LEVEL", value_parser = super::replay::level)]
     pub level: Option<Level>,
     /// Print what would be done and do nothing
     #[arg(long)]
@@ -43,9 +44,4 @@ pub struct CharacteriseArgs {
 fn output_format(name: &str) -> Result<OutputFormat, String> {
     let found = OutputFormat::ALL.into_iter().find(|format| format.name() == name);
     found.ok_or_else(|| format!("unknown form '{name}'; use plan or fio"))
-}
-
-fn level(name: &str) -> Result<Level, String> {
-    let found = Level::ALL.into_iter().find(|level| level.name() == name);
-    found.ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
 }

@@ -51,9 +51,6 @@ pub struct ReplayArgs {
     /// Size of the test file in a directory (default: what the trace needs)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Target")]
     pub size: Option<u64>,
-    /// Move requests beyond the end of the target into it
-    #[arg(long, help_heading = "Target")]
-    pub fold: bool,
     /// Bypass the page cache (default: as the program did)
     #[arg(long, value_name = "0|1", help_heading = "Target", num_args = 0..=1,
           require_equals = true, default_missing_value = "true",
@@ -77,20 +74,24 @@ pub struct ReplayArgs {
 pub struct TraceLoadArgs {
     /// The format of the trace, if it is not found by its content
     #[arg(long, value_name = "FORMAT", value_parser = super::watch::import_format,
-          help_heading = "Trace")]
+          requires = "trace", help_heading = "Trace")]
     pub format: Option<trace::import::Format>,
     /// calls (of the program) or block (requests of the block layer); default: calls, if there are
-    #[arg(long, value_name = "calls|block", value_parser = level, help_heading = "Trace")]
+    #[arg(long, value_name = "calls|block", value_parser = level, requires = "trace",
+          help_heading = "Trace")]
     pub level: Option<Level>,
     /// Only the requests of this file, or of the files below this folder; repeatable
-    #[arg(long, value_name = "PATH", help_heading = "Trace")]
+    #[arg(long, value_name = "PATH", requires = "trace", help_heading = "Trace")]
     pub file: Vec<String>,
+    /// Move requests beyond the end of the target into it
+    #[arg(long, requires = "trace", help_heading = "Trace")]
+    pub fold: bool,
     /// Without the program's own time between requests
-    #[arg(long, conflicts_with = "speed", help_heading = "Time")]
+    #[arg(long, conflicts_with = "speed", requires = "trace", help_heading = "Time")]
     pub fast: bool,
     /// Divide the program's own time between requests by this
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed,
-          help_heading = "Time")]
+          requires = "trace", help_heading = "Time")]
     pub speed: f64,
 }
 
@@ -98,10 +99,11 @@ pub struct TraceLoadArgs {
 #[derive(Args, Debug, Clone)]
 pub struct HabitArgs {
     /// Join requests that follow each other without a hole, up to this size
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, requires = "trace",
+          help_heading = "Change")]
     pub merge_to: Option<u64>,
     /// Flush after so many writes of a thread, in place of its own flushes
-    #[arg(long, value_name = "N", help_heading = "Change",
+    #[arg(long, value_name = "N", requires = "trace", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub flush_every: Option<u32>,
 }
@@ -115,14 +117,15 @@ impl HabitArgs {
 
 impl TraceLoadArgs {
     /// The parameters of a replay of `trace`.
-    pub fn parameters(&self, trace: PathBuf, changes: Changes, folds: bool) -> ReplayParameters {
+    pub fn parameters(&self, trace: PathBuf, changes: Changes) -> ReplayParameters {
         ReplayParameters {
             trace,
             format: self.format,
             selection: Selection { level: self.level, files: self.file.clone() },
             pace: if self.fast { Pace::Fast } else { Pace::Gaps { speed: self.speed } },
             changes,
-            folds,
+            folds: self.fold,
+            trials: None,
         }
     }
 }
@@ -133,20 +136,22 @@ impl ReplayArgs {
         let changes = self.habits.changes(self.iodepth_to);
         Experiment {
             targets: vec![self.target.clone()],
-            replay: Some(self.load.parameters(self.trace.clone(), changes, self.fold)),
+            replay: Some(ReplayParameters {
+                trials: self.trials,
+                ..self.load.parameters(self.trace.clone(), changes)
+            }),
             engine_kinds: vec![self.ioengine],
             direct: self.direct,
             page_cache: self.page_cache,
             size_bytes: self.size,
-            trials: self.trials.unwrap_or(0),
             ..self.common.experiment()
         }
     }
 }
 
-fn level(name: &str) -> Result<Level, String> {
-    let found = Level::ALL.into_iter().find(|level| level.name() == name);
-    found.ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
+/// The level of requests of this name.
+pub fn level(name: &str) -> Result<Level, String> {
+    Level::named(name).ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
 }
 
 fn speed(text: &str) -> Result<f64, String> {

@@ -28,8 +28,9 @@ mod tests {
     use exchange::fio::schedule::{self, Wishes};
     use lab::job::Job;
     use proptest::prelude::*;
+    use trace::replay::Level;
     use trace::{Call, FileId, Header, Operation, Request};
-    use watch::characterise::{Level, Source, fio, model_of, plan};
+    use watch::characterise::{Source, fio, model_of, plan};
 
     use crate::cli::{Cli, Verb};
     use crate::plan_file::PlanFile;

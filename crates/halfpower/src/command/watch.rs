@@ -10,6 +10,7 @@ use lab::console::{self, Console};
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json;
+use lab::trace_file::TraceFile;
 use survey::survey_data::SurveyData;
 use watch::document::TraceDocument;
 use watch::session::{self, WatchOptions, Whom};
@@ -119,7 +120,7 @@ pub fn trace(args: &TraceArgs) -> Outcome {
     let mut document = stored::show(&args.file, args.format, args.output.as_deref())?;
     compare(&mut document, survey.as_ref());
     if let Some(html) = &args.html {
-        let trace = stored::in_own_format(&args.file, args.format)?;
+        let trace = TraceFile::open(&args.file, args.format)?;
         lab::page::write(html, &page::html(&document, trace.path())?)?;
     }
     json::answer(args.json, &document, || text::lines(&document));

@@ -64,9 +64,12 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::data(&format!("before:  {}{given}, {before}", args.system));
     console::data(&format!("after:   {after}"));
     console::data(&format!("changes: {changes}"));
-    console::data(&format!(
-        "simulate both, and change each of their {keys} values by 5% for the sensitivities"
-    ));
+    console::data(&match whatif::has_sensitivities(&question.load) {
+        true => format!(
+            "simulate both, and change each of their {keys} values by 5% for the sensitivities"
+        ),
+        false => "simulate both; the trace is too long for sensitivities".to_owned(),
+    });
     console::plan_to_print();
 }
 
@@ -80,7 +83,6 @@ fn changes(args: &WhatifArgs) -> Vec<String> {
 }
 
 fn question(args: &WhatifArgs) -> Outcome<Question> {
-    check_flags(args)?;
     let both: Vec<String> = args.given.iter().chain(&args.set).cloned().collect();
     let mut before = simulated_target::parse(&args.system, &args.given)?;
     let mut after = simulated_target::parse(&args.system, &both)?;
@@ -93,10 +95,10 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     }
     let (load, load_after) = match &args.trace {
         Some(trace) => {
-            let changes = args.habits.changes(args.iodepth_to);
-            let none = Changes::default();
-            let load = trace_load(args, trace, (&mut before, &args.given), none)?;
-            (load, trace_load(args, trace, (&mut after, &both), changes)?)
+            let load = trace_of(args, trace)?;
+            let changed = load.with_changes(args.habits.changes(args.iodepth_to));
+            let before = workload_of(&load, args, (&mut before, &args.given))?;
+            (before, workload_of(&changed, args, (&mut after, &both))?)
         }
         None => {
             let depth = args.iodepth_to.unwrap_or(args.iodepth);
@@ -111,59 +113,47 @@ fn question(args: &WhatifArgs) -> Outcome<Question> {
     Ok(question)
 }
 
-/// Refuses flags of traces without a trace.
-fn check_flags(args: &WhatifArgs) -> Outcome<()> {
-    let (load, habits) = (&args.trace_load, &args.habits);
-    let given = [
-        (load.format.is_some(), "--format"),
-        (load.level.is_some(), "--level"),
-        (!load.file.is_empty(), "--file"),
-        (load.fast, "--fast"),
-        (load.speed.to_bits() != 1.0_f64.to_bits(), "--speed"),
-        (habits.merge_to.is_some(), "--merge-to"),
-        (habits.flush_every.is_some(), "--flush-every"),
-    ];
-    match given.into_iter().find(|(is_given, _)| *is_given && args.trace.is_none()) {
-        Some((_, flag)) => Err(Failure::usage(format!(
-            "{flag} is about the requests of a trace; name one with --trace FILE, or drop it"
-        ))),
-        None => Ok(()),
-    }
+/// Reads a trace that will be replayed in the system.
+fn trace_of(args: &WhatifArgs, trace: &Path) -> Outcome<TraceLoad> {
+    let parameters = args.trace_load.parameters(trace.to_owned(), Changes::default());
+    TraceLoad::open(&on_system(args), &parameters)
 }
 
-/// The load of a trace. Makes the file of the system as large as the trace needs, and opens it as
-/// the program did unless the settings say otherwise.
-fn trace_load(
-    args: &WhatifArgs,
-    trace: &Path,
-    (description, settings): (&mut Description, &[String]),
-    changes: Changes,
-) -> Outcome<Workload> {
-    let parameters = args.trace_load.parameters(trace.to_owned(), changes, false);
+/// An experiment on the system, without a load.
+fn on_system(args: &WhatifArgs) -> Experiment {
     let target = PathBuf::from(format!("{}{}", simulated_target::PREFIX, args.system));
-    let given = Experiment { targets: vec![target], seed: args.seed, ..Experiment::default() };
-    let load = TraceLoad::open(&given, &parameters)?;
-    let experiment = load.experiment(&given);
-    let needed_bytes = load.needed_bytes();
+    Experiment { targets: vec![target], seed: args.seed, ..Experiment::default() }
+}
+
+/// The workload of a trace. Makes the file of the system as large as the trace needs, and opens it
+/// as the program did unless the settings say otherwise.
+fn workload_of(
+    load: &TraceLoad,
+    args: &WhatifArgs,
+    (description, settings): (&mut Description, &[String]),
+) -> Outcome<Workload> {
+    let experiment = load.experiment(&on_system(args));
+    let needed_bytes = experiment.size_bytes.unwrap_or(0);
     if needed_bytes > description.system()?.setup.file_size {
-        description.set("file_size", &needed_bytes.to_string())?;
+        description.set("file_size", &needed_bytes.to_string()).map_err(|_| {
+            Failure::usage(format!("the trace needs {needed_bytes} bytes; add --fold"))
+        })?;
     }
     let mut words = settings.iter().flat_map(|setting| setting.split(','));
     if !words.any(|word| word.trim().starts_with("caching=")) {
         let direct = experiment.direct == Some(true);
         description.set("caching", if direct { "direct" } else { "buffered" })?;
     }
-    let workload = Workload {
+    Ok(load.apply(Workload {
         pattern: Pattern::Random,
         read_percent: load.read_percent(),
-        request_bytes: experiment.request_bytes.iter().flatten().copied().next().unwrap_or(4096),
-        depth: experiment.depths.first().copied().unwrap_or(1),
-        region_bytes: needed_bytes,
+        request_bytes: load.piece_bytes(),
+        depth: load.depth(),
+        region_bytes: description.system()?.setup.file_size,
         content: Content::Zero,
         seed: args.seed,
         ..Workload::default()
-    };
-    Ok(load.apply(workload))
+    }))
 }
 
 fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outcome<Workload> {

@@ -103,6 +103,10 @@ fn a_trace_that_does_not_fit_is_refused_with_the_remedy() {
     ended.says("small", "--fold");
     let folded = place.document("replay t.csv small --no-store --fold --direct=0 --trials 1");
     assert_eq!(requests(&folded, "read"), 30);
+    // A size that most requests fit into is no reason to move the others without a word.
+    let short = place.cannot("replay t.csv . --no-store --size 1m --direct=0").with_code(2);
+    short.says("the trace needs", "--fold, or a larger --size");
+    place.cannot("whatif nvme-gen4 --trace h.csv --set disks=2").with_code(2).says("h.csv", "name");
     place.cannot("replay none.csv small").with_code(2).says("none.csv", "name a trace file");
     place.cannot("replay small small").with_code(1).says("small", "blkparse");
     place.cannot("replay t.csv . --file /other").with_code(2).says("no reads and writes", "record");
@@ -149,9 +153,22 @@ fn what_if_predicts_another_habit_of_the_program() {
     let text = place.does("whatif nvme-gen4 --trace reads.csv --iodepth-to 16").stdout;
     assert!(text.contains("depth 16"), "{text}");
     assert!(text.contains("the change multiplies throughput by"), "{text}");
-    let alone = place.cannot("whatif nvme-gen4 --merge-to 64k").with_code(2);
-    alone.says("--merge-to", "--trace");
+    let alone = place.halfpower("whatif nvme-gen4 --merge-to 64k").with_code(2);
+    assert!(alone.stderr.contains("--trace <FILE>"), "{alone}");
     place.halfpower("whatif nvme-gen4 --trace reads.csv --rw read --set disks=2").with_code(2);
+}
+
+#[test]
+fn a_trace_is_replayed_on_a_reference_device() {
+    let place = Place::new();
+    reads(&place, "t.csv", 12);
+    let line = "replay t.csv truth:fixed=2ms --no-store --trials 1 --fast";
+    let document = place.document(line);
+    assert_eq!(requests(&document, "read"), 12);
+    assert_eq!(text(&document["workload"]["ioengine"]), "delay");
+    // One at a time, and no request is faster than the device.
+    assert!(elapsed_of(&document) >= 12 * 2_000_000, "{document:#}");
+    place.cannot("replay t.csv . --mpi").with_code(2);
 }
 
 /// The middle one of some figures.

@@ -214,7 +214,7 @@ fn advice_about_the_only_file_is_replayed() {
     let part = Request { offset: Some(4096), ..advice };
     let read = request(1, 10, 5, 0);
     let actions: Vec<Action> = fed(&[advice, read]).iter().map(|one| one.action).collect();
-    assert_eq!(actions, [Action::Advise(Advice::DontNeed), Action::Read]);
+    assert_eq!(actions, [Action::Advise(call), Action::Read]);
     assert_eq!((fed(&[part, read]).len(), scan(&[part, read]).count()), (1, 1));
     let other = Request { file: FileId(1), ..read };
     let both = scan(&[advice, read, other]);

@@ -5,9 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use trace::replay::Level;
 use trace::{Call, FileId, Operation, Request};
-
-use super::Level;
 
 /// Pairs of a file and a thread that are told apart.
 const PAIRS_MAX: usize = 1 << 13;
@@ -267,11 +266,6 @@ pub struct Shapes {
     pub collapsed: u64,
 }
 
-/// Whether a request is of this level: of the program, or of the block layer.
-fn is_of(level: Level, request: &Request) -> bool {
-    (request.call == Call::BLOCK) == (level == Level::Block)
-}
-
 impl Shapes {
     /// A first pass over the requests of a level.
     pub fn new(level: Level) -> Shapes {
@@ -286,7 +280,7 @@ impl Shapes {
     /// The pair of a request as it was counted; None if it is not part of the model.
     pub fn pair_of(&self, request: &Request) -> Option<Pair> {
         let is_data = request.operation.moves_data() && request.call != Call::PAGE_FAULT;
-        if !is_of(self.level, request) || !is_data || request.moved_bytes() == 0 {
+        if Level::of(request) != self.level || !is_data || request.moved_bytes() == 0 {
             return None;
         }
         let thread = if self.level == Level::Block { 0 } else { request.thread };
@@ -316,7 +310,7 @@ impl Shapes {
     /// Whether a request makes earlier writes of this level durable.
     pub fn is_flush(&self, request: &Request) -> bool {
         let is_partial = request.call.name() == "sync_file_range";
-        is_of(self.level, request) && request.operation == Operation::Flush && !is_partial
+        Level::of(request) == self.level && request.operation == Operation::Flush && !is_partial
     }
 
     /// Adds a request.
@@ -325,7 +319,7 @@ impl Shapes {
             self.flush(request);
         } else if let Some(pair) = self.pair_of(request) {
             self.data(pair, request);
-        } else if is_of(self.level, request) {
+        } else if Level::of(request) == self.level {
             let is_data = request.operation.moves_data();
             let count = match request.call {
                 Call::PAGE_FAULT => &mut self.page_faults,

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use trace::{Call, File, FileId, Header, Operation, Request};
 
 use super::model::{Model, Order, Pace, Sharing, Workload};
-use super::{Level, OutputFormat, Source, model_of, plan};
+use super::{OutputFormat, Source, model_of, plan};
 use analysis::popularity::Law;
+use trace::replay::Level;
 
 const LATENCY_NS: u64 = 100_000;
 

@@ -3,8 +3,9 @@
 use analysis::popularity::Law;
 use analysis::units;
 
+use super::Source;
 use super::model::{Model, Workload};
-use super::{Level, Source};
+use trace::replay::Level;
 
 /// Columns of a comment.
 const COLUMNS: usize = 98;

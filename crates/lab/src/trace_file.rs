@@ -1,0 +1,73 @@
+//! Traces of any known format as trace files: halfpower's own as they are, those of other tools
+//! imported into a temporary file.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use trace::TraceError;
+use trace::import::{self, Format};
+
+use crate::failure::{Failure, Outcome};
+
+/// The first bytes of a Parquet file.
+const OWN_FORMAT: &[u8] = b"PAR1";
+
+/// A trace file, or a temporary one that is removed with this value.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    _folder: Option<TempDir>,
+}
+
+impl TraceFile {
+    /// A trace of any known format. `format` overrides what the file looks like.
+    ///
+    /// # Errors
+    /// The file cannot be read or is damaged, or its format is unknown.
+    pub fn open(path: &Path, format: Option<Format>) -> Outcome<TraceFile> {
+        if format.is_none() && is_own(path)? {
+            return Ok(TraceFile { path: path.to_owned(), _folder: None });
+        }
+        let format = format_of(path, format)?;
+        let folder = tempfile::tempdir()
+            .map_err(|error| Failure::failed(format!("making a folder for the trace: {error}")))?;
+        let stored = folder.path().join("trace.parquet");
+        import::convert(path, format, &stored).map_err(|error| failed(&error))?;
+        Ok(TraceFile { path: stored, _folder: Some(folder) })
+    }
+
+    /// The path of the trace file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Whether a file begins like a trace file.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn is_own(path: &Path) -> Outcome<bool> {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
+    read.map_err(|error| {
+        let cause = ioengine::error::cause(&error);
+        Failure::usage(format!("{}: {cause}; name a trace file", path.display()))
+    })?;
+    Ok(head == OWN_FORMAT)
+}
+
+/// The format that was given, or else the one that the file looks like.
+///
+/// # Errors
+/// The file cannot be read, or has none of the formats.
+pub fn format_of(path: &Path, format: Option<Format>) -> Outcome<Format> {
+    let found = || import::detect_file(path).map_err(|error| failed(&error));
+    format.map_or_else(found, Ok)
+}
+
+/// The failure of a trace that cannot be read or written.
+pub fn failed(error: &TraceError) -> Failure {
+    Failure::failed(error.to_string())
+}
