@@ -9,6 +9,7 @@ use ioengine::Op;
 use results::{RunRow, Store};
 use serde::Serialize;
 
+use crate::check::Check;
 use crate::date;
 use crate::failure::Outcome;
 use crate::json;
@@ -112,10 +113,13 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
 const SPREAD_SHOWN_MIN: f64 = 0.05;
 
 /// What the line of a replay does not say: how long it took beside the program, and its reads,
-/// writes and flushes apart. Empty for other points.
+/// writes and flushes apart. Empty for other points, and for a replay that did not reach its end.
 pub fn replay_lines(point: &Point) -> Vec<String> {
     let Some(replay) = &point.key.workload.replay else { return Vec::new() };
     let trials = point.unsoaked();
+    if trials.iter().any(|trial| trial.verdict.reason(Check::Interrupted).is_some()) {
+        return Vec::new();
+    }
     let mut elapsed: Vec<u64> = trials.iter().map(|trial| trial.elapsed_ns).collect();
     elapsed.sort_unstable();
     let Some(took_ns) = elapsed.get(elapsed.len() / 2) else { return Vec::new() };

@@ -5,13 +5,15 @@ use std::path::Path;
 
 use analysis::histogram::Histogram;
 use analysis::units;
-use lab::failure::{Failure, Outcome};
+use lab::failure::Outcome;
+use lab::trace_file::failed;
+use report::frame::Frame;
 use report::model::{
     Advice, Axis, Block, Cell, Chart, Column, Finding, KeyFigure, Kind, Page, Point, Scale,
     Section, Series, State, Table, Tone, Verdict,
 };
 use report::units::Unit;
-use trace::{Call, Operation, TraceError, TraceReader};
+use trace::{Call, Operation, TraceReader};
 
 use crate::document::{DataDocument, FileDocument, TraceDocument};
 use crate::text;
@@ -38,12 +40,11 @@ const OPERATIONS: [(Operation, &str); 3] =
 /// # Errors
 /// The trace cannot be read.
 pub fn html(document: &TraceDocument, trace: &Path) -> Outcome<String> {
-    let failed = |error: TraceError| Failure::failed(error.to_string());
     let mut shown = Shown::default();
     // A trace without a program is that of the block layer.
     let is_block = document.calls() == 0;
-    for request in TraceReader::open(trace).map_err(failed)? {
-        let request = request.map_err(failed)?;
+    for request in TraceReader::open(trace).map_err(|error| failed(&error))? {
+        let request = request.map_err(|error| failed(&error))?;
         if (request.call == Call::BLOCK) != is_block || request.call == Call::PAGE_FAULT {
             continue;
         }
@@ -53,7 +54,9 @@ pub fn html(document: &TraceDocument, trace: &Path) -> Outcome<String> {
             shown.latencies[at].record(latency);
         }
     }
-    Ok(report::render(&page(document, &shown)))
+    // Only lost events are judged; without them there is no verdict.
+    let frame = Frame { is_list: document.lost.is_empty(), ..Frame::default() };
+    Ok(report::render_in(&frame, &page(document, &shown)))
 }
 
 fn page(document: &TraceDocument, shown: &Shown) -> Page {
@@ -127,7 +130,7 @@ fn sections(document: &TraceDocument, shown: &Shown) -> Vec<Section> {
         lead: lead.to_owned(),
         blocks,
     };
-    let said = text::lines(document).iter().map(|line| line.trim().to_owned()).collect();
+    let said = text::whole_lines(document);
     let charts = |charts: Vec<Option<Chart>>| {
         charts.into_iter().flatten().map(Block::Chart).collect::<Vec<Block>>()
     };

@@ -21,8 +21,18 @@ const NEARLY_ALL: f64 = 0.995;
 
 /// The lines.
 pub fn lines(document: &TraceDocument) -> Vec<String> {
+    lines_of(document, &|prefix, text| terminal::wrapped(prefix, text))
+}
+
+/// The same lines, each whole and without an indent.
+pub fn whole_lines(document: &TraceDocument) -> Vec<String> {
+    lines_of(document, &|prefix, text| vec![format!("{} {text}", prefix.trim()).trim().to_owned()])
+}
+
+/// The lines, each a prefix and a text that `wrapped` makes lines of.
+fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String>) -> Vec<String> {
     let mut lines = vec![head(document)];
-    let mut add = |prefix: &str, text: String| lines.extend(terminal::wrapped(prefix, &text));
+    let mut add = |prefix: &str, text: String| lines.extend(wrapped(prefix, &text));
     if let Some(text) = time(document) {
         add("  ", text);
     }
@@ -417,6 +427,23 @@ mod tests {
         assert!(half.contains("50% of the threads' time"), "{half}");
         let more = cost(&mut document, 5.0);
         assert!(more.contains("100% of the threads' time"), "{more}");
+    }
+
+    #[test]
+    fn lines_for_a_page_are_whole_sentences() {
+        let write = |at: u64| request(at, Operation::Write, at * at % 97 * 65536);
+        let document = document(&(0..200).map(write).collect::<Vec<_>>());
+        let words = |lines: Vec<String>| -> Vec<String> {
+            lines.iter().flat_map(|line| line.split_whitespace()).map(str::to_owned).collect()
+        };
+        let whole = whole_lines(&document);
+        assert!(
+            whole.iter().all(|line| !line.ends_with(',') && !line.starts_with(' ')),
+            "{whole:?}"
+        );
+        let narrow = lines_of(&document, &|prefix, text| report::wrapped(40, prefix, text));
+        assert!(whole.len() < narrow.len());
+        assert_eq!(words(whole), words(narrow));
     }
 
     #[test]

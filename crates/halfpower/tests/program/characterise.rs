@@ -240,5 +240,7 @@ fn a_page_of_a_trace_has_its_charts_and_replaces_no_other_file() {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id} is missing");
     }
     assert!(page.contains("/data/wal") && page.contains("sequential writes of 4 KiB"));
+    // Nothing was judged, so no verdict is shown.
+    assert!(!page.contains("every check passed"));
     place.cannot("trace trace.csv --html trace.csv").with_code(3).says("not a page", "--html");
 }
