@@ -41,6 +41,8 @@ pub enum If {
 pub enum Do {
     /// Adds.
     Add = 0x00,
+    /// Subtracts.
+    Subtract = 0x10,
     /// Multiplies.
     Multiply = 0x20,
     /// Bitwise or.

@@ -29,6 +29,8 @@ pub struct TaskLayout {
     pub process: i32,
     pub thread: i32,
     pub name: i32,
+    /// Voluntary context switches.
+    pub sleeps: i32,
     pub signal: i32,
     pub signal_live: i32,
 }
@@ -98,6 +100,7 @@ impl Layout {
             process: offset(btf, "task_struct", "tgid")?,
             thread: offset(btf, "task_struct", "pid")?,
             name: offset(btf, "task_struct", "comm")?,
+            sleeps: offset(btf, "task_struct", "nvcsw")?,
             signal: offset(btf, "task_struct", "signal")?,
             signal_live: offset(btf, "signal_struct", "live")?,
         };

@@ -36,11 +36,12 @@ pub(crate) const RESULT: i16 = 40;
 pub(crate) const REGISTERS: i16 = 48;
 pub(crate) const FILE: i16 = 112;
 pub(crate) const DEVICE_BYTES: i16 = 144;
-pub(crate) const CALL_BYTES: usize = 152;
+pub(crate) const SLEEPS: i16 = 152;
+pub(crate) const CALL_BYTES: usize = 160;
 
 // Opened files, after the fields of a call.
-pub(crate) const FOLDER: i16 = 152;
-pub(crate) const PATH: i16 = 168;
+pub(crate) const FOLDER: i16 = 160;
+pub(crate) const PATH: i16 = 176;
 /// Longest path that is kept, with its final zero (bytes).
 pub(crate) const PATH_BYTES: usize = 512;
 pub(crate) const OPEN_BYTES: usize = PATH as usize + PATH_BYTES;
@@ -223,6 +224,8 @@ pub struct Call {
     pub file: FileState,
     /// Bytes of bios that the thread submitted during the call.
     pub device_bytes: u64,
+    /// How often the thread slept during the call (its voluntary context switches).
+    pub sleeps: u64,
 }
 
 impl Record<'_> {
@@ -285,6 +288,7 @@ fn call(data: &[u8]) -> Option<Call> {
         arguments,
         file: file(data, FILE)?,
         device_bytes: long(data, DEVICE_BYTES)?,
+        sleeps: long(data, SLEEPS)?,
     })
 }
 
@@ -334,6 +338,7 @@ mod tests {
         put(FILE + 8, (0o100_644 << 32) | 55);
         put(FILE + 16, 0o40_000);
         put(DEVICE_BYTES, 8192);
+        put(SLEEPS, 2);
         let record = Record::read(&data).unwrap();
         assert_eq!((record.process, record.thread), (7, 9));
         assert_eq!((record.start_ns, record.end_ns), (100, 150));
@@ -341,7 +346,7 @@ mod tests {
         assert_eq!((call.number, call.result, call.arguments[3]), (17, -5, 4096));
         assert_eq!(call.file.inode, Inode { device: 55, number: 1234 });
         assert!(call.file.is_regular() && !call.file.is_device());
-        assert_eq!((call.file.flags, call.device_bytes), (0o40_000, 8192));
+        assert_eq!((call.file.flags, call.device_bytes, call.sleeps), (0o40_000, 8192, 2));
     }
 
     proptest! {

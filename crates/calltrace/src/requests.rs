@@ -190,6 +190,7 @@ impl Requests {
             direct: file.flags & DIRECT != 0,
             durable: operation == Operation::Write && file.flags & DURABLE != 0,
             device_bytes: None,
+            sleeps: None,
         }
     }
 
@@ -235,7 +236,12 @@ impl Requests {
             None if operation.moves_data() => moved,
             None => 0,
         };
-        made.device_bytes = operation.moves_data().then_some(call.device_bytes);
+        // Hints such as POSIX_FADV_WILLNEED read ahead.
+        let asks_device = operation.moves_data() || operation == Operation::Advise;
+        // Of a copy, the part that reads has the bytes.
+        let is_second_file = call.is_second && name.is_copy();
+        made.device_bytes = (asks_device && !is_second_file).then_some(call.device_bytes);
+        made.sleeps = Some(call.sleeps);
         made
     }
 
@@ -427,7 +433,15 @@ mod tests {
 
     fn call(number: libc::c_long, arguments: [u64; 6], result: i64) -> record::Call {
         let number = number as u32;
-        record::Call { number, is_second: false, result, arguments, file: FILE, device_bytes: 0 }
+        record::Call {
+            number,
+            is_second: false,
+            result,
+            arguments,
+            file: FILE,
+            device_bytes: 0,
+            sleeps: 0,
+        }
     }
 
     fn taken(requests: &mut Requests, what: What<'_>) -> Vec<Request> {

@@ -226,9 +226,9 @@ impl TraceLoad {
     /// The state of the page cache that the program found; None for direct requests, or if the
     /// trace does not say.
     fn page_cache(&self, direct: bool) -> Option<PageCache> {
-        let [known, hits] = self.scan.buffered_reads;
-        let is_warm = hits * 2 > known;
-        let applies = !direct && known > 0 && self.is_on_host;
+        let [read, device] = self.scan.buffered_read_bytes;
+        let is_warm = device < read / 2;
+        let applies = !direct && read > 0 && self.is_on_host;
         applies.then_some(if is_warm { PageCache::Warm } else { PageCache::Cold })
     }
 

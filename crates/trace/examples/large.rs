@@ -69,6 +69,7 @@ fn write(path: &Path, number: u64) -> Outcome<u64> {
             direct: true,
             durable: false,
             device_bytes: Some(bytes),
+            sleeps: Some(1),
         })?;
     }
     Ok(writer.finish(Header { source: "example".to_owned(), ..Header::default() })?.requests)

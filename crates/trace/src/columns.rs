@@ -51,7 +51,7 @@ const fn column(name: &'static str, kind: Kind, nullable: bool, dictionary: bool
 }
 
 /// All columns in the order of the file.
-pub(crate) const COLUMNS: [Column; 14] = [
+pub(crate) const COLUMNS: [Column; 15] = [
     column("start_ns", Kind::Long, false, false),
     column("latency_ns", Kind::Long, true, false),
     column("process", Kind::Short, false, true),
@@ -66,6 +66,7 @@ pub(crate) const COLUMNS: [Column; 14] = [
     column("direct", Kind::Flag, false, false),
     column("durable", Kind::Flag, false, false),
     column("device_bytes", Kind::Long, true, true),
+    column("sleeps", Kind::Long, true, true),
 ];
 
 /// The schema of a trace file.

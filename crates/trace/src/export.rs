@@ -51,8 +51,9 @@ fn csv_line(out: &mut impl Write, request: &Request, file: &str) -> io::Result<(
     write!(out, "{},", request.bytes)?;
     optional(out, request.result)?;
     write!(out, "{},{},", request.direct, request.durable)?;
-    match request.device_bytes {
-        Some(bytes) => writeln!(out, "{bytes}"),
+    optional(out, request.device_bytes)?;
+    match request.sleeps {
+        Some(sleeps) => writeln!(out, "{sleeps}"),
         None => writeln!(out),
     }
 }

@@ -43,7 +43,7 @@ pub struct TraceReader {
     name: String,
     metadata: ParquetMetaData,
     /// Where the columns of a trace stand among those of the file.
-    places: Vec<usize>,
+    places: Vec<Option<usize>>,
     header: Header,
     next_group: usize,
     group: Option<Group>,
@@ -212,31 +212,40 @@ fn header(metadata: &ParquetMetaData, name: &str) -> Result<Header, TraceError> 
     })
 }
 
-/// Finds the columns of a trace by their names, and checks their types.
-fn places(metadata: &ParquetMetaData) -> Result<Vec<usize>, String> {
+/// Finds the columns of a trace by their names, and checks their types. A nullable column may be
+/// missing, as in a trace of an older version: then it is empty.
+fn places(metadata: &ParquetMetaData) -> Result<Vec<Option<usize>>, String> {
     let found = metadata.file_metadata().schema_descr();
     let wanted = schema().map_err(|cause| cause.to_string())?;
     let place = |(column, wanted): (&Column, &parquet::schema::types::TypePtr)| {
         let by_name = |at: &usize| found.column(*at).path().string() == column.name;
-        let at = (0..found.num_columns()).find(by_name);
-        let at = at.ok_or_else(|| format!("there is no column {}", column.name))?;
+        let Some(at) = (0..found.num_columns()).find(by_name) else {
+            let missing = || format!("there is no column {}", column.name);
+            return column.nullable.then_some(None).ok_or_else(missing);
+        };
         let leaf = found.column(at);
         let same = leaf.physical_type() == wanted.get_physical_type()
             && leaf.max_rep_level() == 0
             && leaf.max_def_level() == i16::from(column.nullable);
-        same.then_some(at).ok_or_else(|| format!("the column {} has another type", column.name))
+        same.then_some(Some(at))
+            .ok_or_else(|| format!("the column {} has another type", column.name))
     };
     COLUMNS.iter().zip(wanted.get_fields()).map(place).collect()
 }
 
 /// Checks that all columns lie within the file.
-fn check_groups(metadata: &ParquetMetaData, places: &[usize], length: u64) -> Result<(), String> {
+fn check_groups(
+    metadata: &ParquetMetaData,
+    places: &[Option<usize>],
+    length: u64,
+) -> Result<(), String> {
     for group in metadata.row_groups() {
         if group.num_rows() < 0 || group.num_rows() > i64::from(u32::MAX) {
             return Err(format!("a group has {} rows", group.num_rows()));
         }
         for (place, column) in places.iter().zip(&COLUMNS) {
-            let Some(chunk) = group.columns().get(*place) else {
+            let Some(place) = *place else { continue };
+            let Some(chunk) = group.columns().get(place) else {
                 return Err(format!("a group has no column {}", column.name));
             };
             let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
@@ -256,7 +265,8 @@ fn check_groups(metadata: &ParquetMetaData, places: &[usize], length: u64) -> Re
 
 /// One column of a row group while it is decoded.
 struct Values<T: DataType> {
-    reader: ColumnReaderImpl<T>,
+    /// None: the file has no such column.
+    reader: Option<ColumnReaderImpl<T>>,
     values: Vec<T::T>,
     levels: Vec<i16>,
     nullable: bool,
@@ -266,32 +276,36 @@ impl<T: DataType> Values<T> {
     fn open(
         source: &Arc<Source>,
         group: &RowGroupMetaData,
-        places: &[usize],
+        places: &[Option<usize>],
         name: &str,
     ) -> ParquetResult<Values<T>> {
         let known = COLUMNS.iter().zip(places).find(|(column, _)| column.name == name);
         let missing = || ParquetError::General(format!("there is no column {name}"));
         let (column, place) = known.ok_or_else(missing)?;
-        let chunk = group.column(*place);
-        let rows = group.num_rows() as usize;
-        let pages = SerializedPageReader::new(Arc::clone(source), chunk, rows, None)?;
-        let pages = CheckedPages::new(pages, column.kind, column.nullable);
-        let reader = get_column_reader(chunk.column_descr_ptr(), Box::new(pages));
-        Ok(Values {
-            reader: get_typed_column_reader(reader),
-            values: Vec::new(),
-            levels: Vec::new(),
-            nullable: column.nullable,
-        })
+        let reader = match place {
+            None => None,
+            Some(place) => {
+                let chunk = group.column(*place);
+                let rows = group.num_rows() as usize;
+                let pages = SerializedPageReader::new(Arc::clone(source), chunk, rows, None)?;
+                let pages = CheckedPages::new(pages, column.kind, column.nullable);
+                let reader = get_column_reader(chunk.column_descr_ptr(), Box::new(pages));
+                Some(get_typed_column_reader(reader))
+            }
+        };
+        Ok(Values { reader, values: Vec::new(), levels: Vec::new(), nullable: column.nullable })
     }
 
     /// Reads the values of so many rows.
     fn read(&mut self, rows: usize) -> ParquetResult<()> {
         self.values.clear();
         self.levels.clear();
+        let Some(reader) = &mut self.reader else {
+            self.levels.resize(rows, 0);
+            return Ok(());
+        };
         let levels = self.nullable.then_some(&mut self.levels);
-        let (records, values, _) =
-            self.reader.read_records(rows, levels, None, &mut self.values)?;
+        let (records, values, _) = reader.read_records(rows, levels, None, &mut self.values)?;
         let marked = self.levels.iter().filter(|level| **level == 1).count();
         let expected = if self.nullable { marked } else { rows };
         if records != rows || values != expected || self.values.len() != expected {
@@ -333,13 +347,14 @@ struct Group {
     direct: Values<BoolType>,
     durable: Values<BoolType>,
     device_bytes: Values<Int64Type>,
+    sleeps: Values<Int64Type>,
 }
 
 impl Group {
     fn open(
         source: &Arc<Source>,
         metadata: &RowGroupMetaData,
-        places: &[usize],
+        places: &[Option<usize>],
     ) -> ParquetResult<Group> {
         macro_rules! column {
             ($name:literal) => {
@@ -361,6 +376,7 @@ impl Group {
             direct: column!("direct"),
             durable: column!("durable"),
             device_bytes: column!("device_bytes"),
+            sleeps: column!("sleeps"),
         })
     }
 
@@ -381,10 +397,12 @@ impl Group {
         self.direct.read(rows)?;
         self.durable.read(rows)?;
         self.device_bytes.read(rows)?;
+        self.sleeps.read(rows)?;
         let mut latencies = Gaps::of(&self.latency_ns);
         let mut offsets = Gaps::of(&self.offset);
         let mut results = Gaps::of(&self.result);
         let mut device_bytes = Gaps::of(&self.device_bytes);
+        let mut sleeps = Gaps::of(&self.sleeps);
         let mut calls = Names::new("call", Call::named);
         let mut operations = Names::new("operation", Operation::named);
         for at in 0..rows {
@@ -406,6 +424,7 @@ impl Group {
                 direct: self.direct.values[at],
                 durable: self.durable.values[at],
                 device_bytes: device_bytes.next().map(i64::cast_unsigned),
+                sleeps: sleeps.next().map(i64::cast_unsigned),
             });
         }
         Ok(())

@@ -140,6 +140,12 @@ impl Call {
         CALLS[usize::from(self.0)]
     }
 
+    /// Whether the call copies between two files within the kernel. It is recorded twice, as a read
+    /// of the one and a write of the other.
+    pub fn is_copy(self) -> bool {
+        matches!(self.name(), "copy_file_range" | "sendfile" | "splice")
+    }
+
     /// What a call of fadvise64 advises, such as `random`; None for other calls, or if the trace
     /// does not say.
     pub fn advice(self) -> Option<&'static str> {
@@ -191,8 +197,11 @@ pub struct Request {
     /// Whether the request itself made its data durable (O_SYNC, O_DSYNC, FUA).
     pub durable: bool,
     /// Bytes that the device moved before the request returned, on behalf of it; None where the
-    /// trace does not say. 0 for a read is a hit in the page cache.
+    /// trace does not say.
     pub device_bytes: Option<u64>,
+    /// How often the thread slept during the call, such as to wait for the device or for a lock;
+    /// None where the trace does not say.
+    pub sleeps: Option<u64>,
 }
 
 impl Request {

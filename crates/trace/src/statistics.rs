@@ -112,6 +112,7 @@ mod tests {
             direct: false,
             durable: false,
             device_bytes: None,
+            sleeps: None,
         }
     }
 

@@ -20,7 +20,8 @@ pub(crate) fn any_request() -> impl Strategy<Value = Request> {
     let who = (any::<u32>(), any::<u32>(), prop::sample::select(calls));
     let what = (prop::sample::select(Operation::ALL.to_vec()), 0..NAMES.len() as u32);
     let range = (option::of(any::<u64>()), any::<u64>(), option::of(any::<i64>()));
-    let how = (any::<bool>(), any::<bool>(), option::of(any::<u64>()));
+    let counts = [option::of(any::<u64>()), option::of(any::<u64>())];
+    let how = (any::<bool>(), any::<bool>(), counts);
     (times, who, what, range, how).prop_map(|(times, who, what, range, how)| Request {
         start_ns: times.0,
         latency_ns: times.1,
@@ -34,7 +35,8 @@ pub(crate) fn any_request() -> impl Strategy<Value = Request> {
         result: range.2,
         direct: how.0,
         durable: how.1,
-        device_bytes: how.2,
+        device_bytes: how.2[0],
+        sleeps: how.2[1],
     })
 }
 

@@ -337,6 +337,7 @@ fn write_rows<W: Write + Send>(
     column::<BoolType, _>(out, rows, |row| row.direct)?;
     column::<BoolType, _>(out, rows, |row| row.durable)?;
     optional_numbers(out, rows, |row| row.device_bytes.map(u64::cast_signed))?;
+    optional_numbers(out, rows, |row| row.sleeps.map(u64::cast_signed))?;
     group.close().map(|_| ())
 }
 

@@ -4,8 +4,8 @@
 //! The program's requests are those of the most common size, with the mean number outstanding. They
 //! are compared with the nearest setting that the survey measured, and with the fastest one of the
 //! same order. Reads that mostly came from the page cache are not compared, and neither are
-//! buffered writes without a flush: no device was asked. The time of flushes counts as time of the
-//! writes.
+//! buffered writes without a flush: no device was asked. Nor is what takes little of the time. The
+//! time of flushes counts as time of the writes.
 
 use analysis::units;
 use ioengine::Op;
@@ -14,11 +14,12 @@ use survey::insight::Insight;
 use survey::survey_data::SurveyData;
 use trace::Operation;
 
+use crate::document::percent;
 use crate::document::{AgainstDocument, DataDocument, SettingDocument, TraceDocument};
 use crate::gains;
 
-/// A program whose reads mostly come from the page cache is not compared (share of reads).
-const CACHED_MAX: f64 = 0.5;
+/// Reads and writes that take a smaller share of the time are not compared.
+const SHARE_MIN: f64 = 0.05;
 /// Fewer requests say nothing (number).
 const REQUESTS_MIN: u64 = 20;
 
@@ -84,11 +85,14 @@ pub fn against(document: &TraceDocument, data: &SurveyData) -> Vec<AgainstDocume
             let flushes = document.operation(Operation::Flush)?;
             seconds += flushes.outstanding_ns as f64 / 1e9;
         }
+        if seconds * 1e9 < SHARE_MIN * document.duration_ns as f64 {
+            return None;
+        }
         let asked = Asked {
             operation: op,
             bytes: requests.sizes.iter().max_by_key(|size| size.count)?.bytes,
             depth: (requests.busy_ns as f64 / of.outstanding_ns as f64).max(1.0),
-            is_random: requests.random + requests.strided > requests.sequential,
+            is_random: requests.random + requests.strided > requests.sequential + requests.repeated,
             is_direct: requests.direct * 2 > requests.count,
             bytes_per_s: requests.moved_bytes as f64 / seconds,
             requests_per_s: requests.count as f64 / seconds,
@@ -118,14 +122,14 @@ fn compared(
     };
     let best = points.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
     let own = if asked.is_random { asked.requests_per_s } else { asked.bytes_per_s };
-    let cached = requests.without_device as f64 / requests.count.max(1) as f64;
-    let is_cached = asked.operation == Op::Read && !asked.is_direct && cached > CACHED_MAX;
+    let is_cached = asked.operation == Op::Read && !asked.is_direct && !gains::reads_wait(requests);
     let share = best.map(|best| own / rate(best).max(1.0)).filter(|_| !is_cached);
     let text = match (best, share) {
         _ if is_cached => format!(
-            "{:.0}% of the reads came from the page cache or were read ahead; the rest is too \
-             little to be compared with {target}",
-            cached * 100.0
+            "{} of the reads came from the page cache; the others took {} of the time in reads, \
+             too little to be compared with {target}",
+            percent(requests.in_memory as f64 / requests.count.max(1) as f64),
+            percent(requests.waited_ns as f64 / requests.busy_ns.max(1) as f64)
         ),
         (Some(best), Some(share)) => sentence(asked, best, share, target),
         _ => format!("the survey of {target} has no such {}", name(asked)),
@@ -176,12 +180,12 @@ fn sentence(asked: &Asked, best: &MeasuredPoint, share: f64, target: &str) -> St
         String::new()
     };
     format!(
-        "{} of {}, {:.1} outstanding: {own} while they wait, {:.0}% of the {theirs} that {target} \
+        "{} of {}, {:.1} outstanding: {own} while they wait, {} of the {theirs} that {target} \
          gives ({setting}){gain}",
         name(asked),
         units::size(asked.bytes),
         asked.depth,
-        share * 100.0
+        percent(share)
     )
 }
 
@@ -211,7 +215,7 @@ mod tests {
     }
 
     /// A program that makes 1000 reads of 8 KiB one at a time in one second.
-    fn program(sequential: u64, without_device: u64) -> TraceDocument {
+    fn program(sequential: u64, in_memory: u64) -> TraceDocument {
         let mut document =
             TraceDocument::of(&Summary::default(), &Header::default(), String::new());
         let mut summary = Summary::default();
@@ -229,6 +233,7 @@ mod tests {
             direct: false,
             durable: false,
             device_bytes: Some(0),
+            sleeps: Some(0),
         };
         summary.take(&request);
         document.operations =
@@ -238,7 +243,9 @@ mod tests {
         data.moved_bytes = 8_192_000;
         data.sizes = vec![SizeDocument { bytes: 8192, count: 1000 }];
         (data.sequential, data.random) = (sequential, 999 - sequential);
-        (data.with_device_bytes, data.without_device) = (1000, without_device);
+        (data.with_device_bytes, data.in_memory) = (1000, in_memory);
+        // Each takes as long as the others.
+        data.waited_ns = data.busy_ns / 1000 * (1000 - in_memory);
         document
     }
 
@@ -262,6 +269,7 @@ mod tests {
     fn reads_from_the_page_cache_are_not_compared() {
         let [reads] = &against(&program(999, 900), &survey())[..] else { panic!() };
         assert_eq!(reads.share_of_best, None);
-        assert!(reads.text.starts_with("90% of the reads came from the page cache"), "{reads:?}");
+        let expected = "90% of the reads came from the page cache; the others took 10% of the time";
+        assert!(reads.text.starts_with(expected), "{reads:?}");
     }
 }

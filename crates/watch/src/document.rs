@@ -1,7 +1,7 @@
 //! The result of `watch` and `trace` as a JSON document: totals by operation, files and devices by
 //! time. It is made from the figures of a summary and the header of the trace.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use analysis::histogram::Histogram;
 use lab::json::Program;
@@ -15,6 +15,12 @@ use crate::waits::{Class, OfClass};
 
 /// Files that a document has, those with most time first; the others are counted together.
 const FILES_MAX: usize = 1000;
+/// Folders that are told apart; with fewer files, the files are.
+pub const FOLDERS_MAX: usize = 10;
+/// A file with more than one of so many parts of the time is shown alone.
+const ALONE_PARTS: u64 = 20;
+/// Deepest level of folders that are told apart.
+const LEVELS_MAX: usize = 16;
 
 /// The document of `watch --json` and `trace --json`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -56,6 +62,8 @@ pub struct TraceDocument {
     pub files: Vec<FileDocument>,
     /// Number of files that are not in the list.
     pub files_left_out: u64,
+    /// The files by folder, if there are many; the one with most time first.
+    pub folders: Vec<FileDocument>,
     /// Requests of the block layer, by device; of all programs.
     pub devices: Vec<FileDocument>,
     /// What the kernel counted for the program; None for traces and if it may not be read.
@@ -174,6 +182,8 @@ pub struct DataDocument {
     pub sizes: Vec<SizeDocument>,
     /// Requests that start where the previous one of the file ended.
     pub sequential: u64,
+    /// Requests that start where the previous one started.
+    pub repeated: u64,
     /// Requests at the same distance from the previous one as that from the one before.
     pub strided: u64,
     /// All others but the first of a file.
@@ -186,9 +196,11 @@ pub struct DataDocument {
     pub durable: u64,
     /// Requests for which it is known how much the device moved before they returned.
     pub with_device_bytes: u64,
-    /// Those of them for which the device moved nothing: for buffered reads, hits in the page cache
-    /// and data that were read ahead.
-    pub without_device: u64,
+    /// Those of them that neither asked the device nor slept: buffered reads whose data were in the
+    /// page cache, buffered writes into it.
+    pub in_memory: u64,
+    /// Sum of the latencies of the others (ns).
+    pub waited_ns: u64,
     /// Bytes that the device moved for the requests before they returned.
     pub device_bytes: u64,
     /// Sum of the latencies (ns).
@@ -216,13 +228,15 @@ impl DataDocument {
                 .map(|(bytes, count)| SizeDocument { bytes: *bytes, count: *count })
                 .collect(),
             sequential: requests.order.sequential,
+            repeated: requests.order.repeated,
             strided: requests.order.strided,
             random: requests.order.random,
             runs: requests.order.runs,
             direct: requests.direct,
             durable: requests.durable,
             with_device_bytes: requests.with_device_bytes,
-            without_device: requests.without_device,
+            in_memory: requests.in_memory,
+            waited_ns: requests.waited_ns,
             device_bytes: requests.device_bytes,
             busy_ns: requests.busy_ns,
         }
@@ -232,8 +246,10 @@ impl DataDocument {
 /// A file or device.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FileDocument {
-    /// Its name.
+    /// Its name; of a folder, without a final slash.
     pub name: String,
+    /// Number of files: 1, or those of a folder.
+    pub files: u64,
     /// How often it was opened.
     pub opened: u64,
     /// Reads; None if there are none.
@@ -250,13 +266,15 @@ pub struct FileDocument {
     pub others: u64,
 }
 
-/// Requests that a program waits for.
+/// Requests that a program waits for. A copy within the kernel counts as a read. The time of hints
+/// that read ahead, such as POSIX_FADV_WILLNEED, is time of reads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WaitDocument {
     /// `read`, `write` or `flush`.
     pub operation: String,
-    /// `sequential` or `random`, by the place of the previous request of the file; empty if they
-    /// have no place.
+    /// `sequential` or `random`; empty if they have no place. Runs that begin at the start of the
+    /// file or have at least 4 requests are sequential, and so are requests that repeat the
+    /// previous one.
     pub order: String,
     /// The most common size of the class (bytes).
     pub bytes: u64,
@@ -283,6 +301,9 @@ pub struct AmplificationDocument {
     pub cache_bytes: u64,
     /// Bytes that devices moved, for all programs; on stacked devices, at each level.
     pub device_bytes: u64,
+    /// Those of them that the program's calls asked for themselves, without write-back and page
+    /// faults.
+    pub calls_device_bytes: u64,
     /// Bytes of devices for each byte of the program.
     pub factor: f64,
 }
@@ -380,6 +401,7 @@ impl TraceDocument {
             waits: waits(summary, header.watched_ns.unwrap_or_else(|| summary.duration_ns())),
             amplification: amplification(summary),
             page_faults: summary.page_faults,
+            folders: folders(&summary.files, header),
             files,
             files_left_out,
             devices,
@@ -437,6 +459,7 @@ fn amplification(summary: &Summary) -> Vec<AmplificationDocument> {
             program_bytes: program.moved_bytes,
             cache_bytes: program.moved_bytes - program.direct_bytes.min(program.moved_bytes),
             device_bytes,
+            calls_device_bytes: program.device_bytes,
             factor: device_bytes as f64 / program.moved_bytes as f64,
         })
     };
@@ -471,22 +494,161 @@ fn operations(summary: &Summary) -> Vec<OperationDocument> {
     summary.operations.iter().map(document).collect()
 }
 
+/// Files, the ones with most time first.
+fn by_time<'a, K: Ord>(all: impl Iterator<Item = (K, &'a OfFile)>) -> Vec<(K, &'a OfFile)> {
+    let mut sorted: Vec<(K, &OfFile)> = all.collect();
+    let rank = |of: &OfFile| (of.busy_ns(), of.count());
+    sorted.sort_by(|a, b| rank(b.1).cmp(&rank(a.1)).then(a.0.cmp(&b.0)));
+    sorted
+}
+
+impl FileDocument {
+    fn of(name: &str, files: u64, of: &OfFile) -> FileDocument {
+        let data = |requests: &Requests| (requests.count > 0).then(|| DataDocument::of(requests));
+        FileDocument {
+            name: name.to_owned(),
+            files,
+            opened: of.opened,
+            reads: data(&of.reads),
+            writes: data(&of.writes),
+            flushes: of.flushes.count,
+            flush_ns: of.flushes.busy_ns,
+            page_faults: of.page_faults,
+            others: of.hints.count + of.others,
+        }
+    }
+
+    /// Whether time of calls that moved data, or of flushes, is known.
+    pub fn has_time(&self) -> bool {
+        let data = |data: &Option<DataDocument>| data.as_ref().is_some_and(|data| data.busy_ns > 0);
+        data(&self.reads) || data(&self.writes) || self.flush_ns > 0
+    }
+}
+
 /// The files with most time, and the number of others.
 fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, u64) {
-    let mut sorted: Vec<(&FileId, &OfFile)> = all.iter().collect();
-    let rank = |of: &OfFile| (of.busy_ns(), of.count());
-    sorted.sort_by(|a, b| rank(b.1).cmp(&rank(a.1)).then(a.0.cmp(b.0)));
+    let sorted = by_time(all.iter().map(|(id, of)| (*id, of)));
     let left_out = sorted.len().saturating_sub(FILES_MAX) as u64;
-    let data = |requests: &Requests| (requests.count > 0).then(|| DataDocument::of(requests));
-    let document = |(file, of): (&FileId, &OfFile)| FileDocument {
-        name: header.file_name(*file).to_owned(),
-        opened: of.opened,
-        reads: data(&of.reads),
-        writes: data(&of.writes),
-        flushes: of.flushes.count,
-        flush_ns: of.flushes.busy_ns,
-        page_faults: of.page_faults,
-        others: of.others,
-    };
+    let document = |(id, of): (FileId, &OfFile)| FileDocument::of(header.file_name(id), 1, of);
     (sorted.into_iter().take(FILES_MAX).map(document).collect(), left_out)
+}
+
+/// The files by folder, those with most time first; empty if there are few files. A file with a
+/// large share of the time is alone. The folders are the deepest ones of which there are at most
+/// [`FOLDERS_MAX`] with these files; the only file of a folder has its own name.
+fn folders(all: &HashMap<FileId, OfFile>, header: &Header) -> Vec<FileDocument> {
+    // Programs and libraries are mapped; their pages take no time that is known.
+    let timed = || all.iter().filter(|(_, of)| of.busy_ns() > 0);
+    if timed().count() <= FOLDERS_MAX {
+        return Vec::new();
+    }
+    let whole_ns: u64 = timed().map(|(_, of)| of.busy_ns()).fold(0, u64::saturating_add);
+    let grouped = |levels: usize| {
+        let mut groups: BTreeMap<&str, Group<'_>> = BTreeMap::new();
+        for (id, of) in timed() {
+            let name = header.file_name(*id);
+            let is_alone = of.busy_ns() > whole_ns / ALONE_PARTS;
+            let group =
+                groups.entry(if is_alone { name } else { upper(name, levels) }).or_default();
+            group.files += 1;
+            group.one = name;
+            group.sum.add(of);
+        }
+        groups
+    };
+    let deepest = (1..=LEVELS_MAX).rev().map(grouped).find(|groups| groups.len() <= FOLDERS_MAX);
+    let groups = deepest.unwrap_or_else(|| grouped(1));
+    let named = groups.into_iter().map(|(folder, group)| {
+        let name = if group.files == 1 { group.one } else { folder };
+        ((name, group.files), group.sum)
+    });
+    let named: Vec<((&str, u64), OfFile)> = named.collect();
+    let sorted = by_time(named.iter().map(|(name, of)| (*name, of)));
+    sorted.into_iter().map(|((name, files), of)| FileDocument::of(name, files, of)).collect()
+}
+
+/// The files of a folder.
+#[derive(Default)]
+struct Group<'a> {
+    files: u64,
+    /// The name of one of them.
+    one: &'a str,
+    sum: OfFile,
+}
+
+/// A share as a percentage.
+pub fn percent(share: f64) -> String {
+    match share {
+        share if share > 0.0 && share < 0.005 => "less than 1%".to_owned(),
+        share => format!("{:.0}%", share * 100.0),
+    }
+}
+
+/// The first levels of a path.
+fn upper(path: &str, levels: usize) -> &str {
+    let first = usize::from(path.starts_with('/'));
+    let end = path.match_indices('/').nth(levels + first - 1);
+    end.map_or(path, |(at, _)| &path[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The folders of files that were read for the same time, by name.
+    fn folders_of(names: &[String]) -> Vec<(String, u64)> {
+        folders_of_times(names, &vec![10; names.len()])
+    }
+
+    fn folders_of_times(names: &[String], times_ns: &[u64]) -> Vec<(String, u64)> {
+        let file = |name: &String| trace::File { name: name.clone(), end_bytes: 0 };
+        let header = Header { files: names.iter().map(file).collect(), ..Header::default() };
+        let of = |busy_ns: &u64| {
+            let mut of = OfFile::default();
+            (of.reads.count, of.reads.busy_ns) = (1, *busy_ns);
+            of
+        };
+        let ids = (0..).map(FileId);
+        let all = ids.zip(times_ns.iter().map(of)).collect();
+        folders(&all, &header).into_iter().map(|folder| (folder.name, folder.files)).collect()
+    }
+
+    #[test]
+    fn many_files_are_shown_by_folder() {
+        let mut names: Vec<String> =
+            (0..400).map(|n| format!("/home/me/tree/d{}/file{n}", n % 20)).collect();
+        names.extend(["/home/me/t.tar", "/lib/x86_64/libc.so.6", "relative"].map(str::to_owned));
+        let expected = [
+            ("/home/me/tree", 400),
+            ("/home/me/t.tar", 1),
+            ("/lib/x86_64/libc.so.6", 1),
+            ("relative", 1),
+        ];
+        assert_eq!(folders_of(&names), expected.map(|(name, files)| (name.to_owned(), files)));
+    }
+
+    #[test]
+    fn a_file_with_much_of_the_time_is_shown_alone() {
+        let names: Vec<String> = (0..40).map(|n| format!("/d{}/base/{n}", n % 2)).collect();
+        let mut times_ns = vec![1; 40];
+        times_ns[7] = 100;
+        let expected = [("/d1/base/7", 1), ("/d0/base", 20), ("/d1/base", 19)];
+        let found = folders_of_times(&names, &times_ns);
+        assert_eq!(found, expected.map(|(name, files)| (name.to_owned(), files)));
+    }
+
+    #[test]
+    fn few_files_are_shown_one_by_one() {
+        let names: Vec<String> = (0..FOLDERS_MAX).map(|n| format!("/data/{n}")).collect();
+        assert_eq!(folders_of(&names), []);
+    }
+
+    #[test]
+    fn the_first_levels_of_a_path_are_a_folder_or_the_file() {
+        assert_eq!(
+            [upper("/a/b/c", 1), upper("/a/b/c", 2), upper("/a/b/c", 9)],
+            ["/a", "/a/b", "/a/b/c"]
+        );
+        assert_eq!([upper("a/b", 1), upper("", 1), upper("/", 1)], ["a", "", "/"]);
+    }
 }

@@ -13,6 +13,9 @@ use crate::waits::{Busy, Waits};
 
 /// Request sizes that are counted one by one; larger varieties are rounded to powers of two.
 const SIZES_MAX: usize = 64;
+/// Requests from which on a run away from the start of a file is sequential access. Random access
+/// has short runs by chance.
+const RUN_MIN: u64 = 4;
 /// Threads whose pauses are followed.
 const THREADS_MAX: usize = 1 << 16;
 
@@ -21,6 +24,8 @@ const THREADS_MAX: usize = 1 << 16;
 pub struct Order {
     /// Requests that start where the previous one ended.
     pub sequential: u64,
+    /// Requests that start where the previous one started.
+    pub repeated: u64,
     /// Requests at the same distance from the previous one as that from the one before.
     pub strided: u64,
     /// All others but the first.
@@ -32,6 +37,7 @@ pub struct Order {
 impl Order {
     fn add(&mut self, other: &Order) {
         self.sequential += other.sequential;
+        self.repeated += other.repeated;
         self.strided += other.strided;
         self.random += other.random;
         self.runs += other.runs;
@@ -44,6 +50,10 @@ struct Last {
     start: u64,
     end: u64,
     distance: i64,
+    /// Whether it is part of a run that is long enough to count as sequential access.
+    is_run: bool,
+    /// Number of requests of its run.
+    run: u64,
 }
 
 /// Requests of one kind.
@@ -69,8 +79,10 @@ pub struct Requests {
     pub durable: u64,
     /// Requests for which it is known how much the device moved meanwhile.
     pub with_device_bytes: u64,
-    /// Those of them for which the device moved nothing.
-    pub without_device: u64,
+    /// Those of them that neither asked the device nor slept: their data were in memory.
+    pub in_memory: u64,
+    /// Sum of the latencies of the others (ns).
+    pub waited_ns: u64,
     /// Bytes that the device moved for these requests before they returned.
     pub device_bytes: u64,
     /// Sum of latencies (ns).
@@ -79,8 +91,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Adds a request; returns whether it starts where the previous one ended, if both have a
-    /// place. The first one does at the beginning of the file.
+    /// Adds a request; returns whether it is part of sequential access, if it has a place: it is in
+    /// a run that began at the start of the file or has at least [`RUN_MIN`] requests, or repeats
+    /// the previous one.
     fn take(&mut self, request: &Request) -> Option<bool> {
         self.count += 1;
         self.failed += u64::from(request.result.is_some_and(|result| result < 0));
@@ -93,7 +106,10 @@ impl Requests {
         self.busy_ns = self.busy_ns.saturating_add(request.latency_ns.unwrap_or(0));
         if let Some(bytes) = request.device_bytes {
             self.with_device_bytes += 1;
-            self.without_device += u64::from(bytes == 0);
+            let is_in_memory = bytes == 0 && request.sleeps.unwrap_or(0) == 0;
+            self.in_memory += u64::from(is_in_memory);
+            let waited_ns = if is_in_memory { 0 } else { request.latency_ns.unwrap_or(0) };
+            self.waited_ns = self.waited_ns.saturating_add(waited_ns);
             self.device_bytes = self.device_bytes.saturating_add(bytes);
         }
         if request.operation.moves_data() {
@@ -108,10 +124,16 @@ impl Requests {
     fn follow(&mut self, offset: u64, bytes: u64) -> bool {
         let last = self.last.unwrap_or_default();
         let distance = offset.wrapping_sub(last.start) as i64;
-        if self.last.is_none() {
-            self.order.runs += 1;
-        } else if offset == last.end {
+        let (continues, repeats) = match self.last {
+            None => (false, false),
+            Some(_) => (offset == last.end, offset == last.start),
+        };
+        if continues {
             self.order.sequential += 1;
+        } else if repeats {
+            self.order.repeated += 1;
+        } else if self.last.is_none() {
+            self.order.runs += 1;
         } else {
             self.order.runs += 1;
             match distance == last.distance {
@@ -119,8 +141,14 @@ impl Requests {
                 false => self.order.random += 1,
             }
         }
-        self.last = Some(Last { start: offset, end: offset.saturating_add(bytes), distance });
-        offset == last.end
+        let run = if continues || repeats { last.run + 1 } else { 1 };
+        let is_run = match continues || repeats {
+            true => last.is_run || repeats || run >= RUN_MIN,
+            false => offset == 0,
+        };
+        let end = offset.saturating_add(bytes);
+        self.last = Some(Last { start: offset, end, distance, is_run, run });
+        is_run
     }
 
     /// Adds the counts of other requests; the order between the two does not matter.
@@ -133,7 +161,8 @@ impl Requests {
         self.direct_bytes = self.direct_bytes.saturating_add(other.direct_bytes);
         self.durable += other.durable;
         self.with_device_bytes += other.with_device_bytes;
-        self.without_device += other.without_device;
+        self.in_memory += other.in_memory;
+        self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.device_bytes = self.device_bytes.saturating_add(other.device_bytes);
         self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
         self.order.add(&other.order);
@@ -191,6 +220,8 @@ pub struct OfFile {
     pub opened: u64,
     /// Page faults in its mappings.
     pub page_faults: u64,
+    /// Hints such as POSIX_FADV_WILLNEED.
+    pub hints: Requests,
     /// Requests of other kinds.
     pub others: u64,
 }
@@ -199,7 +230,7 @@ impl OfFile {
     /// Requests of all kinds.
     pub fn count(&self) -> u64 {
         let data = self.reads.count + self.writes.count + self.flushes.count;
-        data + self.opened + self.page_faults + self.others
+        data + self.opened + self.page_faults + self.hints.count + self.others
     }
 
     /// Sum of the latencies of data and flushes (ns).
@@ -208,7 +239,18 @@ impl OfFile {
         data_ns.saturating_add(self.flushes.busy_ns)
     }
 
-    /// Adds a request; returns whether it is sequential, if it moves data and has a place.
+    /// Adds the counts of another file.
+    pub fn add(&mut self, other: &OfFile) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.flushes.add(&other.flushes);
+        self.opened += other.opened;
+        self.page_faults += other.page_faults;
+        self.hints.add(&other.hints);
+        self.others += other.others;
+    }
+
+    /// Adds a request; returns whether it is part of sequential access, if it has a place.
     fn take(&mut self, request: &Request) -> Option<bool> {
         match request.operation {
             _ if request.call == Call::PAGE_FAULT => self.page_faults += 1,
@@ -216,6 +258,7 @@ impl OfFile {
             Operation::Write => return self.writes.take(request),
             Operation::Flush => return self.flushes.take(request),
             Operation::Open => self.opened += 1,
+            Operation::Advise => return self.hints.take(request),
             _ => self.others += 1,
         }
         None
@@ -267,11 +310,14 @@ impl Summary {
         let of = self.operations.entry(request.operation).or_default();
         *of.calls.entry(request.call).or_default() += 1;
         let Some(end) = request.end_ns() else { return };
-        self.waits.take(request, is_sequential);
+        let is_second = request.call.is_copy() && request.operation == Operation::Write;
+        if !is_second {
+            self.waits.take(request, is_sequential);
+        }
         of.latency.record(end - start);
         of.busy.add(start, end);
         self.busy.add(start, end);
-        if request.operation.moves_data() {
+        if request.operation.moves_data() && !is_second {
             self.data_busy.add(start, end);
             self.data_ns = self.data_ns.saturating_add(end - start);
         }
@@ -340,6 +386,7 @@ mod tests {
             direct: false,
             durable: false,
             device_bytes: Some(0),
+            sleeps: Some(0),
         }
     }
 
@@ -356,7 +403,48 @@ mod tests {
             offsets.iter().enumerate().map(|(at, offset)| request(at as u64, 1, *offset)).collect();
         let order = summary(&requests).files[&FileId(0)].reads.order;
         // 8192 to 65536 and 180224 to 4096 are jumps; two jumps of 57344 repeat the one before.
-        assert_eq!(order, Order { sequential: 3, strided: 2, random: 2, runs: 5 });
+        assert_eq!(order, Order { sequential: 3, repeated: 0, strided: 2, random: 2, runs: 5 });
+    }
+
+    #[test]
+    fn short_runs_away_from_the_start_are_random_access() {
+        let of = |offsets: &[u64]| {
+            let mut requests = Requests::default();
+            let take = |(at, offset): (usize, &u64)| {
+                requests.take(&request(at as u64, 1, *offset * 4096)).unwrap()
+            };
+            offsets.iter().enumerate().map(take).collect::<Vec<bool>>()
+        };
+        assert_eq!(of(&[0, 1, 2]), [true; 3], "from the start of the file");
+        assert_eq!(of(&[70, 71, 90, 91, 20]), [false; 5]);
+        assert_eq!(of(&[70, 71, 72, 73, 74, 9]), [false, false, false, true, true, false]);
+        // A log that writes its last block again until it is full.
+        assert_eq!(of(&[70, 70, 71, 71, 71]), [false, true, true, true, true]);
+    }
+
+    #[test]
+    fn requests_at_the_same_place_again_are_neither_sequential_nor_random() {
+        let requests = [request(0, 1, 8192), request(1, 1, 8192), request(2, 1, 12288)];
+        let order = summary(&requests).files[&FileId(0)].reads.order;
+        assert_eq!(order, Order { sequential: 1, repeated: 1, strided: 0, random: 0, runs: 1 });
+    }
+
+    #[test]
+    fn a_copy_within_the_kernel_is_one_request_of_two_files() {
+        let call = Call::named("copy_file_range").unwrap();
+        let read = Request { call, ..request(0, 100, 0) };
+        let write = Request { operation: Operation::Write, file: FileId(1), ..read };
+        let summary = summary(&[read, write]);
+        assert_eq!((summary.mean_depth(), summary.waits.classes.len()), (Some(1.0), 1));
+        assert_eq!(summary.files[&FileId(1)].writes.moved_bytes, 4096);
+    }
+
+    #[test]
+    fn a_read_that_slept_waited_although_it_asked_for_nothing() {
+        let slept = Request { sleeps: Some(1), ..request(10, 70, 4096) };
+        let asked = Request { device_bytes: Some(4096), ..request(100, 50, 8192) };
+        let reads = &summary(&[request(0, 5, 0), slept, asked]).files[&FileId(0)].reads;
+        assert_eq!((reads.in_memory, reads.waited_ns, reads.busy_ns), (1, 120, 125));
     }
 
     #[test]
@@ -372,7 +460,7 @@ mod tests {
         let miss = Request { device_bytes: Some(131_072), ..request(10, 5, 4096) };
         let unknown = Request { device_bytes: None, ..request(20, 5, 8192) };
         let reads = &summary(&[request(0, 5, 0), miss, unknown]).files[&FileId(0)].reads;
-        assert_eq!((reads.with_device_bytes, reads.without_device), (2, 1));
+        assert_eq!((reads.with_device_bytes, reads.in_memory), (2, 1));
         assert_eq!((reads.device_bytes, reads.moved_bytes), (131_072, 3 * 4096));
     }
 

@@ -5,13 +5,11 @@ use lab::terminal;
 use trace::Operation;
 
 use crate::document::{
-    AmplificationDocument, DataDocument, FileDocument, OperationDocument, TraceDocument,
-    WaitDocument,
+    AmplificationDocument, DataDocument, FOLDERS_MAX, FileDocument, OperationDocument,
+    TraceDocument, WaitDocument, percent,
 };
 use crate::totals::TotalsDocument;
 
-/// Files that the terminal shows.
-const FILES_SHOWN: usize = 10;
 /// A class of requests is shown from this share of the time on.
 const WAIT_SHOWN: f64 = 0.05;
 /// Gains that the terminal shows.
@@ -126,13 +124,6 @@ fn plural(of: &OperationDocument) -> String {
     }
 }
 
-fn percent(share: f64) -> String {
-    match share {
-        share if share > 0.0 && share < 0.005 => "less than 1%".to_owned(),
-        share => format!("{:.0}%", share * 100.0),
-    }
-}
-
 fn of_operation(document: &TraceDocument, of: &OperationDocument) -> String {
     let mut parts = Vec::new();
     match &of.data {
@@ -188,16 +179,21 @@ fn sizes(data: &DataDocument) -> String {
 }
 
 fn order(data: &DataDocument) -> Option<String> {
-    let all = data.sequential + data.strided + data.random;
+    let all = data.sequential + data.repeated + data.strided + data.random;
     if all == 0 {
         return None;
     }
-    let kinds =
-        [(data.sequential, "sequential"), (data.strided, "strided"), (data.random, "random")];
+    let kinds = [
+        (data.sequential, "sequential"),
+        (data.repeated, "repeated"),
+        (data.strided, "strided"),
+        (data.random, "random"),
+    ];
     let parts: Vec<String> = kinds
         .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, name)| match count as f64 / all as f64 {
+        .map(|(count, name)| (count as f64 / all as f64, name))
+        .filter(|(share, _)| *share >= 1.0 - NEARLY_ALL)
+        .map(|(share, name)| match share {
             share if share >= NEARLY_ALL => name.to_owned(),
             share => format!("{} {name}", percent(share)),
         })
@@ -214,8 +210,12 @@ fn caching(operation: &str, data: &DataDocument) -> String {
     };
     let known = data.with_device_bytes;
     if operation == "read" && known > data.direct && data.direct == 0 {
-        let share = percent(data.without_device as f64 / known as f64);
-        text.push_str(&format!(", {share} from the page cache or read ahead"));
+        let share = percent(data.in_memory as f64 / known as f64);
+        text.push_str(&format!(", {share} from the page cache"));
+        if data.in_memory < known && data.busy_ns > 0 {
+            let time = percent(data.waited_ns as f64 / data.busy_ns as f64);
+            text.push_str(&format!(" (the others took {time} of the time in reads)"));
+        }
     }
     if data.durable > 0 {
         let share = data.durable as f64 / data.count.max(1) as f64;
@@ -254,21 +254,22 @@ fn of_totals(totals: &TotalsDocument) -> String {
 }
 
 fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
+    let files = if document.folders.is_empty() { &document.files } else { &document.folders };
     // Programs and libraries are mapped; their pages take no time that is known.
-    let data = |data: &Option<DataDocument>| data.as_ref().is_some_and(|data| data.busy_ns > 0);
-    let moves = |file: &&FileDocument| data(&file.reads) || data(&file.writes) || file.flush_ns > 0;
-    let files: Vec<&FileDocument> = document.files.iter().filter(moves).collect();
+    let files: Vec<&FileDocument> = files.iter().filter(|file| file.has_time()).collect();
     if files.is_empty() {
         return;
     }
-    add("", "Files, by time in calls".to_owned());
-    for file in files.iter().take(FILES_SHOWN) {
+    let what = if document.folders.is_empty() { "Files" } else { "Files and folders" };
+    add("", format!("{what}, by time in calls"));
+    for file in files.iter().take(FOLDERS_MAX) {
         let name = if file.name.is_empty() { "(unknown file)" } else { &file.name };
-        add("  ", format!("{name}: {}", of_file(file)));
+        let of = if file.files == 1 { String::new() } else { format!(" ({} files)", file.files) };
+        add("  ", format!("{name}{of}: {}", of_file(file)));
     }
-    let left = files.len().saturating_sub(FILES_SHOWN) as u64 + document.files_left_out;
+    let left = files.len().saturating_sub(FOLDERS_MAX);
     if left > 0 {
-        add("  ", format!("and {} (see --json)", units::counted(left, "file")));
+        add("  ", format!("and {} (see --json)", units::counted(left as u64, "folder")));
     }
 }
 
@@ -339,10 +340,13 @@ fn amplification(one: &AmplificationDocument) -> String {
     };
     let [program, cache, device] =
         [one.program_bytes, one.cache_bytes, one.device_bytes].map(units::size);
-    let factor = one.factor;
+    let calls = match one.calls_device_bytes {
+        0 => String::new(),
+        bytes => format!(", {} in these calls", units::size(bytes)),
+    };
     format!(
         "{name}: the program moved {program}, {cache} of it through the page cache; devices \
-         {moved} {device} for all programs ({factor:.2} times as much)"
+         {moved} {device} for all programs{calls}"
     )
 }
 
@@ -408,6 +412,7 @@ mod tests {
             direct: false,
             durable: false,
             device_bytes: operation.moves_data().then_some(0),
+            sleeps: Some(0),
         }
     }
 

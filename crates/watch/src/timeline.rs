@@ -98,6 +98,7 @@ mod tests {
             direct: false,
             durable: false,
             device_bytes: None,
+            sleeps: None,
         }
     }
 

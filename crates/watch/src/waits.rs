@@ -27,10 +27,10 @@ impl Busy {
     }
 }
 
-/// How a request of a class follows the previous one of its file.
+/// How the requests of a class access their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClassOrder {
-    /// Where the previous one ended.
+    /// In runs.
     Sequential,
     /// Elsewhere.
     Random,
@@ -91,34 +91,40 @@ pub struct Waits {
 
 impl Waits {
     /// Adds a request with a latency; they come in the order of their start. `is_sequential` says
-    /// whether it starts where the previous one of its file and direction ended; None: without a
-    /// place.
+    /// whether it is part of sequential access to its file; None: without a place. The time of
+    /// hints that read ahead is time of reads.
     pub fn take(&mut self, request: &Request, is_sequential: Option<bool>) {
         let Some(end_ns) = request.end_ns() else { return };
-        let is_wait = request.operation.moves_data() || request.operation == Operation::Flush;
-        if !is_wait {
+        // A hint that reads ahead is the submission of the reads that follow.
+        let is_hint = request.operation == Operation::Advise;
+        let operation = if is_hint { Operation::Read } else { request.operation };
+        let is_wait = operation.moves_data() || operation == Operation::Flush;
+        if !is_wait || (is_hint && request.device_bytes.unwrap_or(0) == 0) {
             return;
         }
-        let order = match is_sequential.filter(|_| request.operation.moves_data()) {
+        let order = match is_sequential.filter(|_| operation.moves_data()) {
             Some(true) => ClassOrder::Sequential,
             Some(false) => ClassOrder::Random,
             None => ClassOrder::None,
         };
-        let size_class = match request.operation {
+        let size_class = match operation {
             Operation::Flush => 0,
             _ => request.bytes.max(1).ilog2(),
         };
-        let class = Class { operation: request.operation, order, size_class };
+        let class = Class { operation, order, size_class };
         let of = self.classes.entry(class).or_default();
+        of.busy.add(request.start_ns, end_ns);
+        of.latency_ns = of.latency_ns.saturating_add(end_ns - request.start_ns);
+        if is_hint {
+            return;
+        }
         of.count += 1;
         of.moved_bytes = of.moved_bytes.saturating_add(request.moved_bytes());
-        of.latency_ns = of.latency_ns.saturating_add(end_ns - request.start_ns);
         // The majority vote of Boyer and Moore.
         match of.votes {
             0 => (of.common_bytes, of.votes) = (request.bytes, 1),
             _ if of.common_bytes == request.bytes => of.votes += 1,
             _ => of.votes -= 1,
         }
-        of.busy.add(request.start_ns, end_ns);
     }
 }

@@ -15,15 +15,17 @@ pub const AIO_REAP: i32 = 4;
 pub const PLAIN: i32 = 5;
 pub const FOLDER_CHANGE: i32 = 6;
 
-/// A call in progress: number, start, bytes of the device, action, thread (0: none), registers with
-/// arguments. The place of a call among those in progress is given by the low bits of its thread,
+/// A call in progress: number, start, bytes of the device, action, thread (0: none), how often the
+/// thread had slept before, registers with arguments. The place of a call among those in progress
+/// is given by the low bits of its thread,
 /// so that it is found without a search; two threads of one place are told apart by their numbers.
 const NUMBER: i16 = 0;
 const START: i16 = 8;
 pub const DEVICE_BYTES: i16 = 16;
 const ACTION: i16 = 24;
 pub const THREAD: i16 = 32;
-const REGISTERS: i16 = 40;
+const SLEEPS: i16 = 40;
+const REGISTERS: i16 = 48;
 /// Length of the state of a call in progress (bytes).
 pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
 
@@ -39,6 +41,7 @@ const FILE: i16 = -64;
 const FOLDER: i16 = -96;
 const ITEM: i16 = -168;
 const POINTER: i16 = -176;
+const SLEPT: i16 = -184;
 
 /// Length of a request in memory, `struct iocb`, and of a completion, `struct io_event`, of Linux
 /// native asynchronous I/O (bytes).
@@ -102,9 +105,17 @@ pub fn enter(context: &Context<'_>) -> Program {
     w.asm.number(Do::Add, 1, REGISTERS.into());
     w.asm.set(2, REGISTER_BYTES);
     w.asm.call(Helper::ReadKernel);
+    read_sleeps(&mut w);
+    w.asm.store(Width::Double, 8, SLEEPS, 1);
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, 8, START, 0);
     w.finish("sys_enter", out)
+}
+
+/// r1 = how often the current thread has slept. Uses the stack at [`SLEPT`].
+fn read_sleeps(w: &mut Writer<'_>) {
+    w.asm.call(Helper::CurrentTask);
+    w.follow(1, 0, w.context.layout.task.sleeps, SLEPT);
 }
 
 /// At the end of a call.
@@ -119,6 +130,10 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.asm.store(Width::Double, FRAME, NOW, 0);
     w.asm.load(Width::Double, 1, 6, 8);
     w.asm.store(Width::Double, FRAME, RESULT, 1);
+    read_sleeps(&mut w);
+    w.asm.load(Width::Double, 2, 8, SLEEPS);
+    w.asm.register(Do::Subtract, 1, 2);
+    w.asm.store(Width::Double, FRAME, SLEPT, 1);
     w.clear(FILE, FILE_BYTES);
     w.clear(FOLDER, FILE_BYTES);
     w.asm.load(Width::Double, 9, 8, ACTION);
@@ -190,6 +205,7 @@ fn put_call(w: &mut Writer<'_>) {
     w.put(record::REGISTERS, 8, REGISTERS, REGISTER_BYTES as i16);
     w.put_stack(record::FILE, FILE, FILE_BYTES);
     w.put(record::DEVICE_BYTES, 8, DEVICE_BYTES, 8);
+    w.put_stack(record::SLEEPS, SLEPT, 8);
 }
 
 /// One record for an opened file, with its name and its folder, or for the new current folder.

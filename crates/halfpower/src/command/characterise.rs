@@ -60,6 +60,7 @@ mod tests {
             direct,
             durable,
             device_bytes: None,
+            sleeps: None,
         });
         prop::collection::vec(request, 1..60).prop_map(|mut requests| {
             requests.sort_by_key(|request| request.start_ns);

@@ -73,6 +73,7 @@ fn request(operation: Operation, call: &str, offset: Option<u64>) -> Request {
         direct: true,
         durable: false,
         device_bytes: None,
+        sleeps: None,
     }
 }
 
@@ -84,8 +85,8 @@ fn csv_has_names_of_columns_and_leaves_unknown_fields_empty() {
     assert_eq!(
         String::from_utf8(text).unwrap(),
         "start_ns,latency_ns,process,thread,call,operation,file,offset,bytes,result,direct,\
-         durable,device_bytes\n\
-         2500000,10,1,2,pread64,read,\"b,\"\"c\"\"\",,4096,-5,true,false,\n"
+         durable,device_bytes,sleeps\n\
+         2500000,10,1,2,pread64,read,\"b,\"\"c\"\"\",,4096,-5,true,false,,\n"
     );
 }
 

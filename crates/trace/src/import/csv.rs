@@ -15,7 +15,7 @@ use crate::import::sink::{Sink, bare};
 use crate::request::{Call, Operation, Request};
 
 /// The columns in the order in which they are written.
-pub(crate) const COLUMNS: [&str; 13] = [
+pub(crate) const COLUMNS: [&str; 14] = [
     "start_ns",
     "latency_ns",
     "process",
@@ -29,6 +29,7 @@ pub(crate) const COLUMNS: [&str; 13] = [
     "direct",
     "durable",
     "device_bytes",
+    "sleeps",
 ];
 
 /// Whether this is the first line of such a file.
@@ -117,6 +118,7 @@ fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static s
         direct: flag(10, "true or false as direct")?,
         durable: flag(11, "true or false as durable")?,
         device_bytes: number(12, "a whole number as device_bytes")?,
+        sleeps: number(13, "a whole number as sleeps")?,
         ..bare(start_ns, operation, crate::request::FileId(0))
     })
 }

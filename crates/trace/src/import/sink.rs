@@ -125,6 +125,7 @@ pub(crate) fn bare(start_ns: u64, operation: Operation, file: FileId) -> Request
         direct: false,
         durable: false,
         device_bytes: None,
+        sleeps: None,
     }
 }
 

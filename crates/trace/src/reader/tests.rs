@@ -20,6 +20,7 @@ fn sample(number: u64) -> Vec<Request> {
         direct: at.is_multiple_of(2),
         durable: false,
         device_bytes: None,
+        sleeps: None,
     };
     (0..number).map(request).collect()
 }

@@ -55,9 +55,9 @@ pub struct Scan {
     pub direct_bytes: u64,
     /// Writes that were durable by themselves (O_DSYNC, FUA).
     pub durable_writes: u64,
-    /// Buffered reads of which the trace says whether the device was read, and how many of them
-    /// the page cache served alone.
-    pub buffered_reads: [u64; 2],
+    /// Bytes of buffered reads of which the trace says what they asked of the device, and bytes
+    /// that they and hints such as POSIX_FADV_WILLNEED asked.
+    pub buffered_read_bytes: [u64; 2],
     /// The longest read or write (bytes).
     pub largest_bytes: u64,
     /// Size of a target that holds all files one after another (bytes).
@@ -173,7 +173,7 @@ struct Counts {
     bytes: [u64; 2],
     direct_bytes: u64,
     durable_writes: u64,
-    buffered_reads: [u64; 2],
+    buffered_read_bytes: [u64; 2],
     largest_bytes: u64,
     without_end: u64,
     first_start_ns: Option<u64>,
@@ -216,18 +216,20 @@ impl Counts {
             Some(requests) => *requests += 1,
             None => self.hints += 1,
         }
+        let is_buffered_read = action == Action::Read && !request.direct;
+        if let Some(device_bytes) = request.device_bytes
+            && (is_buffered_read || matches!(action, Action::Advise(_)))
+        {
+            let [read, device] = self.buffered_read_bytes;
+            let read_bytes = if is_buffered_read { bytes } else { 0 };
+            self.buffered_read_bytes =
+                [read.saturating_add(read_bytes), device.saturating_add(device_bytes)];
+        }
         let Some(moved) = self.bytes.get_mut(kind) else { return };
         *moved = moved.saturating_add(bytes);
         let direct_bytes = if request.direct { bytes } else { 0 };
         self.direct_bytes = self.direct_bytes.saturating_add(direct_bytes);
         self.durable_writes += u64::from(action == Action::Write && request.durable);
-        if let Some(device_bytes) = request.device_bytes
-            && action == Action::Read
-            && !request.direct
-        {
-            self.buffered_reads[0] += 1;
-            self.buffered_reads[1] += u64::from(device_bytes == 0);
-        }
         self.largest_bytes = self.largest_bytes.max(bytes);
         *self.calls.entry(request.call).or_default() += 1;
         let file = (request.file.0 as usize).min(FILES_MOST - 1);
@@ -267,7 +269,7 @@ impl Counts {
             bytes: self.bytes,
             direct_bytes: self.direct_bytes,
             durable_writes: self.durable_writes,
-            buffered_reads: self.buffered_reads,
+            buffered_read_bytes: self.buffered_read_bytes,
             largest_bytes: self.largest_bytes,
             has_latencies: self.without_end * 2 < self.requests.iter().sum::<u64>(),
             duration_ns: self.end_ns.saturating_sub(first_start_ns),

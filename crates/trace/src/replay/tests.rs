@@ -24,6 +24,7 @@ fn request(thread: u32, start_ns: u64, latency_ns: u64, offset: u64) -> Request 
         direct: false,
         durable: false,
         device_bytes: None,
+        sleeps: None,
     }
 }
 

@@ -19,6 +19,7 @@ fn request(start_ns: u64, latency_ns: u64) -> Request {
         direct: true,
         durable: false,
         device_bytes: None,
+        sleeps: None,
     }
 }
 

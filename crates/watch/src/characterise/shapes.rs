@@ -155,8 +155,10 @@ pub struct Shape {
     pub direct: u64,
     /// Writes that are durable by themselves.
     pub durable: u64,
-    /// Reads that were found in the page cache.
-    pub cached: u64,
+    /// Bytes of buffered reads of which the trace says what they asked of the device.
+    pub buffered_bytes: u64,
+    /// Bytes that these asked of the device.
+    pub device_bytes: u64,
     /// Requests by io_uring.
     pub io_uring: u64,
     /// Requests by libaio.
@@ -183,8 +185,12 @@ impl Shape {
         }
         self.direct += u64::from(request.direct);
         self.durable += u64::from(request.durable && request.operation == Operation::Write);
-        let is_cached = !request.direct && request.device_bytes == Some(0);
-        self.cached += u64::from(is_cached && request.operation == Operation::Read);
+        if let (Operation::Read, false, Some(device_bytes)) =
+            (request.operation, request.direct, request.device_bytes)
+        {
+            self.buffered_bytes = self.buffered_bytes.saturating_add(bytes);
+            self.device_bytes = self.device_bytes.saturating_add(device_bytes);
+        }
         match request.call {
             Call::IO_URING => self.io_uring += 1,
             Call::LIBAIO => self.libaio += 1,

@@ -38,6 +38,7 @@ fn request(start_ns: u64, thread: u32, operation: Operation, offset: u64, bytes:
         direct: true,
         durable: false,
         device_bytes: None,
+        sleeps: None,
     }
 }
 
@@ -287,6 +288,7 @@ fn any_requests() -> impl Strategy<Value = Vec<Request>> {
         direct,
         durable,
         device_bytes,
+        sleeps: None,
     });
     prop::collection::vec(request, 0..80)
 }
