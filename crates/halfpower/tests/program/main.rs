@@ -40,6 +40,7 @@ mod objects;
 mod pages;
 mod peer;
 mod ranks;
+mod real_programs;
 mod replay;
 mod reproduce;
 mod run;
