@@ -28,9 +28,11 @@ mod sys;
 mod programs;
 pub mod recorder;
 mod names;
+pub mod filter;
 pub mod requests;
 
 pub use declined::Declined;
+pub use filter::Filter;
 pub use record::Record;
 pub use recorder::{RecordedEnd, Recorder, RecorderSpec};
 pub use requests::Requests;

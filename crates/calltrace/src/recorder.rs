@@ -95,6 +95,30 @@ impl Recorder {
         self.set(process, programs::WATCHED)
     }
 
+    /// Watches all processes but this one, and those that they will create. Returns their ids.
+    ///
+    /// # Errors
+    /// If there are too many, or they cannot be listed.
+    pub fn watch_all(&self) -> Result<Vec<u32>, Declined> {
+        let mut all = Vec::new();
+        // A process may be created by one that is not watched yet: a second look finds it.
+        for _ in 0..2 {
+            let folder = fs::read_dir("/proc").map_err(|e| {
+                let remedy = "mount a proc file system at /proc";
+                Declined::new(format!("listing processes: {e}"), remedy)
+            })?;
+            let names = folder.flatten().map(|entry| entry.file_name());
+            let ids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+            for process in ids.filter(|process| *process != std::process::id()) {
+                if !all.contains(&process) {
+                    self.watch(process)?;
+                    all.push(process);
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// Watches the processes that a process will create, and not the process itself: so a command
     /// is watched from its first instruction.
     ///

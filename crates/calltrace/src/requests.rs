@@ -7,6 +7,7 @@ use std::fs;
 use trace::{Call, FileId, Operation, Request};
 
 use crate::calls::{self, At, Kind, Traced};
+use crate::filter::Filter;
 use crate::names::Names;
 use crate::record::{self, FileState, Inode, Record, What};
 
@@ -24,11 +25,15 @@ const EARLY_MAX: usize = 1 << 16;
 const OWN_POSITION: u64 = u64::MAX;
 /// Length of a sector of the block layer (bytes).
 const SECTOR_BYTES: u64 = 512;
+/// Stands for a file that is not recorded.
+const NOT_RECORDED: FileId = FileId(u32::MAX);
 
 /// Makes requests out of records. Their times are those of the records, on `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub struct Requests {
     page_bytes: u64,
+    /// The files and devices that are recorded; None: all.
+    filter: Option<Filter>,
     calls: HashMap<u32, Traced>,
     names: Names,
     /// The number of each file by its identity; a file that gets another path gets another number.
@@ -59,9 +64,19 @@ impl Default for Requests {
 impl Requests {
     /// Knows no file and no process yet.
     pub fn new() -> Requests {
+        Requests::of(None)
+    }
+
+    /// As [`Requests::new`], with requests to these files and devices only.
+    pub fn only(filter: Filter) -> Requests {
+        Requests::of(Some(filter))
+    }
+
+    fn of(filter: Option<Filter>) -> Requests {
         let calls = calls::all().into_iter().map(|call| (call.number, call)).collect();
         Requests {
             page_bytes: page_bytes(),
+            filter,
             calls,
             names: Names::default(),
             files: HashMap::new(),
@@ -91,6 +106,11 @@ impl Requests {
 
     /// Takes a record; gives the requests that ended with it to `done`.
     pub fn take(&mut self, record: &Record<'_>, mut done: impl FnMut(Request)) {
+        let mut done = |request: Request| {
+            if request.file != NOT_RECORDED {
+                done(request);
+            }
+        };
         match record.what {
             What::Call(call) => done(self.of_call(record, &call)),
             What::Open { call, path, .. } if self.changes_folder(&call) => {
@@ -149,7 +169,8 @@ impl Requests {
     /// Ends the trace: gives out requests that had not ended, and returns the number of completions
     /// whose beginning is unknown.
     pub fn finish(&mut self, done: impl FnMut(Request)) -> u64 {
-        self.pending.drain().map(|(_, request)| request).for_each(done);
+        let pending = self.pending.drain().map(|(_, request)| request);
+        pending.filter(|request| request.file != NOT_RECORDED).for_each(done);
         self.unmatched + self.early.len() as u64
     }
 
@@ -319,6 +340,9 @@ impl Requests {
             _ => return None,
         };
         let inode = Inode { device, number: 0 };
+        if !self.is_recorded(inode) {
+            return None;
+        }
         // Whoever issued it may be no watched process.
         self.files.entry(inode).or_insert_with(|| {
             self.file_names.push(unnamed(inode));
@@ -333,8 +357,15 @@ impl Requests {
         Some(made)
     }
 
+    fn is_recorded(&self, inode: Inode) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.has(inode))
+    }
+
     /// The number of a file.
     fn file(&mut self, process: u32, inode: Inode) -> FileId {
+        if !self.is_recorded(inode) {
+            return NOT_RECORDED;
+        }
         if let Some(file) = self.files.get(&inode) {
             return *file;
         }

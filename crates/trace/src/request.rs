@@ -255,6 +255,10 @@ pub struct Header {
     /// The command line that was watched; empty if unknown.
     #[serde(default)]
     pub command: String,
+    /// What was watched in place of a program, by all programs: a folder, file or device; empty if
+    /// it was a program.
+    #[serde(default)]
+    pub target: String,
     /// Name of the host; empty if unknown.
     #[serde(default)]
     pub host: String,

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use trace::{FileId, Header, Operation};
 
-use crate::summary::{OfFile, Requests, Summary};
+use crate::summary::{OfFile, OfProcess, Requests, Summary};
 use crate::totals::TotalsDocument;
 use crate::waits::{Class, OfClass};
 
@@ -31,6 +31,8 @@ pub struct TraceDocument {
     pub source: String,
     /// The command that was watched; empty if unknown.
     pub command: String,
+    /// What was watched in place of a program, by all programs; empty if it was a program.
+    pub target: String,
     /// Start of the trace (ns since 1970).
     pub started_unix_ns: Option<u64>,
     /// How long the program was watched; if unknown, from the start of its first request to the end
@@ -40,6 +42,8 @@ pub struct TraceDocument {
     pub requests: u64,
     /// Programs, by process id.
     pub processes: Vec<ProcessDocument>,
+    /// Requests by program, those with most time first; empty if one program made all.
+    pub programs: Vec<ProgramDocument>,
     /// Threads that made requests, of all processes; at most 65,536 are counted.
     pub threads: u64,
     /// Time during which at least one request of the program was outstanding (ns).
@@ -205,6 +209,18 @@ pub struct DataDocument {
     pub device_bytes: u64,
     /// Sum of the latencies (ns).
     pub busy_ns: u64,
+}
+
+/// Requests of the processes of one program.
+#[derive(Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ProgramDocument {
+    /// The name of the program.
+    pub name: String,
+    /// Number of its processes that made requests.
+    pub processes: u64,
+    /// Number of reads, writes and flushes, and their bytes.
+    #[serde(flatten)]
+    pub requests: OfProcess,
 }
 
 /// Requests of one size.
@@ -389,10 +405,12 @@ impl TraceDocument {
             halfpower: Program::this(),
             source: header.source.clone(),
             command: header.command.clone(),
+            target: header.target.clone(),
             started_unix_ns: header.started_unix_ns,
             duration_ns: header.watched_ns.unwrap_or_else(|| summary.duration_ns()),
             requests: header.requests,
             processes: processes(header),
+            programs: programs(summary, header),
             threads: summary.threads(),
             outstanding_ns: summary.outstanding_ns(),
             mean_depth: summary.mean_depth(),
@@ -469,6 +487,22 @@ fn amplification(summary: &Summary) -> Vec<AmplificationDocument> {
 fn processes(header: &Header) -> Vec<ProcessDocument> {
     let processes = header.processes.iter();
     processes.map(|one| ProcessDocument { id: one.id, name: one.name.clone() }).collect()
+}
+
+fn programs(summary: &Summary, header: &Header) -> Vec<ProgramDocument> {
+    let names: HashMap<u32, &str> =
+        header.processes.iter().map(|one| (one.id, one.name.as_str())).collect();
+    let mut programs: BTreeMap<&str, ProgramDocument> = BTreeMap::new();
+    for (process, of) in &summary.processes {
+        let name = names.get(process).copied().unwrap_or("(unknown)");
+        let program = programs.entry(name).or_default();
+        name.clone_into(&mut program.name);
+        program.processes += 1;
+        program.requests.add(of);
+    }
+    let mut programs: Vec<ProgramDocument> = programs.into_values().collect();
+    programs.sort_by_key(|program| std::cmp::Reverse(program.requests.busy_ns));
+    if programs.len() > 1 { programs } else { Vec::new() }
 }
 
 fn operations(summary: &Summary) -> Vec<OperationDocument> {

@@ -1,6 +1,7 @@
-//! Watches a command from its first instruction to its end, or running processes for a while, and
-//! stores the trace.
+//! Watches a command from its first instruction to its end, or running processes or a file system
+//! for a while, and stores the trace.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -10,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use analysis::units;
 use calltrace::record::What;
-use calltrace::{Declined, Record, Recorder, RecorderSpec, Requests};
+use calltrace::{Declined, Filter, Record, Recorder, RecorderSpec, Requests};
 use ioengine::{Clock, Monotonic};
 use lab::console::{Console, Progress};
 use lab::failure::{Exit, Failure, Outcome, check_not_under_dev};
@@ -21,6 +22,7 @@ use trace::{FileId, Header, Loss, Request, TraceReader, TraceWriter};
 
 use crate::document::{RecordingDocument, TraceDocument};
 use crate::summary::Summary;
+use crate::target_filter;
 use crate::totals::{Totals, TotalsDocument};
 
 /// Pause between two looks at the buffer, when it was empty (ns).
@@ -42,6 +44,8 @@ pub enum Whom {
     Command(Vec<OsString>),
     /// Running processes, by their ids.
     Processes(Vec<u32>),
+    /// All processes, as far as they use this file system (a folder or file on it) or block device.
+    Target(PathBuf),
 }
 
 /// What to watch, and how.
@@ -69,7 +73,7 @@ impl Whom {
                 let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
                 words.join(" ")
             }
-            Whom::Processes(_) => String::new(),
+            Whom::Processes(_) | Whom::Target(_) => String::new(),
         }
     }
 }
@@ -96,8 +100,11 @@ pub struct Watched {
 /// The command cannot be run, or the trace cannot be written.
 pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let path = output(options.output.as_deref())?;
-    if let Whom::Processes(processes) = &options.whom {
-        processes.iter().try_for_each(|process| check_process(*process))?;
+    let mut requests = Requests::new();
+    match &options.whom {
+        Whom::Command(_) => {}
+        Whom::Processes(processes) => processes.iter().try_for_each(|one| check_process(*one))?,
+        Whom::Target(path) => requests = Requests::only(filter(path)?),
     }
     let spec = RecorderSpec { buffer_bytes: options.buffer_bytes, ..RecorderSpec::default() };
     let (mut recorder, per_call_ns) = match start(&spec) {
@@ -108,17 +115,29 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
         Err(why) => return Err(declined(&why)),
     };
     let writer = TraceWriter::create(&path).map_err(|error| failed(&error))?;
-    let mut recording = Recording::new(writer);
+    let mut recording = Recording::new(writer, requests);
     let begun_unix_ns = u64::try_from(ioengine::clock::unix_ns()).ok();
     let signals = match options.whom {
         Whom::Command(_) => Signals::install(),
-        Whom::Processes(_) => Signals::default(),
+        Whom::Processes(_) | Whom::Target(_) => Signals::default(),
     };
     let mut watcher = Watcher { live: Live::new(options.quiet), recorder: &mut recorder, signals };
     let ended = match &options.whom {
         Whom::Command(words) => watcher.command(options, words, &mut recording)?,
         Whom::Processes(processes) => {
-            watcher.processes(options, processes, interrupt, &mut recording)?
+            for process in processes {
+                recording.requests.learn_process(*process);
+                watcher.recorder.watch(*process).map_err(|e| declined(&e))?;
+            }
+            let is_over = || processes.iter().all(|process| check_process(*process).is_err());
+            watcher.until(options, interrupt, is_over, &mut recording)
+        }
+        Whom::Target(path) => {
+            for process in watcher.recorder.watch_all().map_err(|e| declined(&e))? {
+                recording.requests.learn_process(process);
+            }
+            recording.target = path.display().to_string();
+            watcher.until(options, interrupt, || false, &mut recording)
         }
     };
     let header = Header {
@@ -192,6 +211,17 @@ fn check_process(process: u32) -> Outcome<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// The files and devices of a target.
+fn filter(path: &Path) -> Outcome<Filter> {
+    target_filter::of(path).map_err(|error| {
+        Failure::usage(format!(
+            "--target {}: {}; name a folder, a file or a block device",
+            path.display(),
+            ioengine::error::cause(&error)
+        ))
+    })
 }
 
 /// A recorder, and the time that it adds to a call (ns).
@@ -272,26 +302,23 @@ impl Watcher<'_> {
         Ok(EndOfWatch { status: Some(status_of(&mut child)?), totals })
     }
 
-    fn processes(
+    /// Records until the time is over or the user interrupts, or `is_over`.
+    fn until(
         &mut self,
         options: &WatchOptions,
-        processes: &[u32],
         interrupt: &Interrupt,
+        is_over: impl Fn() -> bool,
         recording: &mut Recording,
-    ) -> Outcome<EndOfWatch> {
-        for process in processes {
-            recording.requests.learn_process(*process);
-            self.recorder.watch(*process).map_err(|e| declined(&e))?;
-        }
+    ) -> EndOfWatch {
         let begun_ns = self.live.clock.now_ns();
         loop {
-            let is_over = options.is_over(begun_ns, self.live.clock.now_ns(), interrupt)
-                || processes.iter().all(|process| check_process(*process).is_err());
+            let is_over =
+                options.is_over(begun_ns, self.live.clock.now_ns(), interrupt) || is_over();
             let read = recording.take(self.recorder);
             recording.watched_ns = self.live.clock.now_ns() - begun_ns;
             if is_over {
                 self.take_rest(recording);
-                return Ok(EndOfWatch { status: None, totals: None });
+                return EndOfWatch { status: None, totals: None };
             }
             self.live.show(recording, self.recorder, read);
         }
@@ -345,6 +372,7 @@ fn without_recording(
             }
             EndOfWatch { status: None, totals }
         }
+        Whom::Target(_) => return Err(declined(why)),
     };
     let header =
         Header { source: "proc".to_owned(), command: options.whom.command(), ..Header::default() };
@@ -445,15 +473,19 @@ struct Recording {
     command: Option<u32>,
     created_ns: Option<u64>,
     ended_ns: Option<u64>,
+    /// What is watched in place of a program; empty if it is a program.
+    target: String,
+    /// The processes that made requests.
+    active: HashSet<u32>,
     /// Why the trace cannot be written any more. The program runs on.
     failure: Option<Failure>,
 }
 
 impl Recording {
-    fn new(mut writer: TraceWriter) -> Recording {
+    fn new(mut writer: TraceWriter, requests: Requests) -> Recording {
         writer.start_at_first();
         Recording {
-            requests: Requests::new(),
+            requests,
             writer,
             files: Vec::new(),
             made: Vec::new(),
@@ -462,6 +494,8 @@ impl Recording {
             command: None,
             created_ns: None,
             ended_ns: None,
+            target: String::new(),
+            active: HashSet::new(),
             failure: None,
         }
     }
@@ -493,7 +527,10 @@ impl Recording {
             self.files.push(self.writer.add_file(name));
         }
         for request in self.made.drain(..) {
-            self.calls += u64::from(request.call != trace::Call::BLOCK);
+            if request.call != trace::Call::BLOCK {
+                self.calls += 1;
+                self.active.insert(request.process);
+            }
             let file = self.files[request.file.0 as usize];
             let stored = self.writer.push(&Request { file, ..request });
             stored.map_err(|error| failed(&error))?;
@@ -513,7 +550,12 @@ impl Recording {
         self.made = rest;
         self.write()?;
         let own = std::process::id();
-        header.processes = self.requests.processes().filter(|one| one.id != own).collect();
+        let processes = self.requests.processes().filter(|one| one.id != own);
+        // Of all processes on the machine, those that used the target.
+        let is_program = self.target.is_empty();
+        let processes = processes.filter(|one| is_program || self.active.contains(&one.id));
+        header.processes = processes.collect();
+        header.target = self.target;
         header.processes.sort_by_key(|process| process.id);
         let lost = recorder.lost();
         let lost = lost.into_iter().map(|(cause, count)| (cause.to_owned(), count));

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use analysis::histogram::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
 use trace::{Call, FileId, Operation, Request};
 
 use crate::waits::{Busy, Waits};
@@ -16,7 +18,7 @@ const SIZES_MAX: usize = 64;
 /// Requests from which on a run away from the start of a file is sequential access. Random access
 /// has short runs by chance.
 const RUN_MIN: u64 = 4;
-/// Threads whose pauses are followed.
+/// Threads whose pauses are followed, and processes whose requests are counted.
 const THREADS_MAX: usize = 1 << 16;
 
 /// How one request follows the previous one of its file and direction.
@@ -265,6 +267,52 @@ impl OfFile {
     }
 }
 
+/// Requests of one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OfProcess {
+    /// Number of reads.
+    pub reads: u64,
+    /// Bytes that these moved.
+    pub read_bytes: u64,
+    /// Number of writes.
+    pub writes: u64,
+    /// Bytes that these moved.
+    pub written_bytes: u64,
+    /// Number of flushes.
+    pub flushes: u64,
+    /// Sum of the latencies of reads, writes and flushes (ns).
+    pub busy_ns: u64,
+}
+
+impl OfProcess {
+    /// Adds the counts of another process.
+    pub fn add(&mut self, other: &OfProcess) {
+        self.reads += other.reads;
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.writes += other.writes;
+        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+        self.flushes += other.flushes;
+        self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
+    }
+
+    fn take(&mut self, request: &Request) {
+        let bytes = request.moved_bytes();
+        match request.operation {
+            Operation::Read => {
+                self.reads += 1;
+                self.read_bytes = self.read_bytes.saturating_add(bytes);
+            }
+            Operation::Write => {
+                self.writes += 1;
+                self.written_bytes = self.written_bytes.saturating_add(bytes);
+            }
+            Operation::Flush => self.flushes += 1,
+            _ => return,
+        }
+        self.busy_ns = self.busy_ns.saturating_add(request.latency_ns.unwrap_or(0));
+    }
+}
+
 /// Figures of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
@@ -274,6 +322,8 @@ pub struct Summary {
     pub devices: HashMap<FileId, OfFile>,
     /// Page faults in mapped files.
     pub page_faults: u64,
+    /// Requests of the program by process; of more than 65,536 processes, of the first ones.
+    pub processes: HashMap<u32, OfProcess>,
     /// Requests of the program by operation.
     pub operations: BTreeMap<Operation, OfOperation>,
     /// Time between the end of a request and the start of the next one of its thread.
@@ -306,6 +356,10 @@ impl Summary {
         if request.call == Call::PAGE_FAULT {
             self.page_faults += 1;
             return;
+        }
+        let has_room = self.processes.len() < THREADS_MAX;
+        if has_room || self.processes.contains_key(&request.process) {
+            self.processes.entry(request.process).or_default().take(request);
         }
         let of = self.operations.entry(request.operation).or_default();
         *of.calls.entry(request.call).or_default() += 1;

@@ -55,6 +55,7 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
     if let Some(totals) = document.totals.filter(|_| document.calls() == 0) {
         add("  totals   ", of_totals(&totals));
     }
+    of_programs(document, &mut add);
     of_files(document, &mut add);
     for device in &document.devices {
         add("  ", format!("{} (all programs): {}", device.name, of_device(device)));
@@ -80,6 +81,7 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
 fn head(document: &TraceDocument) -> String {
     let line = document.command.lines().next().unwrap_or_default();
     let name = match line {
+        "" if !document.target.is_empty() => document.target.as_str(),
         "" if document.trace.is_empty() => "the process",
         "" => document.trace.as_str(),
         command => command,
@@ -270,6 +272,44 @@ fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     let left = files.len().saturating_sub(FOLDERS_MAX);
     if left > 0 {
         add("  ", format!("and {} (see --json)", units::counted(left as u64, "folder")));
+    }
+}
+
+fn of_programs(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
+    if document.programs.is_empty() {
+        return;
+    }
+    add("", "Programs, by time in calls".to_owned());
+    for program in document.programs.iter().take(FOLDERS_MAX) {
+        let of = &program.requests;
+        let parts = [
+            (
+                of.reads,
+                format!("{} of {}", units::counted(of.reads, "read"), units::size(of.read_bytes)),
+            ),
+            (
+                of.writes,
+                format!(
+                    "{} of {}",
+                    units::counted(of.writes, "write"),
+                    units::size(of.written_bytes)
+                ),
+            ),
+            (of.flushes, flushes(of.flushes)),
+        ];
+        let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
+        let parts: Vec<String> = parts.collect();
+        let what = if parts.is_empty() { "opens only".to_owned() } else { parts.join(", ") };
+        let many = match program.processes {
+            1 => String::new(),
+            many => format!(" ({many} processes)"),
+        };
+        let time = units::time(of.busy_ns as f64);
+        add("  ", format!("{}{many}: {what} in {time}", program.name));
+    }
+    let left = document.programs.len().saturating_sub(FOLDERS_MAX);
+    if left > 0 {
+        add("  ", format!("and {} (see --json)", units::counted(left as u64, "program")));
     }
 }
 

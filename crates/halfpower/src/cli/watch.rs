@@ -11,6 +11,7 @@ use clap::Args;
 #[command(after_help = "Examples:
   halfpower watch -- dd if=big.dat of=/dev/null bs=4k
   halfpower watch --pid 4711 --runtime 30          a running program, for 30 s
+  halfpower watch --target /data --runtime 30      what all programs do on that file system
   halfpower watch --against latest -- ./load       beside the newest survey in halfpower.db
   halfpower watch --json -- sqlite3 test.db < load.sql > result.json
   halfpower watch --html load.html -- ./load       also a page with charts
@@ -30,7 +31,11 @@ pub struct WatchArgs {
     /// A running process to watch, with its threads and future children; may be repeated
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Vec<u32>,
-    /// Watch running processes for at most this time
+    /// Watch what all programs do on the file system of a folder, or on a block device, until
+    /// Ctrl-C or --runtime
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid"])]
+    pub target: Option<PathBuf>,
+    /// Watch running processes or a target for at most this time
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub runtime: Option<u64>,
     /// New file for the trace [default: halfpower-trace.parquet, with a number if it exists]
@@ -58,7 +63,7 @@ pub struct WatchArgs {
     #[arg(long)]
     pub plan: bool,
     /// The command and its arguments
-    #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["pid", "target"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

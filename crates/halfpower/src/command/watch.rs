@@ -24,17 +24,20 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         let given = units::size(args.buffer);
         Failure::usage(format!("--buffer {given}: use a power of two from 64k to 1g"))
     })?;
-    if args.runtime.is_some() && args.pid.is_empty() {
+    let is_command = args.pid.is_empty() && args.target.is_none();
+    if args.runtime.is_some() && is_command {
         return Err(Failure::usage(
-            "--runtime is for --pid; a command runs to its end, so limit it with timeout(1)",
+            "--runtime is for --pid and --target; a command runs to its end, so limit it with \
+             timeout(1)",
         ));
     }
     if args.plan {
         return plan(args);
     }
-    let (whom, interrupt) = match args.pid.is_empty() {
-        true => (Whom::Command(args.command.clone()), Interrupt::beside_a_command()),
-        false => (Whom::Processes(args.pid.clone()), Interrupt::install()),
+    let (whom, interrupt) = match &args.target {
+        Some(target) => (Whom::Target(target.clone()), Interrupt::install()),
+        None if is_command => (Whom::Command(args.command.clone()), Interrupt::beside_a_command()),
+        None => (Whom::Processes(args.pid.clone()), Interrupt::install()),
     };
     let options = WatchOptions {
         whom,
@@ -94,7 +97,9 @@ fn exit_of(status: ExitStatus) -> Exit {
 
 fn plan(args: &WatchArgs) -> Outcome {
     console::data("load BPF programs that record I/O system calls and block requests");
-    if args.pid.is_empty() {
+    if let Some(target) = &args.target {
+        console::data(&format!("watch all programs that use {}", target.display()));
+    } else if args.pid.is_empty() {
         let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
         console::data(&format!("run: {}", words.join(" ")));
     }

@@ -222,6 +222,7 @@ fn the_predicted_gain_of_depth_is_the_one_that_is_measured() {
     let gain = gain.unwrap_or_else(|| panic!("{document:#}"));
     assert!(gain["share_of_time"].as_f64().unwrap() > 0.95, "it does nothing else: {gain:#}");
     let depth = text(&gain["text"]).split(" x depth ").nth(1).unwrap();
+    let depth = depth.split_whitespace().next().unwrap();
     let measured =
         place.document(&format!("run {system} {flags} --iodepth {depth} --trials 1 --no-store"));
     let times = rate(&measured["summary"]) / known;

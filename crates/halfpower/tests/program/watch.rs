@@ -210,6 +210,35 @@ fn a_running_process_is_watched_until_its_end_or_for_a_while() {
 }
 
 #[test]
+fn a_target_is_watched_whoever_uses_it() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.file("data", 64 << 10);
+    let load =
+        "while dd if=data of=copy bs=4k conv=fsync,notrunc 2> /dev/null; do cat /proc/uptime; done";
+    let mut shell = place.command_of("sh");
+    let shell = shell.args(["-c", load]).stdout(std::process::Stdio::null());
+    let mut shell = shell.spawn().unwrap();
+    let document = place.document("watch --target . --runtime 2 --quiet");
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    let copy = file(&document, "/copy");
+    assert_eq!(sizes(&copy["writes"]), [(4096, whole(&copy["writes"]["count"]))]);
+    assert!(whole(&copy["flushes"]) >= 1, "{copy:#}");
+    let names: Vec<&str> = list(&document["files"]).iter().map(|f| text(&f["name"])).collect();
+    assert!(!names.iter().any(|name| name.starts_with("/proc/")), "another file system: {names:?}");
+    let programs = list(&document["programs"]).iter();
+    let dd = programs.clone().find(|program| text(&program["name"]) == "dd");
+    // If no other program used the disk meanwhile, dd is not listed among programs.
+    let dd = dd.map(|dd| whole(&dd["written_bytes"]));
+    assert!(dd.is_none_or(|bytes| bytes >= 64 << 10), "{document:#}");
+    assert_eq!((text(&document["target"]), text(&document["command"])), (".", ""));
+    place.does("trace halfpower-trace.parquet").prints(".: ");
+    place.cannot("watch --target missing").with_code(2).says("missing", "name a folder");
+    place.halfpower("watch --target . -- ls").with_code(2);
+}
+
+#[test]
 fn a_trace_is_shown_again_exported_and_imported() {
     or_skip!(watching());
     let place = Place::new();

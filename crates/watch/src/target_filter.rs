@@ -1,0 +1,91 @@
+//! The files and devices of a target: one file system with the disks below it, or one block device
+//! with the file systems on it.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use calltrace::Filter;
+use calltrace::filter::device_number;
+use ioengine::device::Device;
+use ioengine::mount;
+
+/// Levels of devices that are followed; real stacks are lower.
+const LEVELS_MAX: usize = 16;
+
+/// The file system of a file or folder with the devices below; of a block device, the device
+/// with the file systems on it.
+///
+/// # Errors
+/// The path does not exist or cannot be looked up.
+pub fn of(path: &Path) -> io::Result<Filter> {
+    let path = fs::canonicalize(path)?;
+    let metadata = fs::metadata(&path)?;
+    if metadata.file_type().is_block_device() {
+        let device = numbers(metadata.rdev());
+        let is_on = |mount: &mount::Mount| chain(mount_device(mount)).contains(&device);
+        let mounts = mount::all().into_iter().filter(is_on);
+        let file_systems = mounts.map(|mount| device_number(mount.device)).collect();
+        let devices = chain(Some(device)).into_iter().map(device_number).collect();
+        return Ok(Filter { file_systems, devices });
+    }
+    let device = numbers(metadata.dev());
+    let mount = mount::of(&path, device);
+    // Subvolumes of btrfs have device numbers of their own, unlike the kernel's file system.
+    let file_system = mount.as_ref().map_or(device, |mount| mount.device);
+    let below = mount.as_ref().and_then(mount_device);
+    let devices = chain(below).into_iter().map(device_number).collect();
+    Ok(Filter { file_systems: vec![device_number(file_system)], devices })
+}
+
+/// The block device of a mount.
+fn mount_device(mount: &mount::Mount) -> Option<(u32, u32)> {
+    let of_source = || {
+        let metadata = fs::metadata(&mount.source).ok()?;
+        metadata.file_type().is_block_device().then(|| numbers(metadata.rdev()))
+    };
+    if Device::of(mount.device).is_some() { Some(mount.device) } else { of_source() }
+}
+
+/// A device, its whole disk, and the devices below a volume.
+fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
+    let mut found: Vec<(u32, u32)> = device.into_iter().collect();
+    let mut level: Vec<Device> = device.and_then(Device::of).into_iter().collect();
+    for _ in 0..LEVELS_MAX {
+        let whole = level.iter().filter_map(Device::whole);
+        let below: Vec<Device> = level.iter().flat_map(Device::slaves).chain(whole).collect();
+        if below.is_empty() {
+            break;
+        }
+        found.extend(below.iter().filter_map(Device::number));
+        level = below;
+    }
+    found
+}
+
+fn numbers(device: u64) -> (u32, u32) {
+    (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_stands_for_its_file_system() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let filter = of(&path).unwrap();
+        let device = numbers(fs::metadata(&path).unwrap().dev());
+        let mount = mount::of(&path, device).unwrap();
+        assert_eq!(filter.file_systems, [device_number(mount.device)]);
+        let has_disk = fs::metadata(&mount.source).is_ok_and(|of| of.file_type().is_block_device());
+        assert_eq!(filter.devices.is_empty(), !has_disk, "{mount:?}");
+    }
+
+    #[test]
+    fn a_missing_path_is_an_error() {
+        assert!(of(Path::new("/nowhere/at/all")).is_err());
+    }
+}
