@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::fixture::{Place, list, or_skip, real, text, whole};
+use crate::known_truth::Served;
 use crate::watch::{LOADS, Load, watching};
 
 /// The columns of the traces.
@@ -220,4 +221,69 @@ fn twelve_known_loads_are_replayed_as_the_program_ran() {
         println!("{name}: time {time:.3}, p50 {p50:.3}, p99 {p99:.3} of the program's");
     }
     println!("{met} of {} within 10% of the time and 15% of the latencies", LOADS.len());
+}
+
+/// Changes of habit that mean something for a load.
+fn changes(flags: &str) -> Vec<&'static str> {
+    let mut changes = vec!["--iodepth-to 8"];
+    match flags {
+        _ if flags.contains("--bs=64k") => changes.push("--merge-to 256k"),
+        _ if flags.contains("--rw=read") || flags.contains("--rw=write") => {
+            changes.push("--merge-to 64k");
+        }
+        _ => {}
+    }
+    if flags.contains("write") {
+        changes.push("--flush-every 16");
+    }
+    changes
+}
+
+#[test]
+#[ignore = "a campaign of some minutes, with fio and FUSE"]
+fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measurements_tell() {
+    or_skip!(watching());
+    let served = or_skip!(Served::of("truth:fixed=2ms,rate=100MB/s,parallel=4 mounted --size 64m"));
+    let place = &served.place;
+    let device = "mounted/device --overwrite mounted/device";
+    let axes = "--rw randread,randwrite,read,write --bs 4k,8k,64k,256k --iodepth 1,2,4,8,16";
+    let limits = "--direct --runtime 0.5 --time-based --trials 1 --quiet";
+    let sweep = place.halfpower(&format!("sweep {device} {axes} {limits}"));
+    assert!(matches!(sweep.status.code(), Some(0 | 5)), "{sweep}");
+    place.does("calibrate latest --out dev.toml");
+    let only = format!("--file {}", place.path("mounted").display());
+    let (mut met, mut all) = (0, 0);
+    for Load { name, flags } in LOADS {
+        // All files of a load are this one.
+        let flags = flags.replace("--nrfiles=4 --filesize=2m", "").replace("--number_ios=300", "");
+        let load = format!(
+            "fio --name=a --bs=8k --size=16m --filename=mounted/device --number_ios=400 {flags} \
+             --fallocate=none --group_reporting"
+        );
+        let _ = fs::remove_file(place.path("t.parquet"));
+        place.does(&format!("watch --quiet --output t.parquet -- {load}"));
+        let rate = |change: &str| {
+            let line = format!(
+                "replay t.parquet {device} {only} --no-store --trials 1 --quiet --json {change}"
+            );
+            let replayed = place.halfpower(&line).json();
+            real(&replayed["summary"]["throughput_bytes_per_s"]["median"])
+        };
+        for change in changes(&flags) {
+            // Behind FUSE there is no page cache.
+            let line = format!("whatif ./dev.toml --trace t.parquet {only} --given caching=direct");
+            let predicted = real(&place.document(&format!("{line} {change}"))["ratio"]);
+            let measured =
+                median((0..3).map(|_| (rate(""), rate(change))).map(|(a, b)| b / a).collect());
+            let error = predicted / measured - 1.0;
+            (met, all) = (met + u32::from(error.abs() <= 0.15), all + 1);
+            println!(
+                "| {name} | `{change}` | {predicted:.2} | {measured:.2} | {:+.1}% |",
+                error * 100.0
+            );
+        }
+    }
+    println!("{met} of {all} effects within 15%");
+    // Not all, because the device answers in real time, and the machine may be busy.
+    assert!(met * 4 >= all * 3);
 }
