@@ -62,8 +62,10 @@ pub struct SurveyOptions {
     pub size: Option<u64>,
     /// Maximum bytes to write, including the test file.
     pub max_write: u64,
-    /// Path of the HTML page.
-    pub html: PathBuf,
+    /// Path of the HTML page; None: no page.
+    pub html: Option<PathBuf>,
+    /// Print the result. Another verb that needs a survey only uses what was stored.
+    pub prints: bool,
     /// Whether charts are printed, and with which characters.
     pub charts: Charts,
     /// Print one JSON document instead of text.
@@ -320,11 +322,13 @@ fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     if !ranks::is_first_or_only() {
         return Ok(db);
     }
-    page::check(&options.html)?;
-    if let Some(db) = db.filter(|db| page::is_beside(&options.html, db)) {
+    let html = options.html.as_deref();
+    html.map_or(Ok(()), page::check)?;
+    let same = html.zip(db).filter(|(html, db)| page::is_beside(html, db));
+    if let Some((html, db)) = same {
         return Err(Failure::usage(format!(
             "--html {} and --db {} would overwrite each other; give them different names",
-            options.html.display(),
+            html.display(),
             db.display()
         )));
     }
@@ -367,17 +371,18 @@ fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &Surve
     let findings_json = serde_json::to_string(&Kept { facts: &data.facts, findings }).ok();
     // Write the page even if the database fails, and print the text even if the page fails.
     let kept = recorder.finish(state, findings_json, Some(&insight.verdict));
-    let page = if insight.seen.is_empty() {
-        Ok(())
-    } else {
-        page::write(&options.html, &view::html(data, &insight))
-    };
+    let html = options.html.as_deref().filter(|_| !insight.seen.is_empty());
+    let page = html.map_or(Ok(()), |html| page::write(html, &view::html(data, &insight)));
     let wrote = WroteDocument {
         db: db_name(options).filter(|_| kept.is_ok()),
-        html: (page.is_ok() && !insight.seen.is_empty())
-            .then(|| options.html.display().to_string()),
+        html: html.filter(|_| page.is_ok()).map(|html| html.display().to_string()),
     };
-    if options.json {
+    if !options.prints {
+        if let (false, Some(db)) = (interrupted, wrote.db) {
+            let target = options.target.display();
+            console.say(format!("The survey of {target} is in {db}."));
+        }
+    } else if options.json {
         console::data(&json::print(&document::of(data, &insight, wrote)));
     } else if !insight.seen.is_empty() {
         let charts = view::charts(data, &insight, options.charts);
@@ -447,7 +452,7 @@ fn plan(
         direct: true,
         write: true,
     };
-    page::check(&options.html)?;
+    options.html.as_deref().map_or(Ok(()), page::check)?;
     let workloads = grid::first(budget, &limits).len();
     let trials = format!(
         "measure up to {workloads} workloads, {} each",
@@ -470,9 +475,10 @@ fn plan(
         let by = if options.mpi { "on each rank" } else { "in all" };
         console::data(&format!("write at most {} {by}{share}", units::size(options.max_write)));
     }
-    let html = options.html.display();
-    let db = db_name(options).map(|db| format!(" and the database {db}")).unwrap_or_default();
-    console::data(&format!("write the page {html}{db}; nothing was done"));
+    let page = options.html.as_ref().map(|html| format!("the page {}", html.display()));
+    let db = db_name(options).map(|db| format!("the database {db}"));
+    let files: Vec<String> = page.into_iter().chain(db).collect();
+    console::data(&format!("write {}; nothing was done", files.join(" and ")));
     Ok(Exit::Ok)
 }
 

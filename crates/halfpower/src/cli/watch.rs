@@ -13,6 +13,7 @@ use clap::Args;
   halfpower watch --pid 4711 --runtime 30          a running program, for 30 s
   halfpower watch --target /data --runtime 30      what all programs do on that file system
   halfpower watch --against latest -- ./load       beside the newest survey in halfpower.db
+  halfpower watch --survey /data -- ./load         survey /data first (20 s), then compare
   halfpower watch --json -- sqlite3 test.db < load.sql > result.json
   halfpower watch --html load.html -- ./load       also a page with charts
   halfpower trace halfpower-trace.parquet          the same summary again
@@ -45,10 +46,13 @@ pub struct WatchArgs {
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "64m")]
     pub buffer: u64,
     /// Compare with a stored survey of the same device: its number, or latest
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", group = "survey_run")]
     pub against: Option<String>,
+    /// First survey this folder or device (as survey --quick, about 20 s), and compare with that
+    #[arg(long, value_name = "PATH", group = "survey_run")]
+    pub survey: Option<PathBuf>,
     /// The database with that survey
-    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "survey_run")]
     pub db: PathBuf,
     /// Also write a page with charts to this file
     #[arg(long, alias = "report", value_name = "FILE")]
@@ -95,8 +99,11 @@ pub struct TraceArgs {
     /// Compare with a stored survey of the same device: its number, or latest
     #[arg(long, value_name = "RUN", conflicts_with = "export")]
     pub against: Option<String>,
+    /// First survey this folder or device (as survey --quick, about 20 s), and compare with that
+    #[arg(long, value_name = "PATH", group = "survey_run")]
+    pub survey: Option<PathBuf>,
     /// The database with that survey
-    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "survey_run")]
     pub db: PathBuf,
     /// Also write a page with charts to this file
     #[arg(long, alias = "report", value_name = "FILE", conflicts_with = "export")]

@@ -7,16 +7,24 @@ use std::process::ExitStatus;
 
 use analysis::units;
 use lab::console::{self, Console};
+use lab::experiment::Experiment;
 use lab::failure::{Exit, Failure, Outcome};
 use lab::interrupt::Interrupt;
 use lab::json;
+use lab::recorder::RunOptions;
+use lab::terminal::Charts;
 use lab::trace_file::TraceFile;
+use survey::grid::Budget;
+use survey::session::SurveyOptions;
 use survey::survey_data::SurveyData;
 use watch::document::TraceDocument;
 use watch::session::{self, WatchOptions, Whom};
 use watch::{against, page, stored, text};
 
 use crate::cli::watch::{TraceArgs, WatchArgs};
+
+/// Most bytes that a survey before a watch writes, as those of `halfpower survey`.
+const SURVEY_WRITE_BYTES_MAX: u64 = 16 << 30;
 
 pub fn execute(args: &WatchArgs) -> Outcome {
     let buffer_bytes = u32::try_from(args.buffer).ok().filter(|bytes| is_buffer_size(*bytes));
@@ -34,6 +42,14 @@ pub fn execute(args: &WatchArgs) -> Outcome {
     if args.plan {
         return plan(args);
     }
+    args.html.as_deref().map_or(Ok(()), lab::page::check)?;
+    let survey = match &args.survey {
+        Some(target) => match make_survey(target, args)? {
+            Exit::Ok | Exit::Invalid => survey(Some("latest"), &args.db)?,
+            exit => return Ok(exit),
+        },
+        None => survey(args.against.as_deref(), &args.db)?,
+    };
     let (whom, interrupt) = match &args.target {
         Some(target) => (Whom::Target(target.clone()), Interrupt::install()),
         None if is_command => (Whom::Command(args.command.clone()), Interrupt::beside_a_command()),
@@ -47,8 +63,6 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         quiet: args.quiet,
         buffer_bytes,
     };
-    args.html.as_deref().map_or(Ok(()), lab::page::check)?;
-    let survey = survey(args.against.as_deref(), &args.db)?;
     let mut watched = session::run(&options, &interrupt)?;
     compare(&mut watched.document, survey.as_ref());
     let document = &watched.document;
@@ -70,6 +84,25 @@ pub fn execute(args: &WatchArgs) -> Outcome {
         Console::new(args.quiet && (args.json || watched.status.is_none())).say(wrote);
     }
     Ok(watched.status.map_or(Exit::Ok, exit_of))
+}
+
+/// Surveys a target and stores the run.
+fn make_survey(target: &Path, args: &WatchArgs) -> Outcome {
+    survey::session::execute(&SurveyOptions {
+        target: target.to_owned(),
+        budget: Budget::of(true, false, None),
+        size: None,
+        max_write: SURVEY_WRITE_BYTES_MAX,
+        html: None,
+        prints: false,
+        charts: Charts::Never,
+        json: false,
+        quiet: args.quiet,
+        plan: false,
+        mpi: false,
+        base: Experiment::default(),
+        run: RunOptions { db: Some(args.db.clone()), label: None, pap_bytes_per_s: None },
+    })
 }
 
 /// The survey to compare with.
@@ -96,6 +129,9 @@ fn exit_of(status: ExitStatus) -> Exit {
 }
 
 fn plan(args: &WatchArgs) -> Outcome {
+    if let Some(target) = &args.survey {
+        console::data(&format!("survey {} in about 20 s, with a test file", target.display()));
+    }
     console::data("load BPF programs that record I/O system calls and block requests");
     if let Some(target) = &args.target {
         console::data(&format!("watch all programs that use {}", target.display()));

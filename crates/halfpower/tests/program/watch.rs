@@ -273,6 +273,22 @@ fn a_program_is_compared_with_a_survey() {
 }
 
 #[test]
+fn a_survey_is_made_first_if_asked_for() {
+    or_skip!(watching());
+    let place = Place::new();
+    place.file("data", 4 << 20);
+    // A simulated target needs no disk.
+    let line = "watch --quiet --survey sim:sata-ssd -- dd if=data of=copy bs=64k conv=fsync";
+    let ended = place.does(line);
+    assert!(ended.stderr.contains("Beside the survey of sim:sata-ssd"), "{ended}");
+    assert!(!ended.stdout.contains("In short"), "standard output is the command's: {ended}");
+    assert!(place.path("halfpower.db").exists() && !place.path("halfpower.html").exists());
+    let both = "watch --survey . --against latest -- true";
+    place.halfpower(both).with_code(2);
+    place.does("watch --survey . --plan -- true").prints("survey . in about 20 s");
+}
+
+#[test]
 fn mistakes_with_traces_are_named_with_their_remedy() {
     let place = Place::new();
     fs::write(place.path("words"), "no trace\n").unwrap();
