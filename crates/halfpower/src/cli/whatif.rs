@@ -16,6 +16,7 @@ use crate::cli::replay::{HabitArgs, TraceLoadArgs};
   halfpower whatif ./disk.toml --rw randread --bs 4k --iodepth 1 --iodepth-to 32
   halfpower whatif nvme-gen4 --set drive.units=64 --price 300 --price-to 450
   halfpower whatif sata-ssd --trace trace.parquet --flush-every 16
+  halfpower whatif ./disk.toml --trace trace.parquet --buffered --cache 4g
 
 Prints throughput before and after, from closed-form bounds and from simulation; the bottleneck; the
 sensitivity to each parameter of the system; and which of the important parameters are only assumed.
@@ -72,6 +73,15 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Change")]
     pub set: Vec<String>,
+    /// Bypass the page cache after the change, as --set caching=direct
+    #[arg(long, help_heading = "Change", conflicts_with = "buffered")]
+    pub direct: bool,
+    /// Use the page cache after the change, as --set caching=buffered
+    #[arg(long, help_heading = "Change")]
+    pub buffered: bool,
+    /// New size of the page cache, as --set host.cache.size
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
+    pub cache: Option<u64>,
     /// New depth
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=32768))]

@@ -73,24 +73,33 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::plan_to_print();
 }
 
+/// The values of the system that change.
+fn settings(args: &WhatifArgs) -> Vec<String> {
+    let direct = args.direct.then(|| "caching=direct".to_owned());
+    let buffered = args.buffered.then(|| "caching=buffered".to_owned());
+    let gib = |bytes: u64| format!("host.cache.size={}", bytes as f64 / f64::from(1 << 30));
+    let cache = args.cache.map(gib);
+    args.set.iter().cloned().chain(direct).chain(buffered).chain(cache).collect()
+}
+
 /// The changes, as typed.
 fn changes(args: &WhatifArgs) -> Vec<String> {
     let depth = args.iodepth_to.map(|depth| format!("iodepth={depth}"));
     let size = args.bs_to.map(|bytes| format!("bs={bytes}"));
     let merge = args.habits.merge_to.map(|bytes| format!("merge={bytes}"));
     let flushes = args.habits.flush_every.map(|writes| format!("flush-every={writes}"));
-    args.set.iter().cloned().chain(depth).chain(size).chain(merge).chain(flushes).collect()
+    settings(args).into_iter().chain(depth).chain(size).chain(merge).chain(flushes).collect()
 }
 
 fn question(args: &WhatifArgs) -> Outcome<Question> {
-    let both: Vec<String> = args.given.iter().chain(&args.set).cloned().collect();
+    let both: Vec<String> = args.given.iter().cloned().chain(settings(args)).collect();
     let mut before = simulated_target::parse(&args.system, &args.given)?;
     let mut after = simulated_target::parse(&args.system, &both)?;
     let no_change = changes(args).is_empty() && args.price_to.is_none();
     if no_change {
         return Err(Failure::usage(
-            "whatif: no change was given; add --set KEY=VALUE, --iodepth-to N or --bs-to SIZE, \
-             or with --trace --merge-to SIZE or --flush-every N",
+            "whatif: no change was given; add --set KEY=VALUE, --direct, --buffered, --cache SIZE, \
+             --iodepth-to N or --bs-to SIZE, or with --trace --merge-to SIZE or --flush-every N",
         ));
     }
     let (load, load_after) = match &args.trace {

@@ -151,6 +151,10 @@ fn what_if_predicts_another_habit_of_the_program() {
     reads(&place, "reads.csv", 200);
     let deeper = ratio("nvme-gen4 --trace reads.csv --fast --iodepth-to 16");
     assert!(deeper > 4.0, "{deeper}");
+    // The page cache holds what the program reads again.
+    let set = ratio("nvme-gen4 --trace reads.csv --set caching=buffered,host.cache.size=2");
+    assert_eq!(ratio("nvme-gen4 --trace reads.csv --buffered --cache 2g"), set);
+    place.halfpower("whatif nvme-gen4 --trace reads.csv --buffered --direct").with_code(2);
     let text = place.does("whatif nvme-gen4 --trace reads.csv --iodepth-to 16").stdout;
     assert!(text.contains("depth 16"), "{text}");
     assert!(text.contains("the change multiplies throughput by"), "{text}");
