@@ -69,6 +69,9 @@ pub(crate) const COLUMNS: [Column; 15] = [
     column("sleeps", Kind::Long, true, true),
 ];
 
+/// Columns that traces of the first version lack. They are nullable.
+pub(crate) const ADDED: [&str; 1] = ["sleeps"];
+
 /// The schema of a trace file.
 pub(crate) fn schema() -> Result<TypePtr> {
     let fields = COLUMNS.iter().map(field).collect::<Result<Vec<TypePtr>>>()?;

@@ -17,7 +17,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 
-use crate::columns::{COLUMNS, Column, HEADER_KEY, VERSION, VERSION_KEY, schema};
+use crate::columns::{ADDED, COLUMNS, Column, HEADER_KEY, VERSION, VERSION_KEY, schema};
 use crate::error::{TraceError, one_line};
 use crate::pages::CheckedPages;
 use crate::request::{Call, FileId, Header, Operation, Request};
@@ -212,8 +212,8 @@ fn header(metadata: &ParquetMetaData, name: &str) -> Result<Header, TraceError> 
     })
 }
 
-/// Finds the columns of a trace by their names, and checks their types. A nullable column may be
-/// missing, as in a trace of an older version: then it is empty.
+/// Finds the columns of a trace by their names, and checks their types. A column that was added
+/// later may be missing: then it is empty.
 fn places(metadata: &ParquetMetaData) -> Result<Vec<Option<usize>>, String> {
     let found = metadata.file_metadata().schema_descr();
     let wanted = schema().map_err(|cause| cause.to_string())?;
@@ -221,7 +221,7 @@ fn places(metadata: &ParquetMetaData) -> Result<Vec<Option<usize>>, String> {
         let by_name = |at: &usize| found.column(*at).path().string() == column.name;
         let Some(at) = (0..found.num_columns()).find(by_name) else {
             let missing = || format!("there is no column {}", column.name);
-            return column.nullable.then_some(None).ok_or_else(missing);
+            return ADDED.contains(&column.name).then_some(None).ok_or_else(missing);
         };
         let leaf = found.column(at);
         let same = leaf.physical_type() == wanted.get_physical_type()

@@ -146,6 +146,12 @@ impl Call {
         matches!(self.name(), "copy_file_range" | "sendfile" | "splice")
     }
 
+    /// Whether the call is a hint that reads ahead: readahead, or fadvise64 with
+    /// POSIX_FADV_WILLNEED.
+    pub fn reads_ahead(self) -> bool {
+        self.name() == "readahead" || self.advice() == Some("willneed")
+    }
+
     /// What a call of fadvise64 advises, such as `random`; None for other calls, or if the trace
     /// does not say.
     pub fn advice(self) -> Option<&'static str> {
@@ -313,6 +319,8 @@ mod tests {
         }
         let advice = |number| Call::with_advice(number).and_then(Call::advice);
         assert_eq!([advice(0), advice(4), advice(6)], [Some("normal"), Some("dontneed"), None]);
+        let reads_ahead = |number| Call::with_advice(number).is_some_and(Call::reads_ahead);
+        assert_eq!([reads_ahead(3), reads_ahead(4)], [true, false], "dontneed may write");
         assert_eq!(Call::LIBAIO.advice(), None);
         assert_eq!((Call::LIBAIO.name(), Call::BLOCK.name()), ("libaio", "block"));
         for operation in Operation::ALL {

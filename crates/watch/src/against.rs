@@ -128,8 +128,8 @@ fn compared(
         _ if is_cached => format!(
             "{} of the reads came from the page cache; the others took {} of the time in reads, \
              too little to be compared with {target}",
-            percent(requests.in_memory as f64 / requests.count.max(1) as f64),
-            percent(requests.waited_ns as f64 / requests.busy_ns.max(1) as f64)
+            percent(requests.in_memory as f64 / requests.with_device_bytes.max(1) as f64),
+            percent(requests.waited_ns as f64 / requests.known_ns.max(1) as f64)
         ),
         (Some(best), Some(share)) => sentence(asked, best, share, target),
         _ => format!("the survey of {target} has no such {}", name(asked)),
@@ -245,6 +245,7 @@ mod tests {
         (data.sequential, data.random) = (sequential, 999 - sequential);
         (data.with_device_bytes, data.in_memory) = (1000, in_memory);
         // Each takes as long as the others.
+        data.known_ns = data.busy_ns;
         data.waited_ns = data.busy_ns / 1000 * (1000 - in_memory);
         document
     }

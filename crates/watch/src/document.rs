@@ -205,6 +205,8 @@ pub struct DataDocument {
     pub in_memory: u64,
     /// Sum of the latencies of the others (ns).
     pub waited_ns: u64,
+    /// Sum of the latencies of both (ns).
+    pub known_ns: u64,
     /// Bytes that the device moved for the requests before they returned.
     pub device_bytes: u64,
     /// Sum of the latencies (ns).
@@ -253,6 +255,7 @@ impl DataDocument {
             with_device_bytes: requests.with_device_bytes,
             in_memory: requests.in_memory,
             waited_ns: requests.waited_ns,
+            known_ns: requests.known_ns,
             device_bytes: requests.device_bytes,
             busy_ns: requests.busy_ns,
         }
@@ -317,8 +320,8 @@ pub struct AmplificationDocument {
     pub cache_bytes: u64,
     /// Bytes that devices moved, for all programs; on stacked devices, at each level.
     pub device_bytes: u64,
-    /// Those of them that the program's calls asked for themselves, without write-back and page
-    /// faults.
+    /// Those of them that the program's reads and hints that read ahead asked for themselves,
+    /// without page faults; 0 for writes, most of which reach the device later.
     pub calls_device_bytes: u64,
     /// Bytes of devices for each byte of the program.
     pub factor: f64,
@@ -458,7 +461,9 @@ fn waits(summary: &Summary, duration_ns: u64) -> Vec<WaitDocument> {
         share_of_time: of.outstanding_ns() as f64 / duration_ns.max(1) as f64,
         depth: of.latency_ns as f64 / of.outstanding_ns().max(1) as f64,
     };
-    let mut waits: Vec<WaitDocument> = summary.waits.classes.iter().map(document).collect();
+    // A class without requests has hints only, of another size than the reads.
+    let classes = summary.waits.classes.iter().filter(|(_, of)| of.count > 0);
+    let mut waits: Vec<WaitDocument> = classes.map(document).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.outstanding_ns));
     waits
 }
@@ -466,6 +471,8 @@ fn waits(summary: &Summary, duration_ns: u64) -> Vec<WaitDocument> {
 fn amplification(summary: &Summary) -> Vec<AmplificationDocument> {
     type Part = fn(&OfFile) -> &Requests;
     let parts: [(&str, Part); 2] = [("read", |of| &of.reads), ("write", |of| &of.writes)];
+    let [reads, hints] = [summary.total(|of| &of.reads), summary.total(|of| &of.hints)];
+    let read_bytes = reads.device_bytes.saturating_add(hints.device_bytes);
     let of = |(name, part): (&str, Part)| {
         let program = summary.total(part);
         let device_bytes = summary.devices.values().map(|of| part(of).moved_bytes).sum::<u64>();
@@ -477,7 +484,7 @@ fn amplification(summary: &Summary) -> Vec<AmplificationDocument> {
             program_bytes: program.moved_bytes,
             cache_bytes: program.moved_bytes - program.direct_bytes.min(program.moved_bytes),
             device_bytes,
-            calls_device_bytes: program.device_bytes,
+            calls_device_bytes: if name == "read" { read_bytes } else { 0 },
             factor: device_bytes as f64 / program.moved_bytes as f64,
         })
     };

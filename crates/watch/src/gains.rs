@@ -110,8 +110,8 @@ fn asks_device(data: &DataDocument, operation: Op, is_direct: bool) -> bool {
 
 /// Whether buffered reads mostly wait for the device, by time; so they do if it is not known.
 pub fn reads_wait(reads: &DataDocument) -> bool {
-    let is_known = reads.with_device_bytes > 0;
-    !is_known || reads.waited_ns as f64 > WAITED_MIN * reads.busy_ns as f64
+    let is_known = reads.known_ns as f64 > WAITED_MIN * reads.busy_ns as f64;
+    !is_known || reads.waited_ns as f64 > WAITED_MIN * reads.known_ns as f64
 }
 
 /// Sequential points of one caching mode.
@@ -198,7 +198,7 @@ fn amdahl(share: f64, times: f64) -> f64 {
 
 /// The rate that the survey measured in the setting of the program: between two sizes by the time
 /// of a request, which grows with its size.
-fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<f64> {
+fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<(f64, String)> {
     let points = match asked.is_random {
         true => insight.random(asked.operation),
         false => curve(asked, insight),
@@ -209,23 +209,25 @@ fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<f64> {
         return None;
     }
     let own_bytes = asked.wait.bytes.max(1) as f64;
-    let mut times: Vec<(f64, f64)> = points
+    let mut points: Vec<&MeasuredPoint> = points
         .into_iter()
         .filter(|point| point.key().depth() == depth && point.requests_per_s() > 0.0)
-        .map(|point| (point.key().request_bytes() as f64, 1.0 / point.requests_per_s()))
         .collect();
-    times.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let above = times.iter().position(|(bytes, _)| *bytes >= own_bytes)?;
-    let (bytes, time) = times[above];
-    let time = match above.checked_sub(1).map(|below| times[below]) {
+    points.sort_by_key(|point| point.key().request_bytes());
+    let of =
+        |point: &MeasuredPoint| (point.key().request_bytes() as f64, 1.0 / point.requests_per_s());
+    let above = points.iter().position(|point| of(point).0 >= own_bytes)?;
+    let (bytes, time) = of(points[above]);
+    let (time, setting) = match above.checked_sub(1).map(|below| of(points[below])) {
         Some((less, shorter)) if bytes > own_bytes => {
-            shorter + (time - shorter) * (own_bytes - less) / (bytes - less)
+            let time = shorter + (time - shorter) * (own_bytes - less) / (bytes - less);
+            (time, "the program's size and depth".to_owned())
         }
-        _ => time,
+        _ => (time, points[above].setting()),
     };
     let is_near = bytes / own_bytes <= SIZES_APART;
     let rate = if asked.is_random { 1.0 / time } else { own_bytes / time };
-    (is_near && time > 0.0).then_some(rate)
+    (is_near && time > 0.0).then_some((rate, setting))
 }
 
 /// A survey of a target.
@@ -241,7 +243,7 @@ fn gain(
     survey: &Survey<'_, '_>,
 ) -> Option<GainDocument> {
     let surveyed = surveyed(asked, survey.insight);
-    let times = asked.rate(to) / surveyed.unwrap_or(asked.own);
+    let times = asked.rate(to) / surveyed.as_ref().map_or(asked.own, |(rate, _)| *rate);
     let share = asked.wait.share_of_time.min(1.0);
     let gain = amdahl(share, times);
     if times < GAIN_MIN || gain < 1.0 + SHARE_MIN {
@@ -255,8 +257,8 @@ fn gain(
     let own = rate(asked.own);
     let pages = huge_pages(asked, to, survey.insight);
     let base = match surveyed {
-        Some(same) => {
-            format!(" as in the program's setting ({}; the program gets {own})", rate(same))
+        Some((same, at)) => {
+            format!(" as at {at} ({}; the program gets {own})", rate(same))
         }
         None => format!(" as the program gets, {own}"),
     };

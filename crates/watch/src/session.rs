@@ -100,11 +100,14 @@ pub struct Watched {
 /// The command cannot be run, or the trace cannot be written.
 pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let path = output(options.output.as_deref())?;
-    let mut requests = Requests::new();
+    let (mut requests, mut target) = (Requests::new(), String::new());
     match &options.whom {
         Whom::Command(_) => {}
         Whom::Processes(processes) => processes.iter().try_for_each(|one| check_process(*one))?,
-        Whom::Target(path) => requests = Requests::only(filter(path)?),
+        Whom::Target(path) => {
+            let (filter, name) = filter(path)?;
+            (requests, target) = (Requests::only(filter), name);
+        }
     }
     let spec = RecorderSpec { buffer_bytes: options.buffer_bytes, ..RecorderSpec::default() };
     let (mut recorder, per_call_ns) = match start(&spec) {
@@ -132,11 +135,11 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
             let is_over = || processes.iter().all(|process| check_process(*process).is_err());
             watcher.until(options, interrupt, is_over, &mut recording)
         }
-        Whom::Target(path) => {
+        Whom::Target(_) => {
             for process in watcher.recorder.watch_all().map_err(|e| declined(&e))? {
                 recording.requests.learn_process(process);
             }
-            recording.target = path.display().to_string();
+            recording.target = target;
             watcher.until(options, interrupt, || false, &mut recording)
         }
     };
@@ -214,7 +217,7 @@ fn check_process(process: u32) -> Outcome<()> {
 }
 
 /// The files and devices of a target.
-fn filter(path: &Path) -> Outcome<Filter> {
+fn filter(path: &Path) -> Outcome<(Filter, String)> {
     target_filter::of(path).map_err(|error| {
         Failure::usage(format!(
             "--target {}: {}; name a folder, a file or a block device",

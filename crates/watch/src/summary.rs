@@ -85,6 +85,8 @@ pub struct Requests {
     pub in_memory: u64,
     /// Sum of the latencies of the others (ns).
     pub waited_ns: u64,
+    /// Sum of the latencies of both (ns).
+    pub known_ns: u64,
     /// Bytes that the device moved for these requests before they returned.
     pub device_bytes: u64,
     /// Sum of latencies (ns).
@@ -110,7 +112,9 @@ impl Requests {
             self.with_device_bytes += 1;
             let is_in_memory = bytes == 0 && request.sleeps.unwrap_or(0) == 0;
             self.in_memory += u64::from(is_in_memory);
-            let waited_ns = if is_in_memory { 0 } else { request.latency_ns.unwrap_or(0) };
+            let latency_ns = request.latency_ns.unwrap_or(0);
+            self.known_ns = self.known_ns.saturating_add(latency_ns);
+            let waited_ns = if is_in_memory { 0 } else { latency_ns };
             self.waited_ns = self.waited_ns.saturating_add(waited_ns);
             self.device_bytes = self.device_bytes.saturating_add(bytes);
         }
@@ -165,6 +169,7 @@ impl Requests {
         self.with_device_bytes += other.with_device_bytes;
         self.in_memory += other.in_memory;
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
+        self.known_ns = self.known_ns.saturating_add(other.known_ns);
         self.device_bytes = self.device_bytes.saturating_add(other.device_bytes);
         self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
         self.order.add(&other.order);
@@ -222,7 +227,7 @@ pub struct OfFile {
     pub opened: u64,
     /// Page faults in its mappings.
     pub page_faults: u64,
-    /// Hints such as POSIX_FADV_WILLNEED.
+    /// Hints that read ahead, such as POSIX_FADV_WILLNEED.
     pub hints: Requests,
     /// Requests of other kinds.
     pub others: u64,
@@ -260,7 +265,7 @@ impl OfFile {
             Operation::Write => return self.writes.take(request),
             Operation::Flush => return self.flushes.take(request),
             Operation::Open => self.opened += 1,
-            Operation::Advise => return self.hints.take(request),
+            Operation::Advise if request.call.reads_ahead() => return self.hints.take(request),
             _ => self.others += 1,
         }
         None
@@ -295,7 +300,7 @@ impl OfProcess {
         self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
     }
 
-    fn take(&mut self, request: &Request) {
+    fn take(&mut self, request: &Request, is_second_half: bool) {
         let bytes = request.moved_bytes();
         match request.operation {
             Operation::Read => {
@@ -309,7 +314,8 @@ impl OfProcess {
             Operation::Flush => self.flushes += 1,
             _ => return,
         }
-        self.busy_ns = self.busy_ns.saturating_add(request.latency_ns.unwrap_or(0));
+        let busy_ns = if is_second_half { 0 } else { request.latency_ns.unwrap_or(0) };
+        self.busy_ns = self.busy_ns.saturating_add(busy_ns);
     }
 }
 
@@ -337,6 +343,8 @@ pub struct Summary {
     span: Span,
     device_span: Span,
     thread_ends: HashMap<u32, u64>,
+    /// Start of the last copy of a thread whose read was seen (ns).
+    copies: HashMap<u32, u64>,
 }
 
 impl Summary {
@@ -357,14 +365,14 @@ impl Summary {
             self.page_faults += 1;
             return;
         }
+        let is_second = self.is_second_half(request);
         let has_room = self.processes.len() < THREADS_MAX;
         if has_room || self.processes.contains_key(&request.process) {
-            self.processes.entry(request.process).or_default().take(request);
+            self.processes.entry(request.process).or_default().take(request, is_second);
         }
         let of = self.operations.entry(request.operation).or_default();
         *of.calls.entry(request.call).or_default() += 1;
         let Some(end) = request.end_ns() else { return };
-        let is_second = request.call.is_copy() && request.operation == Operation::Write;
         if !is_second {
             self.waits.take(request, is_sequential);
         }
@@ -376,6 +384,18 @@ impl Summary {
             self.data_ns = self.data_ns.saturating_add(end - start);
         }
         self.follow_thread(request.thread, start, end);
+    }
+
+    /// Whether this is the write of a copy within the kernel whose read was seen.
+    fn is_second_half(&mut self, request: &Request) -> bool {
+        if !request.call.is_copy() {
+            return false;
+        }
+        if request.operation == Operation::Read && self.copies.len() < THREADS_MAX {
+            self.copies.insert(request.thread, request.start_ns);
+        }
+        let is_write = request.operation == Operation::Write;
+        is_write && self.copies.get(&request.thread) == Some(&request.start_ns)
     }
 
     fn follow_thread(&mut self, thread: u32, start: u64, end: u64) {
@@ -491,6 +511,26 @@ mod tests {
         let summary = summary(&[read, write]);
         assert_eq!((summary.mean_depth(), summary.waits.classes.len()), (Some(1.0), 1));
         assert_eq!(summary.files[&FileId(1)].writes.moved_bytes, 4096);
+        assert_eq!(summary.processes[&1].busy_ns, 100);
+        // From a file that is not recorded.
+        let alone = self::summary(&[write]);
+        assert_eq!((alone.mean_depth(), alone.waits.classes.len()), (Some(1.0), 1));
+    }
+
+    #[test]
+    fn only_hints_that_read_ahead_are_time_of_reads() {
+        let hint = |number| Request {
+            call: Call::with_advice(number).unwrap(),
+            operation: Operation::Advise,
+            device_bytes: Some(4096),
+            ..request(0, 50, 0)
+        };
+        let busy = |hint| {
+            let summary = summary(&[hint, request(100, 30, 0)]);
+            summary.waits.classes.values().map(|of| of.outstanding_ns()).sum::<u64>()
+        };
+        // WILLNEED is 3, DONTNEED 4.
+        assert_eq!([busy(hint(3)), busy(hint(4))], [80, 30]);
     }
 
     #[test]

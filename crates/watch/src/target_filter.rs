@@ -15,20 +15,26 @@ use ioengine::mount;
 const LEVELS_MAX: usize = 16;
 
 /// The file system of a file or folder with the devices below; of a block device, the device
-/// with the file systems on it.
+/// with its partitions, volumes and file systems. Also returns what that is.
 ///
 /// # Errors
-/// The path does not exist or cannot be looked up.
-pub fn of(path: &Path) -> io::Result<Filter> {
+/// The path does not exist, cannot be looked up, or is something else.
+pub fn of(path: &Path) -> io::Result<(Filter, String)> {
     let path = fs::canonicalize(path)?;
     let metadata = fs::metadata(&path)?;
-    if metadata.file_type().is_block_device() {
+    let kind = metadata.file_type();
+    if kind.is_block_device() {
         let device = numbers(metadata.rdev());
         let is_on = |mount: &mount::Mount| chain(mount_device(mount)).contains(&device);
         let mounts = mount::all().into_iter().filter(is_on);
         let file_systems = mounts.map(|mount| device_number(mount.device)).collect();
-        let devices = chain(Some(device)).into_iter().map(device_number).collect();
-        return Ok(Filter { file_systems, devices });
+        let mut devices = chain(Some(device));
+        devices.extend(above(Device::of(device)));
+        let devices = devices.into_iter().map(device_number).collect();
+        return Ok((Filter { file_systems, devices }, path.display().to_string()));
+    }
+    if !kind.is_dir() && !kind.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     let device = numbers(metadata.dev());
     let mount = mount::of(&path, device);
@@ -36,7 +42,9 @@ pub fn of(path: &Path) -> io::Result<Filter> {
     let file_system = mount.as_ref().map_or(device, |mount| mount.device);
     let below = mount.as_ref().and_then(mount_device);
     let devices = chain(below).into_iter().map(device_number).collect();
-    Ok(Filter { file_systems: vec![device_number(file_system)], devices })
+    let name = mount.map_or(path, |mount| mount.mount_point);
+    let name = format!("the file system {}", name.display());
+    Ok((Filter { file_systems: vec![device_number(file_system)], devices }, name))
 }
 
 /// The block device of a mount.
@@ -64,6 +72,18 @@ fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
     found
 }
 
+/// The partitions of a device, and the volumes on it and on them.
+fn above(device: Option<Device>) -> Vec<(u32, u32)> {
+    let mut found = Vec::new();
+    let mut level: Vec<Device> = device.into_iter().collect();
+    for _ in 0..LEVELS_MAX {
+        let holders = level.iter().flat_map(Device::holders);
+        level = level.iter().flat_map(Device::partitions).chain(holders).collect();
+        found.extend(level.iter().filter_map(Device::number));
+    }
+    found
+}
+
 fn numbers(device: u64) -> (u32, u32) {
     (rustix::fs::major(device), rustix::fs::minor(device))
 }
@@ -76,16 +96,18 @@ mod tests {
     fn a_folder_stands_for_its_file_system() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap();
-        let filter = of(&path).unwrap();
+        let (filter, name) = of(&path).unwrap();
         let device = numbers(fs::metadata(&path).unwrap().dev());
         let mount = mount::of(&path, device).unwrap();
         assert_eq!(filter.file_systems, [device_number(mount.device)]);
+        assert_eq!(name, format!("the file system {}", mount.mount_point.display()));
         let has_disk = fs::metadata(&mount.source).is_ok_and(|of| of.file_type().is_block_device());
         assert_eq!(filter.devices.is_empty(), !has_disk, "{mount:?}");
     }
 
     #[test]
-    fn a_missing_path_is_an_error() {
+    fn what_is_no_storage_is_an_error() {
         assert!(of(Path::new("/nowhere/at/all")).is_err());
+        assert!(of(Path::new("/dev/null")).is_err(), "no storage");
     }
 }

@@ -211,11 +211,11 @@ fn caching(operation: &str, data: &DataDocument) -> String {
         _ => "buffered".to_owned(),
     };
     let known = data.with_device_bytes;
-    if operation == "read" && known > data.direct && data.direct == 0 {
+    if operation == "read" && known * 2 > data.count && data.direct == 0 {
         let share = percent(data.in_memory as f64 / known as f64);
         text.push_str(&format!(", {share} from the page cache"));
-        if data.in_memory < known && data.busy_ns > 0 {
-            let time = percent(data.waited_ns as f64 / data.busy_ns as f64);
+        if data.in_memory < known && data.known_ns > 0 {
+            let time = percent(data.waited_ns as f64 / data.known_ns as f64);
             text.push_str(&format!(" (the others took {time} of the time in reads)"));
         }
     }
@@ -271,7 +271,7 @@ fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     }
     let left = files.len().saturating_sub(FOLDERS_MAX);
     if left > 0 {
-        add("  ", format!("and {} (see --json)", units::counted(left as u64, "folder")));
+        add("  ", format!("and {left} more (see --json)"));
     }
 }
 

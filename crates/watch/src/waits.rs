@@ -96,7 +96,7 @@ impl Waits {
     pub fn take(&mut self, request: &Request, is_sequential: Option<bool>) {
         let Some(end_ns) = request.end_ns() else { return };
         // A hint that reads ahead is the submission of the reads that follow.
-        let is_hint = request.operation == Operation::Advise;
+        let is_hint = request.call.reads_ahead();
         let operation = if is_hint { Operation::Read } else { request.operation };
         let is_wait = operation.moves_data() || operation == Operation::Flush;
         if !is_wait || (is_hint && request.device_bytes.unwrap_or(0) == 0) {

@@ -42,6 +42,9 @@ const FOLDER: i16 = -96;
 const ITEM: i16 = -168;
 const POINTER: i16 = -176;
 const SLEPT: i16 = -184;
+/// The lowest of these places.
+#[cfg(test)]
+pub const LOWEST: i16 = SLEPT;
 
 /// Length of a request in memory, `struct iocb`, and of a completion, `struct io_event`, of Linux
 /// native asynchronous I/O (bytes).

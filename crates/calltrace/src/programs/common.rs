@@ -12,8 +12,12 @@ const TYPE_DEVICE: i32 = 0o060_000;
 
 /// Members of a structure that lie within this length are copied at once (bytes).
 const SPAN_MAX: i32 = 128;
-/// Where functions keep members of structures on the stack.
+/// Where functions keep members of structures on the stack. Kernels before 6.13 allow a program and
+/// the functions that call each other 512 bytes together, each rounded up to 32; so functions that
+/// call others keep few.
 const MEMBERS: i16 = -144;
+/// The same for two members beside each other, in functions that call others.
+const FEW_MEMBERS: i16 = -32;
 
 /// `dfd` of calls that start in the current folder.
 pub const CURRENT_FOLDER: i32 = -100;
@@ -29,6 +33,8 @@ pub struct Writer<'a> {
     descriptor: Label,
     /// Describes a file by its address.
     file: Label,
+    /// Describes a file without its inode.
+    open_file: Label,
     /// Describes an inode by its address.
     inode: Label,
     /// Describes the current folder.
@@ -39,8 +45,8 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub fn new(context: &'a Context<'a>) -> Writer<'a> {
         let mut asm = Assembler::default();
-        let [descriptor, file, inode, folder] = std::array::from_fn(|_| asm.label());
-        Writer { asm, context, descriptor, file, inode, folder, uses: [false; 4] }
+        let [descriptor, file, open_file, inode, folder] = std::array::from_fn(|_| asm.label());
+        Writer { asm, context, descriptor, file, open_file, inode, folder, uses: [false; 4] }
     }
 
     /// Copies `bytes` of the kernel's memory at `from + offset` to the stack.
@@ -237,6 +243,7 @@ impl<'a> Writer<'a> {
         }
         if descriptor || file {
             self.file_function();
+            self.open_file_function();
         }
         if descriptor || file || inode || folder {
             self.inode_function();
@@ -257,7 +264,8 @@ impl<'a> Writer<'a> {
         self.asm.copy(8, 0);
         self.follow(8, 8, layout.task_files, -8);
         self.follow(8, 8, layout.files_table, -8);
-        let [most, array] = self.read_members(MEMBERS, 8, [layout.table_max, layout.table_array]);
+        let [most, array] =
+            self.read_members(FEW_MEMBERS, 8, [layout.table_max, layout.table_array]);
         self.asm.load(Width::Word, 1, FRAME, most);
         self.asm.jump_if_register(If::AtLeast, 6, 1, none);
         self.asm.load(Width::Double, 8, FRAME, array);
@@ -273,8 +281,20 @@ impl<'a> Writer<'a> {
 
     /// r1 = address of a file, r2 = where to describe it.
     fn file_function(&mut self) {
-        let layout = self.context.layout.file;
         let none = self.begin_function(self.file);
+        self.asm.call_label(self.open_file);
+        self.asm.jump_if(If::Equal, 0, 0, none);
+        self.asm.copy(1, 0);
+        self.asm.copy(2, 7);
+        self.asm.call_label(self.inode);
+        self.asm.exit();
+        self.end_function(none);
+    }
+
+    /// r1 = address of a file, r2 = where to describe its flags and position; r0 = its inode.
+    fn open_file_function(&mut self) {
+        let layout = self.context.layout.file;
+        self.begin_function(self.open_file);
         let [inode, flags, position] = self.read_members(
             MEMBERS,
             6,
@@ -284,12 +304,8 @@ impl<'a> Writer<'a> {
         self.asm.store(Width::Word, 7, 16, 1);
         self.asm.load(Width::Double, 1, FRAME, position);
         self.asm.store(Width::Double, 7, 24, 1);
-        self.asm.load(Width::Double, 1, FRAME, inode);
-        self.asm.jump_if(If::Equal, 1, 0, none);
-        self.asm.copy(2, 7);
-        self.asm.call_label(self.inode);
+        self.asm.load(Width::Double, 0, FRAME, inode);
         self.asm.exit();
-        self.end_function(none);
     }
 
     /// r1 = address of an inode, r2 = where to describe it. A device is described by its own
@@ -361,5 +377,20 @@ impl<'a> Writer<'a> {
         self.asm.number(Do::Add, 1, at);
         self.asm.set(2, bytes);
         self.asm.call(Helper::ReadKernel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::calls;
+
+    #[test]
+    fn the_longest_chain_of_functions_fits_the_stack_of_older_kernels() {
+        let rounded = |bytes: i16| bytes.unsigned_abs().max(1).next_multiple_of(32);
+        let few = FEW_MEMBERS.min(-8);
+        // The end of a call describes a descriptor, whose file has an inode.
+        let chain = [calls::LOWEST, few, 0, MEMBERS];
+        assert!(chain.into_iter().map(rounded).sum::<u16>() <= 512);
     }
 }

@@ -99,11 +99,8 @@ pub struct TraceArgs {
     /// Compare with a stored survey of the same device: its number, or latest
     #[arg(long, value_name = "RUN", conflicts_with = "export")]
     pub against: Option<String>,
-    /// First survey this folder or device (as survey --quick, about 20 s), and compare with that
-    #[arg(long, value_name = "PATH", group = "survey_run")]
-    pub survey: Option<PathBuf>,
     /// The database with that survey
-    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "survey_run")]
+    #[arg(long, value_name = "FILE", default_value = "halfpower.db", requires = "against")]
     pub db: PathBuf,
     /// Also write a page with charts to this file
     #[arg(long, alias = "report", value_name = "FILE", conflicts_with = "export")]

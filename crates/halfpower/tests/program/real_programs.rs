@@ -16,11 +16,11 @@ const TREE_FILES: u64 = 60;
 /// Whether a program can be watched and these programs are there.
 fn programs(names: &[&str]) -> Result<(), String> {
     watching()?;
-    let is_there = |name: &&&str| {
+    let is_missing = |name: &&&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         !std::env::split_paths(&path).any(|folder| folder.join(name).exists())
     };
-    names.iter().find(is_there).map_or(Ok(()), |name| Err(format!("{name} is not installed")))
+    names.iter().find(is_missing).map_or(Ok(()), |name| Err(format!("{name} is not installed")))
 }
 
 /// Files of 300 to 60,300 bytes in three folders below `tree`; their total size.
@@ -184,8 +184,8 @@ fn sqlite_flushes_four_times_for_a_transaction_and_once_with_a_write_ahead_log()
     const ROWS: u64 = 50;
     fs::write(place.path("delete.sql"), inserts("delete", ROWS)).unwrap();
     fs::write(place.path("wal.sql"), inserts("wal", ROWS)).unwrap();
-    // sqlite.org/atomiccommit.html, 3.7 to 3.11: the journal is flushed, then its header, then the
-    // database, then the folder in which the journal was deleted.
+    // sqlite.org/atomiccommit.html, 3.7 and 3.10: the journal is flushed, then its header, then the
+    // database; and once the folder, so that the new journal has a name there.
     let document = watched(&place, "sqlite3 a.db < delete.sql");
     let count = |part| flushes(&files(&document, part));
     // The transaction of the table too.
@@ -243,7 +243,7 @@ impl<'a> Postgres<'a> {
     fn start(place: &'a Place) -> Result<Postgres<'a>, String> {
         let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let bins = versions.map(|version| version.path().join("bin"));
-        let bin = bins.filter(|bin| bin.join("pg_ctl").exists()).max();
+        let bin = bins.filter(|bin| bin.join("pg_ctl").exists()).last();
         let bin = bin.ok_or("PostgreSQL is not installed")?.display().to_string();
         let postgres = Postgres { place, bin };
         fs::create_dir(place.path("pg")).unwrap();

@@ -218,7 +218,7 @@ impl Counts {
         }
         let is_buffered_read = action == Action::Read && !request.direct;
         if let Some(device_bytes) = request.device_bytes
-            && (is_buffered_read || matches!(action, Action::Advise(_)))
+            && (is_buffered_read || matches!(action, Action::Advise(call) if call.reads_ahead()))
         {
             let [read, device] = self.buffered_read_bytes;
             let read_bytes = if is_buffered_read { bytes } else { 0 };

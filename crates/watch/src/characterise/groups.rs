@@ -343,7 +343,7 @@ fn kind_of(shape: &Shape, direction: Direction, is_common: bool, flushed: bool) 
         order,
         size_class: shape.common_size().max(1).ilog2(),
         direct: most(shape.direct),
-        cached: shape.device_bytes < shape.buffered_bytes / 2,
+        cached: shape.device_bytes < shape.buffered_bytes / 2 && shape.slept * 2 < shape.reads,
         durable: shape.durable * 2 > shape.count - shape.reads && shape.durable > 0,
         interface,
         flushed: flushed && direction != Direction::Read,

@@ -159,6 +159,8 @@ pub struct Shape {
     pub buffered_bytes: u64,
     /// Bytes that these asked of the device.
     pub device_bytes: u64,
+    /// Those of these reads that slept, as for data that a hint asked for.
+    pub slept: u64,
     /// Requests by io_uring.
     pub io_uring: u64,
     /// Requests by libaio.
@@ -190,6 +192,7 @@ impl Shape {
         {
             self.buffered_bytes = self.buffered_bytes.saturating_add(bytes);
             self.device_bytes = self.device_bytes.saturating_add(device_bytes);
+            self.slept += u64::from(request.sleeps.unwrap_or(0) > 0);
         }
         match request.call {
             Call::IO_URING => self.io_uring += 1,
