@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use analysis::units;
-use ioengine::{EngineKind, Hint};
+use ioengine::{BufferPages, EngineKind, Hint};
 use trace::TraceReader;
 use trace::replay::{Action, Changes, Feed, Level, Scan};
 use workload::replay::{
@@ -121,6 +121,8 @@ impl TraceLoad {
             size_bytes: own_size,
             trials: self.parameters.trials.unwrap_or_else(|| self.trials()),
             page_cache: given.page_cache.or_else(|| self.page_cache(direct)),
+            // A simulated system has no pages. Those of a replay on a host are ordinary by default.
+            buffer_pages: if self.is_simulated { BufferPages::Huge } else { given.buffer_pages },
             ..given.clone()
         }
     }

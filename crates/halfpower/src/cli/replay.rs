@@ -15,6 +15,8 @@ use super::CommonArgs;
 
 /// Flags of `replay`.
 #[derive(Args, Debug, Clone)]
+// Programs have their buffers on ordinary pages.
+#[command(mut_arg("buffer_pages", |arg| arg.default_value("4k")))]
 #[command(after_help = "Examples:
   halfpower replay trace.parquet /data                what a watched program did, on another disk
   halfpower replay trace.parquet sim:nvme-gen4 --fast   in a simulated system, without its gaps

@@ -70,6 +70,8 @@ fn every_request_of_a_trace_is_issued_again_and_the_result_is_a_run() {
     let replay = &document["workload"]["settings"]["replay"];
     assert_eq!((text(&replay["trace"]), whole(&replay["requests"])), ("t.csv", 3));
     assert_eq!(text(&document["workload"]["rw"]), "replay");
+    // Buffers are on ordinary pages, as those of programs.
+    assert_eq!(text(&document["workload"]["settings"]["buffer_pages"]), "4k");
     // Two threads of the program are two workers.
     assert_eq!(whole(&document["workload"]["threads"]), 2);
     let shown = place.does("runs show 1").stdout;
