@@ -117,12 +117,26 @@ impl Store {
         if schema::recognise(&path)? == FileState::Nothing {
             return Err(Error::NotFound { path });
         }
-        let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        let found = match schema::version(&connection, &path, MIGRATIONS) {
-            // The header was just read, so the log files cannot be opened.
-            Err(Error::ReadOnly { path }) => return Err(Error::NotClosed { path }),
-            other => other?,
+        let read = || {
+            let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            let found = schema::version(&connection, &path, MIGRATIONS)?;
+            Ok((connection, found))
         };
+        // The header was just read, so it is the journal or the log of a program that was killed
+        // that needs a writer. SQLite undoes or completes its last commit as soon as one reads.
+        let read = read().or_else(|error| match error {
+            Error::ReadOnly { .. } => {
+                let writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+                schema::version(&writer, &path, MIGRATIONS)?;
+                drop(writer);
+                read()
+            }
+            error => Err(error),
+        });
+        let (connection, found) = read.map_err(|error| match error {
+            Error::ReadOnly { path } => Error::NotClosed { path },
+            error => error,
+        })?;
         if found < MIGRATIONS.len() {
             let needed = schema::SCHEMA_VERSION;
             return Err(Error::OlderSchema { path, found: found as i64, needed });
@@ -690,6 +704,36 @@ pub(crate) mod tests {
             }
         });
         assert!(log_of(&copy).exists());
+    }
+
+    /// As [`a_crashed_copy`], of a writer with a rollback journal in the middle of a transaction.
+    fn a_copy_with_a_hot_journal(path: &Path) -> (tempfile::TempDir, PathBuf) {
+        let writer = Connection::open(path).unwrap();
+        set_journal_mode(&writer, "delete").unwrap();
+        // A cache of one page makes SQLite write pages before the commit.
+        writer.pragma_update(None, "cache_size", 1).unwrap();
+        writer.execute_batch("BEGIN; UPDATE run SET label = 'undone'").unwrap();
+        for table in 0..40 {
+            writer.execute_batch(&format!("CREATE TABLE undone_{table} (a)")).unwrap();
+        }
+        let (folder, copy) = temp_database();
+        fs::copy(path, &copy).unwrap();
+        let beside = |path: &Path| PathBuf::from(format!("{}-journal", path.display()));
+        fs::copy(beside(path), beside(&copy)).unwrap();
+        (folder, copy)
+    }
+
+    #[test]
+    fn a_reader_undoes_the_commit_that_a_power_cut_interrupted() {
+        let (_folder, path) = temp_database();
+        let (store, run, point) = with_a_point(Store::open(&path).unwrap());
+        store.close().unwrap();
+        let (folder, copy) = a_copy_with_a_hot_journal(&path);
+        let store = Store::open_read_only(&copy).unwrap();
+        assert_eq!(store.points(run).unwrap(), [(point, a_point(0))]);
+        assert_ne!(store.runs().unwrap()[0].label.as_deref(), Some("undone"));
+        store.close().unwrap();
+        assert_eq!(files_in(folder.path()), ["halfpower.db"]);
     }
 
     #[test]
