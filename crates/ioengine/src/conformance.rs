@@ -250,7 +250,7 @@ mod tests {
         ];
         // `any_thread` makes a difference only for io_uring.
         let differs = |v: &Variant| !v.options.any_thread || v.engine_kind == EngineKind::IoUring;
-        let on_files = |kind: &EngineKind| kind.does_io() && *kind != EngineKind::Network;
+        let on_files = |kind: &EngineKind| kind.takes_files();
         let does_io = EngineKind::ALL.into_iter().filter(on_files);
         let of = |engine_kind| all.map(|options| Variant { engine_kind, options });
         let supports = |variant: &Variant| {

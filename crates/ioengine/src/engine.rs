@@ -13,6 +13,7 @@ mod mmap;
 #[cfg(feature = "network")]
 mod network;
 mod null;
+mod nvme;
 mod option;
 mod striped;
 mod sync;
@@ -30,6 +31,8 @@ pub use mmap::Mmap;
 #[cfg(feature = "network")]
 pub use network::Network;
 pub use null::Null;
+pub use nvme::Nvme;
+pub(crate) use nvme::character_device;
 pub(crate) use option::POLL_REMEDY;
 pub use option::{EngineOption, EngineOptions, OptionAvailability};
 pub use striped::{Striped, pieces_bits};
@@ -144,6 +147,8 @@ pub enum EngineKind {
     Libaio,
     /// io_uring with registered ring, files and buffers where the kernel allows them.
     IoUring,
+    /// Commands for an NVMe namespace through io_uring, without the block layer.
+    Nvme,
     /// Messages to a server, for network targets.
     Network,
 }
@@ -161,7 +166,7 @@ pub struct Availability {
 
 impl EngineKind {
     /// All I/O engines, simplest first.
-    pub const ALL: [EngineKind; 8] = [
+    pub const ALL: [EngineKind; 9] = [
         EngineKind::Null,
         EngineKind::Delay,
         EngineKind::Sync,
@@ -169,6 +174,7 @@ impl EngineKind {
         EngineKind::Threads,
         EngineKind::Libaio,
         EngineKind::IoUring,
+        EngineKind::Nvme,
         EngineKind::Network,
     ];
 
@@ -182,6 +188,7 @@ impl EngineKind {
             EngineKind::Threads => "threads",
             EngineKind::Libaio => "libaio",
             EngineKind::IoUring => "io_uring",
+            EngineKind::Nvme => "nvme",
             EngineKind::Network => "network",
         }
     }
@@ -198,8 +205,14 @@ impl EngineKind {
             EngineKind::Threads => "a thread for each outstanding request, each blocking",
             EngineKind::Libaio => "the kernel's aio, asynchronous only with direct I/O",
             EngineKind::IoUring => "io_uring: batched, with registered ring, file and buffers",
+            EngineKind::Nvme => "commands for an NVMe drive, without the kernel's block layer",
             EngineKind::Network => "messages to a server (nbd://...), without the kernel's clients",
         }
+    }
+
+    /// Whether the I/O engine takes open files and devices of this host.
+    pub fn takes_files(self) -> bool {
+        self.does_io() && !matches!(self, EngineKind::Nvme | EngineKind::Network)
     }
 
     /// Whether the I/O engine does I/O; `null` and `delay` touch no target.
@@ -218,6 +231,7 @@ impl EngineKind {
             | EngineKind::Network => Ok(String::new()),
             EngineKind::Libaio => libaio::probe(),
             EngineKind::IoUring => uring::probe(),
+            EngineKind::Nvme => nvme::probe(),
         };
         let available = found.is_ok();
         let detail = found.unwrap_or_else(|error| error.to_string());
@@ -274,10 +288,12 @@ impl FromStr for EngineKind {
             "threads" | "posixaio" => Ok(EngineKind::Threads),
             "libaio" => Ok(EngineKind::Libaio),
             "io_uring" | "io-uring" | "uring" => Ok(EngineKind::IoUring),
+            "nvme" | "io_uring_cmd" => Ok(EngineKind::Nvme),
             "network" => Ok(EngineKind::Network),
             _ => Err(Error::new(ErrorKind::Usage, format!("unknown I/O engine '{text}'"))
                 .with_remedy(
-                    "one of auto, null, delay, sync, mmap, threads, libaio, io_uring, network",
+                    "one of auto, null, delay, sync, mmap, threads, libaio, io_uring, nvme, \
+                     network",
                 )),
         }
     }
@@ -304,6 +320,8 @@ pub enum HostEngine {
     Libaio(Libaio),
     /// The I/O engine [`Uring`].
     Uring(Box<Uring>),
+    /// The I/O engine [`Nvme`].
+    Nvme(Box<Nvme>),
     /// The I/O engine [`Network`].
     #[cfg(feature = "network")]
     Network(Box<Network>),
@@ -331,6 +349,10 @@ impl HostEngine {
             EngineKind::Threads => HostEngine::Threads(Threads::new(files, spec)?),
             EngineKind::Libaio => HostEngine::Libaio(Libaio::new(files, spec)?),
             EngineKind::IoUring => HostEngine::Uring(Box::new(Uring::new(files, spec)?)),
+            EngineKind::Nvme => {
+                let what = "`engine` nvme is for whole NVMe namespaces";
+                return Err(Error::new(ErrorKind::Usage, what).with_remedy("use `engine` io_uring"));
+            }
             EngineKind::Network => {
                 let what = "`engine` network is for network targets, not for files";
                 return Err(Error::new(ErrorKind::Usage, what).with_remedy("use another `engine`"));
@@ -360,6 +382,7 @@ macro_rules! each {
             HostEngine::Threads($engine) => $call,
             HostEngine::Libaio($engine) => $call,
             HostEngine::Uring($engine) => $call,
+            HostEngine::Nvme($engine) => $call,
             #[cfg(feature = "network")]
             HostEngine::Network($engine) => $call,
         }

@@ -10,6 +10,7 @@ mod limits;
 #[cfg(feature = "network")]
 mod remote;
 mod stripe;
+mod checks;
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -22,9 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, DeviceInfo};
-use crate::engine::{
-    Delay, DelayDevice, EngineKind, EngineSpec, HostEngine, Null, POLL_REMEDY, probe_polled_read,
-};
+use crate::engine::{Delay, DelayDevice, EngineKind, EngineSpec, HostEngine, Null, Nvme};
 use crate::error::{Error, ErrorKind};
 use crate::extents::DiskExtents;
 use crate::fault::FaultPlan;
@@ -35,6 +34,7 @@ use crate::sys;
 use crate::target::{
     AdvertisedRate, Alignment, Caching, Coverage, DeviceCounters, Hint, Scrub, Target, TargetKind,
 };
+use crate::zones::{self, Zones};
 pub use beneath::device_of;
 use beneath::{device_beneath, is_in_memory};
 pub use limits::{address_space_left, dirtied_bytes, file_size_limit};
@@ -70,6 +70,8 @@ pub struct HostTarget {
     device: Option<Device>,
     mount: Option<Mount>,
     in_memory: bool,
+    /// The zones that take writes only in order.
+    zones: Option<Zones>,
     /// The last hint, repeated for each mapping made later.
     hint: Mutex<Hint>,
     /// The layout and members if the target is a stripe, which has no single file.
@@ -109,6 +111,7 @@ impl HostTarget {
             device: None,
             mount: None,
             in_memory: false,
+            zones: None,
             hint: Mutex::default(),
             stripe: None,
             #[cfg(feature = "network")]
@@ -146,6 +149,11 @@ impl HostTarget {
             return Err(open_error(path, writable, caching, einval));
         }
         let alignment = alignment(&file, caching, device.as_ref());
+        let zones = match device.as_ref().filter(|_| on_disk) {
+            None => None,
+            Some(device) => Zones::of(&file, &device.whole().unwrap_or_else(|| device.clone()))
+                .map_err(|e| Error::io(format!("asking for the zones of {}", path.display()), e))?,
+        };
         let identity = (metadata.st_dev(), metadata.st_ino());
         Ok(HostTarget {
             identity,
@@ -161,6 +169,7 @@ impl HostTarget {
             device,
             mount,
             in_memory,
+            zones,
             hint: Mutex::default(),
             stripe: None,
             #[cfg(feature = "network")]
@@ -290,48 +299,6 @@ impl HostTarget {
     /// Free space of the file's file system (bytes).
     pub fn free_bytes(&self) -> Option<u64> {
         sys::free_bytes(self.file.as_ref()?).ok()
-    }
-
-    /// Refuses polling on a device without poll queues. Some kernels silently fall back to
-    /// interrupts; sysfs shows that. If sysfs has no information, a read is tried.
-    fn check_polled(&self, file: &Arc<File>) -> Result<(), Error> {
-        let refuse = |what: String| {
-            Err(Error::new(ErrorKind::Unsupported, what)
-                .with_remedy(format!("{POLL_REMEDY}, or drop `hipri`")))
-        };
-        let polled = |device: &Device| {
-            std::fs::read_to_string(device.disk().join("queue/io_poll"))
-                .map_or(true, |text| text.trim() != "0")
-        };
-        if let Some(device) = self.device.as_ref().filter(|device| !polled(device)) {
-            let (disk, name) = (device.info().name, &self.name);
-            return refuse(format!("`hipri`: {disk}, which stores {name}, has no poll queues"));
-        }
-        let bytes = self.alignment.offset_bytes.max(512);
-        match probe_polled_read(Arc::clone(file), bytes)?.outcome() {
-            Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                refuse(format!("`hipri`: {} does not complete polled requests", self.name))
-            }
-            Err(error) => Err(Error::io(format!("polling a read of {}", self.name), error)),
-        }
-    }
-
-    /// Refuses uncached requests if the kernel or the file system does not support them.
-    fn check_uncached(&self, file: &File) -> Result<(), Error> {
-        match sys::reads_uncached(file) {
-            Ok(()) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                let of = self.mount.as_ref().map_or("device", |mount| &mount.file_system);
-                let what =
-                    format!("`uncached`: this kernel does not support RWF_DONTCACHE on {of}");
-                Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
-                    "use a file system that supports it (see halfpower engines) on Linux 6.14 or \
-                     later, or `hint` noreuse",
-                ))
-            }
-            Err(error) => Err(Error::io(format!("reading {} uncached", self.name), error)),
-        }
     }
 
     fn open_handle(&self) -> Result<&File, Error> {
@@ -487,6 +454,9 @@ impl Target for HostTarget {
         spec.check(self.caching)?;
         self.members().iter().try_for_each(|member| member.check(spec))?;
         let Some(file) = &self.file else { return Ok(()) };
+        if spec.engine_kind == EngineKind::Nvme {
+            return self.check_commands(spec);
+        }
         if spec.options.io_poll {
             self.check_polled(file)?;
         }
@@ -508,6 +478,11 @@ impl Target for HostTarget {
         let engine = match (spec.engine_kind, &self.delay, &self.file) {
             (EngineKind::Null, _, _) => HostEngine::Null(Null::new(spec)?),
             (EngineKind::Delay, Some(device), _) => HostEngine::Delay(Delay::new(device, spec)?),
+            (EngineKind::Nvme, _, Some(_)) => {
+                self.check_commands(spec)?;
+                let name = self.block_device().map(Device::name).unwrap_or_default();
+                HostEngine::Nvme(Box::new(Nvme::new(&name, self.alignment.offset_bytes, spec)?))
+            }
             (engine_kind, _, Some(file)) if engine_kind.does_io() => {
                 let hint = *self.hint.lock().unwrap_or_else(PoisonError::into_inner);
                 HostEngine::on_files(Arc::clone(file), spec, hint)?
@@ -528,6 +503,16 @@ impl Target for HostTarget {
         let file = self.open_handle()?;
         sys::fallocate(file, 0, offset, length)
             .map_err(|e| Error::io(format!("reserving {length} bytes in {}", self.name), e))
+    }
+
+    fn zones(&self) -> Option<Zones> {
+        self.zones
+    }
+
+    fn reset_zones(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+        let file = self.open_handle()?;
+        zones::reset(file, offset, bytes)
+            .map_err(|e| Error::io(format!("resetting zones of {}", self.name), e))
     }
 
     fn truncate(&self, size_bytes: u64) -> Result<(), Error> {
@@ -555,8 +540,10 @@ impl Target for HostTarget {
         file.sync_data().map_err(|e| Error::io(format!("flushing {}", self.name), e))
     }
 
-    fn advise(&self, hint: Hint) -> Result<(), Error> {
-        self.members().iter().try_for_each(|member| member.advise(hint))?;
+    fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error> {
+        if let Some(stripe) = &self.stripe {
+            return stripe.advise(hint, offset, bytes);
+        }
         let Some(file) = &self.file else { return Ok(()) };
         *self.hint.lock().unwrap_or_else(PoisonError::into_inner) = hint;
         let advice = match hint {
@@ -567,7 +554,8 @@ impl Target for HostTarget {
             Hint::WillNeed => libc::POSIX_FADV_WILLNEED,
             Hint::DontNeed => libc::POSIX_FADV_DONTNEED,
         };
-        sys::fadvise(file, advice).map_err(|e| Error::io(format!("advising {}", self.name), e))
+        sys::fadvise(file, advice, offset, bytes)
+            .map_err(|e| Error::io(format!("advising {}", self.name), e))
     }
 
     fn scrub(&self) -> Result<Scrub, Error> {
@@ -579,13 +567,13 @@ impl Target for HostTarget {
         let size = self.size_bytes();
         let resident_before_bytes = sys::resident_bytes(file, size).ok();
         write_back(file).map_err(fail)?;
-        sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
+        sys::fadvise(file, libc::POSIX_FADV_DONTNEED, 0, 0).map_err(fail)?;
         let mut resident_after_bytes = sys::resident_bytes(file, size).ok();
         // Pages under read-ahead are locked and cannot be dropped before their read completes.
         let mut tries = 0;
         while resident_after_bytes.is_some_and(|left| left > 0) && tries < READ_AHEAD_TRIES {
             sys::sleep_ns(READ_AHEAD_WAIT_NS);
-            sys::fadvise(file, libc::POSIX_FADV_DONTNEED).map_err(fail)?;
+            sys::fadvise(file, libc::POSIX_FADV_DONTNEED, 0, 0).map_err(fail)?;
             let left = sys::resident_bytes(file, size).ok();
             tries = if left < resident_after_bytes { 0 } else { tries + 1 };
             resident_after_bytes = left;
@@ -806,7 +794,7 @@ mod tests {
         let file = written_file(1 << 20);
         let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
         for hint in Hint::ALL {
-            target.advise(hint).unwrap_or_else(|error| panic!("{}: {error}", hint.name()));
+            target.advise(hint, 0, 0).unwrap_or_else(|error| panic!("{}: {error}", hint.name()));
             let spec = EngineSpec { engine_kind: EngineKind::Mmap, ..asking(Default::default()) };
             target.engine(&spec).unwrap();
         }
@@ -814,15 +802,18 @@ mod tests {
 
     #[test]
     fn the_dontneed_hint_evicts_data_from_the_page_cache() {
-        let file = written_file(1 << 20);
+        let file = written_file(8 << 20);
         let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
         let in_memory = target.mount().is_some_and(|mount| mount.file_system == "tmpfs");
-        if target.resident_bytes() != Some(1 << 20) || in_memory {
+        if target.resident_bytes() != Some(8 << 20) || in_memory {
             return;
         }
-        target.advise(Hint::DontNeed).unwrap();
+        // The kernel keeps pages that are larger than the part that is dropped.
+        target.advise(Hint::DontNeed, 4 << 20, 4 << 20).unwrap();
+        assert_eq!(target.resident_bytes(), Some(4 << 20), "a part");
+        target.advise(Hint::DontNeed, 0, 0).unwrap();
         assert_eq!(target.resident_bytes(), Some(0));
-        target.advise(Hint::WillNeed).unwrap();
+        target.advise(Hint::WillNeed, 0, 0).unwrap();
         let clock = crate::clock::Monotonic::new();
         for _ in 0..3000 {
             if target.resident_bytes() > Some(0) {

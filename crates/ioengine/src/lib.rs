@@ -21,6 +21,7 @@ mod sys;
 mod mapping;
 pub mod mapped;
 pub mod clock;
+mod nvme_ioctl;
 pub mod request;
 pub mod mode;
 pub mod stripe;
@@ -38,8 +39,10 @@ pub mod kernel;
 #[cfg(test)]
 mod made_up;
 pub mod usage;
+mod device_mapper;
 pub mod stack;
 pub mod write_cache;
+pub mod zones;
 pub mod extents;
 pub mod allocation;
 pub mod target;

@@ -9,7 +9,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::device::Device;
+use crate::device::{Device, in_brackets};
+use crate::device_mapper;
 use crate::kernel::{Backing, Kernel, volume_name};
 use crate::mount::{self, Mount};
 
@@ -190,10 +191,19 @@ impl Walk<'_> {
                 [first, ..] => first.to_owned(),
                 [] => String::new(),
             });
+        let targets = device.text("dm/name").and_then(|_| {
+            let control = self.kernel.path("/dev/mapper/control");
+            device_mapper::target_types(&control, device.number()?).ok()
+        });
+        let number = |path: &str| device.text(path).and_then(|text| text.parse::<u64>().ok());
         let layer = Layer::new(Kind::Volume, device.name(), depth)
             .text("volume", volume_name(device))
-            .text("type", made_by)
+            .text("type", made_by.filter(|made_by| !made_by.is_empty()))
+            .text("targets", targets.as_deref().and_then(joined))
             .text("level", device.text("md/level"))
+            .bytes("chunk_bytes", number("md/chunk_size").filter(|bytes| *bytes > 0))
+            .text("state", array_state(device))
+            .text("cache_mode", device.text("bcache/cache_mode").map(|list| in_brackets(&list)))
             .text("members", joined(&names))
             .text("by_id", joined(&self.kernel.by_id(device)))
             .bytes("size_bytes", device.info().size_bytes);
@@ -240,7 +250,7 @@ impl Walk<'_> {
             .number("max_segments", info.max_segments)
             .number("queue_requests", info.queue_requests)
             .bytes("read_ahead_bytes", info.read_ahead_bytes);
-        self.layers.push(layer);
+        self.layers.push(with_zones(layer, device));
         for (name, subsystem, rate) in device.buses() {
             let subsystem = Some(subsystem).filter(|subsystem| !subsystem.is_empty());
             let mut layer = Layer::new(Kind::Bus, name, depth).text("subsystem", subsystem);
@@ -251,6 +261,30 @@ impl Walk<'_> {
             self.layers.push(layer);
         }
     }
+}
+
+/// Zones that must be written in order (Documentation/ABI/stable/sysfs-block, queue/zoned).
+fn with_zones(layer: Layer, device: &Device) -> Layer {
+    let Some(model) = device.text("queue/zoned").filter(|model| model != "none") else {
+        return layer;
+    };
+    let number = |path: &str| device.text(path).and_then(|text| text.parse::<u64>().ok());
+    layer
+        .text("zoned", Some(model))
+        .number("zones", number("queue/nr_zones"))
+        .bytes("zone_bytes", number("queue/chunk_sectors").map(|sectors| sectors * 512))
+        .number("max_open_zones", number("queue/max_open_zones").filter(|zones| *zones > 0))
+        .number("max_active_zones", number("queue/max_active_zones").filter(|zones| *zones > 0))
+}
+
+/// What an MD array misses or is doing (Documentation/admin-guide/md.rst); None if it is complete
+/// and idle.
+fn array_state(device: &Device) -> Option<String> {
+    let missing = device.text("md/degraded").filter(|count| count != "0");
+    let action = device.text("md/sync_action").filter(|action| action != "idle");
+    let parts = [missing.map(|count| format!("degraded: {count} missing")), action];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Describes `loop/dio`; without direct I/O the image is accessed through the page cache.
@@ -334,6 +368,31 @@ mod tests {
         assert!(text(&layers[0], "by_id").contains("nvme-Fast_S1"));
         assert!(text(&layers[0], "serial").contains("S1"));
         assert!(text(&layers[2], "link").contains("16 GT/s x4"));
+    }
+
+    #[test]
+    fn an_array_says_what_it_misses_and_a_zoned_disk_how_its_zones_are() {
+        let tree = MadeUp::with_volumes();
+        for (name, value) in [
+            ("md0/md/degraded", "1"),
+            ("md0/md/sync_action", "recover"),
+            ("md0/md/chunk_size", "524288"),
+            ("sda/queue/zoned", "host-managed"),
+            ("sda/queue/nr_zones", "16"),
+            ("sda/queue/chunk_sectors", "8192"),
+            ("sda/queue/max_open_zones", "4"),
+            ("sdb/queue/zoned", "none"),
+        ] {
+            tree.file(&format!("/sys/class/block/{name}"), value);
+        }
+        let layers = of(&tree.kernel(), Path::new("/dev/md0"));
+        assert!(text(&layers[0], "state").contains("degraded: 1 missing, recover"));
+        assert_eq!(text(&layers[0], "chunk_bytes"), "Bytes(524288)");
+        assert!(text(&layers[2], "zoned").contains("host-managed"));
+        assert_eq!(text(&layers[2], "zone_bytes"), "Bytes(4194304)");
+        assert_eq!(text(&layers[2], "max_open_zones"), "Number(4)");
+        let other = layers.iter().find(|layer| layer.name == "sdb").unwrap();
+        assert!(other.facts.iter().all(|(name, _)| *name != "zoned"));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::ptr;
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+/// The result of a system call, or its error.
+pub fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -206,44 +207,6 @@ pub fn block_device_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// An NVMe admin command without data (linux/nvme_ioctl.h, struct nvme_passthru_cmd).
-#[repr(C)]
-#[derive(Default)]
-struct NvmeCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    namespace: u32,
-    words_2_3: [u32; 2],
-    metadata: u64,
-    address: u64,
-    metadata_bytes: u32,
-    data_bytes: u32,
-    words_10_15: [u32; 6],
-    timeout_ms: u32,
-    result: u32,
-}
-
-const _: () = assert!(size_of::<NvmeCommand>() == 72);
-
-/// Gets or sets a feature of an NVMe controller; returns the controller's result.
-pub fn nvme_feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result<u32> {
-    const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
-    // NVM Express Base Specification: Set Features 09h, Get Features 0Ah.
-    let opcode = if set_to.is_some() { 0x09 } else { 0x0A };
-    let words = [u32::from(feature), set_to.unwrap_or(0), 0, 0, 0, 0];
-    let mut command = NvmeCommand { opcode, words_10_15: words, ..NvmeCommand::default() };
-    // SAFETY: the command is a whole struct nvme_passthru_cmd that names no other memory.
-    let status = unsafe { libc::ioctl(file.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &mut command) };
-    match check(status)? {
-        0 => Ok(command.result),
-        status => Err(io::Error::other(format!(
-            "the controller refused the command (status \
-            {status:#x})"
-        ))),
-    }
-}
-
 /// What a loop device is attached to: device number and inode of the backing file, and the device
 /// number of a backing device (0 for a file).
 pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
@@ -325,10 +288,11 @@ pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     fallocate(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, length)
 }
 
-/// posix_fadvise(2) on the whole file.
-pub fn fadvise(file: &File, advice: libc::c_int) -> io::Result<()> {
+/// posix_fadvise(2) on `length` bytes from `offset` on; a length of 0 means up to the end.
+pub fn fadvise(file: &File, advice: libc::c_int, offset: u64, length: u64) -> io::Result<()> {
+    let [offset, length] = [offset, length].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
     // SAFETY: no memory is passed.
-    match unsafe { libc::posix_fadvise64(file.as_raw_fd(), 0, 0, advice) } {
+    match unsafe { libc::posix_fadvise64(file.as_raw_fd(), offset, length, advice) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }

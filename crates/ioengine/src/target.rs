@@ -9,8 +9,9 @@ use std::ops::Add;
 
 pub use crate::device::{AdvertisedRate, DeviceCounters};
 use crate::engine::{Engine, EngineSpec};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 pub use crate::mode::{Caching, Hint};
+use crate::zones::Zones;
 
 /// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +123,17 @@ pub trait Target {
 
     /// Reserves blocks for the range without writing them.
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error>;
+    /// The zones that take writes only in order; None if there are none.
+    fn zones(&self) -> Option<Zones> {
+        None
+    }
+    /// Empties the zones of a range. All data in them are lost.
+    ///
+    /// # Errors
+    /// The target has no zones there, or refuses.
+    fn reset_zones(&self, _offset: u64, _bytes: u64) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, format!("{} has no zones", self.name())))
+    }
     /// Sets the size of the target.
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes everything written durable.
@@ -142,8 +154,10 @@ pub trait Target {
     {
         targets.iter().try_for_each(|target| target.sync())
     }
-    /// Announces the coming accesses (posix_fadvise(2)).
-    fn advise(&self, hint: Hint) -> Result<(), Error>;
+    /// Announces the coming accesses to `bytes` from `offset` on, 0 being all from there on
+    /// (posix_fadvise(2)). Only `WillNeed` and `DontNeed` are about a part; the others hold for the
+    /// whole target.
+    fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error>;
     /// Evicts the target from the page cache and checks that it is gone.
     fn scrub(&self) -> Result<Scrub, Error>;
     /// How much of the target is in the page cache, if the system reports it (bytes).

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::sys;
+use crate::nvme_ioctl;
 
 /// State of the cache: a write may complete before it is on the medium.
 pub const BACK: &str = "write back";
@@ -91,7 +91,7 @@ pub fn state_at(path: &Path) -> io::Result<String> {
     if !path.starts_with("/dev") {
         return Ok(fs::read_to_string(path)?.trim().to_owned());
     }
-    let enabled = sys::nvme_feature(&File::open(path)?, NVME_FEATURE, None)? & NVME_ENABLED != 0;
+    let enabled = nvme_ioctl::feature(&File::open(path)?, NVME_FEATURE, None)? & NVME_ENABLED != 0;
     Ok(if enabled { BACK } else { THROUGH }.to_owned())
 }
 
@@ -104,7 +104,7 @@ pub fn set_at(path: &Path, state: &str) -> io::Result<()> {
         return OpenOptions::new().write(true).open(path)?.write_all(state.as_bytes());
     }
     let value = if state == BACK { NVME_ENABLED } else { 0 };
-    sys::nvme_feature(&File::open(path)?, NVME_FEATURE, Some(value)).map(drop)
+    nvme_ioctl::feature(&File::open(path)?, NVME_FEATURE, Some(value)).map(drop)
 }
 
 #[cfg(test)]

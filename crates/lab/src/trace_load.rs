@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use analysis::units;
 use ioengine::{BufferPages, EngineKind, Hint};
-use trace::TraceReader;
 use trace::replay::{Action, Changes, Feed, Level, Scan};
+use trace::{Call, TraceReader};
 use workload::replay::{
     ReplayDescription, ReplayOperation, ReplayRequest, ReplayRequests, ReplaySource,
 };
@@ -160,6 +160,8 @@ impl TraceLoad {
             replay: Some(Replay {
                 description,
                 span_bytes: self.scan.span_bytes,
+                // The trace has the end of such a request where the program took its completion.
+                takes_only_awaited: self.scan.call == Call::LIBAIO && changes.depth.is_none(),
                 source: Some(Arc::new(source)),
             }),
             limit_bytes: None,
@@ -321,6 +323,7 @@ fn replayed(request: &trace::replay::ReplayRequest) -> ReplayRequest {
         Action::Flush { data_only } => ReplayOperation::Flush { data_only },
         Action::Advise(call) => {
             let hint = call.advice().and_then(|advice| advice.parse().ok());
+            let hint = if call.reads_ahead() { Some(Hint::WillNeed) } else { hint };
             ReplayOperation::Advise(hint.unwrap_or(Hint::Normal))
         }
     };

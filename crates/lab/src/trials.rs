@@ -525,6 +525,7 @@ impl Lab {
             if target.kind().is_storage() {
                 self.lay_blocks(target, setting)?;
             }
+            self.empty_zones(target, &setting.workload)?;
             if setting.scrub && target.kind().is_storage() {
                 let scrub = target.scrub()?;
                 scrubbed = Some(scrubbed.map_or(scrub, |sum| sum_of(sum, scrub)));
@@ -533,10 +534,20 @@ impl Lab {
                 self.warm_up(target, &setting.workload)?;
             }
             if let Some(hint) = setting.hint {
-                target.advise(hint)?;
+                target.advise(hint, 0, 0)?;
             }
         }
         Ok(scrubbed)
+    }
+
+    /// Empties the zones that a workload writes. That its data may be lost was asked before.
+    fn empty_zones(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
+        let Some(zones) = target.zones().filter(|_| workload.writes()) else { return Ok(()) };
+        let Workload { region_offset, region_bytes, .. } = *workload;
+        if region_offset < zones.sequential_from_bytes {
+            return Ok(());
+        }
+        Ok(target.reset_zones(region_offset, region_bytes / zones.zone_bytes * zones.zone_bytes)?)
     }
 
     /// Brings the blocks of a file into the state that a trial needs.

@@ -192,6 +192,7 @@ impl ReplayDocument {
                 folded: self.folded,
             },
             span_bytes: 0,
+            takes_only_awaited: false,
             source: None,
         })
     }
@@ -514,6 +515,7 @@ mod tests {
                     folded: true,
                 },
                 span_bytes: 0,
+                takes_only_awaited: false,
                 source: None,
             }),
             ..Workload::default()

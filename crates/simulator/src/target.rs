@@ -161,8 +161,8 @@ impl Target for SimTarget {
         Ok(())
     }
 
-    fn advise(&self, hint: Hint) -> Result<(), Error> {
-        self.machine.borrow_mut().advise(self.file, hint);
+    fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error> {
+        self.machine.borrow_mut().advise(self.file, hint, (offset, bytes));
         Ok(())
     }
 

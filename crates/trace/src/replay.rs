@@ -65,8 +65,8 @@ pub enum Action {
         /// Like fdatasync(2): only the metadata needed to find the data.
         data_only: bool,
     },
-    /// Tells the kernel how the file will be accessed (posix_fadvise(2)); [`Call::advice`] of this
-    /// call says what.
+    /// Tells the kernel how a range will be accessed (posix_fadvise(2), readahead(2));
+    /// [`Call::advice`] of this call says what.
     Advise(Call),
 }
 
@@ -80,7 +80,7 @@ pub struct ReplayRequest {
     /// Its place in a target that holds all files of the trace one after another (bytes); 0 for a
     /// flush.
     pub offset: u64,
-    /// Its length (bytes); 0 for a flush.
+    /// Its length (bytes); 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
     /// Time since the later of two events: the program made the lane's previous request, and the
     /// last completion before this request (ns). The lane's first request counts from the start of
@@ -104,6 +104,8 @@ enum Unfit {
     OtherFile,
     /// Its file is no storage: a file of the kernel (/proc, /sys), or a device such as /dev/null.
     NoStorage,
+    /// It only starts to write data back (sync_file_range(2) as programs use it).
+    StartsWriteBack,
     /// It moves no data and makes nothing durable.
     Other(Operation),
 }
@@ -117,6 +119,7 @@ impl Unfit {
             Unfit::Empty => "requests that moved nothing",
             Unfit::OtherFile => "requests of other files",
             Unfit::NoStorage => "requests of files without storage (/proc, /sys, /dev/null)",
+            Unfit::StartsWriteBack => "calls of sync_file_range, which start to write data back",
             Unfit::Other(Operation::Discard) => "discards",
             Unfit::Other(Operation::Open) => "opens",
             Unfit::Other(Operation::Close) => "closes",
@@ -132,21 +135,14 @@ fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfi
     if request.result.is_some_and(|result| result < 0) {
         return Err(Unfit::Failed);
     }
-    let is_whole = |bytes| bytes == 0 || bytes >= file_bytes;
     let action = match request.operation {
         Operation::Read => Action::Read,
         Operation::Write => Action::Write,
-        Operation::Flush => {
-            let data_only = matches!(request.call.name(), "fdatasync" | "sync_file_range");
-            return Ok((Action::Flush { data_only }, 0, 0));
-        }
-        // An advice about a part of a file, length 0 being the rest of it, cannot be given to a
-        // target as a whole.
-        Operation::Advise if request.offset == Some(0) && is_whole(request.bytes) => {
-            let known = request.call.advice().is_some();
-            let advice = known.then_some(Action::Advise(request.call));
-            return Ok((advice.ok_or(Unfit::Other(request.operation))?, 0, 0));
-        }
+        Operation::Flush => match request.call.name() {
+            "sync_file_range" => return Err(Unfit::StartsWriteBack),
+            name => return Ok((Action::Flush { data_only: name == "fdatasync" }, 0, 0)),
+        },
+        Operation::Advise => return hint(request, file_bytes),
         other => return Err(Unfit::Other(other)),
     };
     let offset = request.offset.ok_or(Unfit::NoPosition)?;
@@ -154,6 +150,29 @@ fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfi
         0 => Err(Unfit::Empty),
         bytes => Ok((action, offset, bytes)),
     }
+}
+
+/// What a replay does for a hint, with its range. Only hints that read ahead or evict are about a
+/// range; the others hold for an open file, and have no range here.
+fn hint(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
+    let (call, bytes) = (request.call, request.bytes);
+    let unfit = Unfit::Other(request.operation);
+    let is_known = call.reads_ahead() || call.advice().is_some();
+    let offset = request.offset.filter(|_| is_known).ok_or(unfit)?;
+    let hint = Action::Advise(call);
+    if call.reads_ahead() || call.advice() == Some("dontneed") {
+        // Length 0 is the rest of the file.
+        let left = file_bytes.saturating_sub(offset);
+        match (bytes, left) {
+            (0, 0) => {}
+            (0, left) => return Ok((hint, offset, left)),
+            (bytes, _) if file_bytes == 0 => return Ok((hint, offset, bytes)),
+            (_, 0) => return Err(Unfit::Empty),
+            (bytes, left) => return Ok((hint, offset, bytes.min(left))),
+        }
+    }
+    let is_whole = offset == 0 && (bytes == 0 || bytes >= file_bytes);
+    if is_whole { Ok((hint, 0, 0)) } else { Err(unfit) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The error type of this crate: an invalid workload, or a failed engine.
 
-use ioengine::ErrorKind;
+use ioengine::{ErrorKind, Op};
 
 /// Why a workload could not be planned or run.
 #[derive(Debug, thiserror::Error)]
@@ -39,4 +39,18 @@ impl Error {
             Error::Start(_) => ErrorKind::Io,
         }
     }
+}
+
+/// The error of requests that the device does not answer.
+pub(crate) fn hangs(in_flight: u32, seconds: u64) -> ioengine::Error {
+    let what = format!("the device has not answered {in_flight} requests for {seconds} s");
+    ioengine::Error::new(ErrorKind::Io, what).with_remedy("look at the kernel log (dmesg)")
+}
+
+/// The error of a request that was completed a second time.
+pub(crate) fn completed_twice(op: Op, offset: u64) -> ioengine::Error {
+    let verb = if op == Op::Read { "read" } else { "write" };
+    let what = format!("the {verb} at offset {offset} was completed twice");
+    ioengine::Error::new(ErrorKind::Io, what)
+        .with_remedy("no result can be trusted: look at the kernel log (dmesg)")
 }

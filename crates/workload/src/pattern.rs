@@ -9,6 +9,7 @@ use crate::plan::WorkerPlan;
 use crate::random::{Permutation, mix};
 use crate::skew::Skew;
 use crate::spec::{Pattern, Placement, Workload};
+use crate::zone_order::ZoneOrder;
 
 /// Derives the seed of skewed draws from the seed of the workload.
 const DRAW_SEED: u64 = 0x5CE3;
@@ -34,6 +35,7 @@ enum Order {
     Strided { at: u64, phase: u64, stride: u64 },
     Random(Permutation),
     Skewed(Skew),
+    Zones(ZoneOrder),
 }
 
 impl Offsets {
@@ -42,7 +44,11 @@ impl Offsets {
         let request_bytes = u64::from(workload.request_bytes);
         let granule_bytes = u64::from(workload.granule_bytes());
         let WorkerPlan { region_offset, region_bytes, .. } = *plan;
-        let order = match workload.pattern {
+        let zoned = |zones| {
+            let (depth, limit_bytes) = (workload.depth, plan.limit_bytes);
+            Order::Zones(ZoneOrder::new(zones, region_bytes, depth, limit_bytes))
+        };
+        let order = || match workload.pattern {
             Pattern::Sequential if workload.placement == Placement::Interlocked => {
                 Order::Interlocked(plan.cursor.clone().unwrap_or_default())
             }
@@ -60,6 +66,7 @@ impl Offsets {
                 )
             }
         };
+        let order = plan.zones.as_ref().map_or_else(order, zoned);
         Offsets { region_offset, region_bytes, request_bytes, granule_bytes, order }
     }
 
@@ -76,6 +83,8 @@ impl Offsets {
                 *at = offset + length;
                 offset
             }
+            // Only one slot, the first, is asked for here.
+            Order::Zones(order) => order.next_offset(0, length),
             Order::Interlocked(cursor) => cursor.take(length, region),
             Order::Strided { at, phase, stride } => {
                 let offset = *at;
@@ -91,6 +100,33 @@ impl Offsets {
             }
         };
         self.region_offset + at
+    }
+
+    /// As [`Offsets::next_offset`], for a request of this slot.
+    pub fn next_offset_of(&mut self, slot: u32, length: u32) -> u64 {
+        match &mut self.order {
+            Order::Zones(order) => self.region_offset + order.next_offset(slot, length.into()),
+            _ => self.next_offset(length),
+        }
+    }
+
+    /// Whether there is nothing left to write for the slot.
+    pub fn is_done(&self, slot: u32) -> bool {
+        matches!(&self.order, Order::Zones(order) if order.is_done(slot))
+    }
+
+    /// The zone that must be reset before the slot's next write: offset in the target and length
+    /// (bytes).
+    pub fn reset_due(&self, slot: u32) -> Option<(u64, u64)> {
+        let Order::Zones(order) = &self.order else { return None };
+        order.reset_due(slot).map(|(offset, bytes)| (self.region_offset + offset, bytes))
+    }
+
+    /// The zone of the slot was reset.
+    pub fn was_reset(&mut self, slot: u32) {
+        if let Order::Zones(order) = &mut self.order {
+            order.was_reset(slot);
+        }
     }
 }
 
@@ -112,6 +148,7 @@ mod tests {
             target: 0,
             number: 0,
             cursor: None,
+            zones: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Resolves a workload against a target: checks every limit and assigns each worker its region,
 //! seed and share.
 
+use ioengine::zones::Zones;
 use ioengine::{Target, TargetKind};
 
 use crate::arrival::{Process, Rate};
@@ -50,6 +51,8 @@ pub struct WorkerPlan {
     pub number: u32,
     /// The sequential stream shared with the other workers of the target; set by the runner.
     pub cursor: Option<Cursor>,
+    /// The zones that the worker's writes must fill in order.
+    pub zones: Option<Zones>,
 }
 
 /// A workload that was checked against its target.
@@ -77,7 +80,16 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     check_region(workload, target)?;
     target.check(&workload.engine_spec())?;
     check_flushes(workload)?;
-    let workers = (0..workload.threads).map(|index| worker(workload, index)).collect();
+    let zones = target.zones().filter(|_| workload.writes());
+    let zones = zones.filter(|zones| !is_before(workload, zones));
+    if let Some(zones) = &zones {
+        check_zones(workload, zones, target.name(), target.caching().is_direct())?;
+    }
+    let of = |index| match &zones {
+        Some(zones) => worker_of_zones(workload, index, zones),
+        None => worker(workload, index),
+    };
+    let workers = (0..workload.threads).map(of).collect();
     Ok(Plan { workload: workload.clone(), workers })
 }
 
@@ -258,6 +270,68 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
     Ok(())
 }
 
+/// Whether each block of the region is visited once at most.
+fn is_one_pass(workload: &Workload) -> bool {
+    workload.limit_bytes.is_some_and(|bytes| bytes <= workload.region_bytes)
+}
+
+/// Whether a region lies before the zones that must be written in order.
+fn is_before(workload: &Workload, zones: &Zones) -> bool {
+    let end = workload.region_offset.saturating_add(workload.region_bytes);
+    end <= zones.sequential_from_bytes
+}
+
+/// Checks writes to a device whose zones must be written in order.
+fn check_zones(
+    workload: &Workload,
+    zones: &Zones,
+    name: &str,
+    is_direct: bool,
+) -> Result<(), Error> {
+    let Workload { region_offset, region_bytes, request_bytes, depth, threads, .. } = *workload;
+    let Zones { zone_bytes, capacity_bytes, sequential_from_bytes: from, open_max } = *zones;
+    let refuse = |what: String, remedy: String| Err(Error::usage(what, remedy));
+    let is_ordered = workload.pattern == Pattern::Sequential && workload.read_percent == 0;
+    if !is_ordered || !workload.request_sizes.is_empty() {
+        let what = format!("{name} takes writes only in order, in zones of {zone_bytes} bytes");
+        return refuse(what, "use `rw` write with one `request_bytes`, or a read".to_owned());
+    }
+    if !is_direct {
+        let what = format!("{name} takes writes only in order, which the page cache does not keep");
+        return refuse(what, "use `direct`".to_owned());
+    }
+    if region_offset < from || !(region_offset - from).is_multiple_of(zone_bytes) {
+        let what = format!("`region_offset` {region_offset} is not where a zone of {name} begins");
+        return refuse(what, format!("use {from}, or a multiple of {zone_bytes} more"));
+    }
+    if !capacity_bytes.is_multiple_of(request_bytes.into()) {
+        let what = format!(
+            "`request_bytes` {request_bytes} does not divide {capacity_bytes}, the bytes that each \
+             zone of {name} takes"
+        );
+        return refuse(what, "use a smaller power of two".to_owned());
+    }
+    let open = u64::from(depth) * u64::from(threads);
+    let most = region_bytes / u64::from(threads) / zone_bytes * u64::from(threads);
+    let most = open_max.map_or(most, |open_max| most.min(open_max.into()));
+    if open > most || u64::from(depth) > most / u64::from(threads) {
+        let what = format!(
+            "`depth` x `threads` writes {open} zones at once, but {name} has {most} to write there"
+        );
+        return refuse(what, "use a lower `depth` or a larger `region_bytes`".to_owned());
+    }
+    if threads > 1 && workload.placement != Placement::Own {
+        let what = "`placement`: threads that share zones would write them out of order";
+        return refuse(what.to_owned(), "use `placement` own".to_owned());
+    }
+    if workload.content == Content::Verified && !is_one_pass(workload) {
+        let what = "`verify` cannot check zones that are reset and written again".to_owned();
+        let remedy = "use `region_bytes` without `limit_ns`, so that each zone is written once";
+        return refuse(what, remedy.to_owned());
+    }
+    Ok(())
+}
+
 fn check_flushes(workload: &Workload) -> Result<(), Error> {
     let Some(flush) = workload.flush_every else { return Ok(()) };
     let name = flush.name();
@@ -389,6 +463,26 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         target: 0,
         number: index,
         cursor: None,
+        zones: None,
+    }
+}
+
+/// The plan of a worker that fills zones: a region of whole zones.
+fn worker_of_zones(workload: &Workload, index: u32, zones: &Zones) -> WorkerPlan {
+    let each = workload.region_bytes / u64::from(workload.threads) / zones.zone_bytes;
+    let region_bytes = each * zones.zone_bytes;
+    let plan = worker(workload, index);
+    WorkerPlan {
+        // One pass writes what the zones take, which may be less than their length.
+        limit_bytes: match is_one_pass(workload) {
+            true => plan.limit_bytes.map(|bytes| bytes.min(each * zones.capacity_bytes)),
+            false => plan.limit_bytes,
+        },
+        region_offset: workload.region_offset + u64::from(index) * region_bytes,
+        region_bytes,
+        start_bytes: 0,
+        zones: Some(*zones),
+        ..plan
     }
 }
 
@@ -411,6 +505,66 @@ mod tests {
         let mut workload = null_workload();
         change(&mut workload);
         resolve(&workload, &HostTarget::null(1 << 20)).unwrap_err().to_string()
+    }
+
+    const ZONES: Zones = Zones {
+        zone_bytes: 4 << 20,
+        capacity_bytes: 3 << 20,
+        sequential_from_bytes: 8 << 20,
+        open_max: Some(4),
+    };
+
+    #[test]
+    fn writes_that_a_zoned_device_would_refuse_are_refused_with_the_remedy() {
+        let good = Workload {
+            read_percent: 0,
+            region_offset: 8 << 20,
+            region_bytes: 40 << 20,
+            request_bytes: 65536,
+            depth: 2,
+            threads: 2,
+            ..null_workload()
+        };
+        let check = |change: &dyn Fn(&mut Workload), is_direct| {
+            let mut workload = good.clone();
+            change(&mut workload);
+            check_zones(&workload, &ZONES, "zoned", is_direct).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(&|_| {}, true), Ok(()));
+        let says = |words: &str, change: &dyn Fn(&mut Workload)| {
+            let why = check(change, true).unwrap_err();
+            assert!(why.contains(words), "{why}");
+        };
+        says("only in order, in zones of 4194304", &|load| load.pattern = Pattern::Random);
+        says("only in order", &|load| load.read_percent = 50);
+        says("use 8388608, or a multiple of 4194304 more", &|load| load.region_offset = 4096);
+        says("does not divide 3145728", &|load| load.request_bytes = 5 << 20);
+        says("use a lower `depth`", &|load| load.depth = 3);
+        says("`placement` own", &|load| load.placement = Placement::Shared);
+        says("`verify`", &|load| load.content = Content::Verified);
+        let one_pass = |load: &mut Workload| {
+            (load.content, load.limit_bytes) = (Content::Verified, Some(load.region_bytes));
+        };
+        assert_eq!(check(&one_pass, true), Ok(()));
+        assert!(check(&|_| {}, false).unwrap_err().contains("use `direct`"));
+        let low = Workload { region_offset: 0, region_bytes: 8 << 20, ..good.clone() };
+        assert!(is_before(&low, &ZONES) && !is_before(&good, &ZONES));
+    }
+
+    #[test]
+    fn workers_fill_whole_zones_of_their_own() {
+        let workload = Workload {
+            region_offset: 8 << 20,
+            region_bytes: 23 << 20,
+            limit_bytes: Some(23 << 20),
+            threads: 2,
+            ..null_workload()
+        };
+        let plans = [0, 1].map(|index| worker_of_zones(&workload, index, &ZONES));
+        let regions = plans.map(|plan| (plan.region_offset >> 20, plan.region_bytes >> 20));
+        assert_eq!(regions, [(8, 8), (16, 8)]);
+        let plan = worker_of_zones(&workload, 0, &ZONES);
+        assert_eq!(plan.limit_bytes, Some(6 << 20), "two zones of 3 MiB");
     }
 
     #[test]

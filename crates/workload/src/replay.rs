@@ -23,7 +23,7 @@ pub enum ReplayOperation {
         /// Like fdatasync(2): only the metadata needed to find the data.
         data_only: bool,
     },
-    /// Tells the kernel how the target will be accessed.
+    /// Tells the kernel how a part of the target will be accessed.
     Advise(Hint),
 }
 
@@ -36,7 +36,7 @@ pub struct ReplayRequest {
     pub operation: ReplayOperation,
     /// Offset in the region (bytes); 0 for a flush.
     pub offset: u64,
-    /// Length (bytes); 0 for a flush.
+    /// Length (bytes); 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
     /// Time since the later of two events: the program made the lane's previous request, and the
     /// last of the completions that it had waited for (ns).
@@ -102,6 +102,9 @@ pub struct Replay {
     pub description: ReplayDescription,
     /// Where its last request ends, if none is folded (bytes); 0 for a stored result.
     pub span_bytes: u64,
+    /// Whether a request ends only when the program takes its completion. A worker then takes as
+    /// many completions at a time as its next request waits for.
+    pub takes_only_awaited: bool,
     /// Reads the requests; None for a stored result, which cannot be measured again.
     pub source: Option<Arc<dyn ReplaySource>>,
 }

@@ -11,12 +11,13 @@ use std::collections::VecDeque;
 use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Op, Request};
 
 use crate::content;
+use crate::error;
 use crate::plan::WorkerPlan;
 use crate::random::mix;
 use crate::replay::{Pace, ReplayOperation, ReplayRequest, ReplayRequests};
 use crate::sample::{Failure, Sample};
 use crate::spec::{Content, Workload};
-use crate::worker::{self, HANG_NS, RETRIES_MAX, State, TICK_NS, TargetCall};
+use crate::worker::{HANG_NS, RETRIES_MAX, State, TICK_NS, TargetCall};
 
 /// Time before a request is due in which the thread polls for completions in place of sleeping
 /// (ns).
@@ -101,6 +102,7 @@ pub struct Replayer<E, C> {
     region_offset: u64,
     region_bytes: u64,
     is_folded: bool,
+    takes_only_awaited: bool,
     cut_short: bool,
     /// The last step waited, so that `now_ns` is old.
     waited: bool,
@@ -112,6 +114,7 @@ pub struct Replayer<E, C> {
     free: Vec<u32>,
     again: Vec<Request>,
     batch: Vec<Request>,
+    /// Completions of the engine that were not processed yet.
     done: Vec<Completion>,
     sample: Sample,
 }
@@ -166,6 +169,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
             region_offset: plan.region_offset,
             region_bytes: plan.region_bytes,
             is_folded: replay.description.folded,
+            takes_only_awaited: replay.takes_only_awaited,
             cut_short: false,
             waited: false,
             now_ns: 0,
@@ -206,7 +210,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
             return Ok(State::CallDue(call));
         }
         let computes = self.lanes.len() == 1 && due_ns != u64::MAX;
-        if self.batch.is_empty() && (computes || self.engine.in_flight() == 0) {
+        let has_outstanding = self.engine.in_flight() > 0 || !self.done.is_empty();
+        if self.batch.is_empty() && (computes || !has_outstanding) {
             return Ok(self.idle(due_ns));
         }
         let stamp_ns = self.clock.now_ns();
@@ -218,22 +223,25 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         // A timer of the kernel would wake the thread too late for a request that is due soon.
         let is_due_soon = due_ns.saturating_sub(stamp_ns) < POLL_NS;
         let wait = self.call.is_none() || self.cut_short;
-        self.done.clear();
+        let awaited = self.awaited();
+        let left = self.done.len();
+        let missing = awaited.saturating_sub(left as u32);
         self.engine.submit_and_wait(
             &self.batch,
-            if wait && !is_due_soon { self.awaited() } else { 0 },
+            if wait && !is_due_soon { missing } else { 0 },
             Some(until_ns),
             &mut self.done,
         )?;
         self.now_ns = self.clock.now_ns();
         if !self.batch.is_empty() && self.engine.in_flight() == 0 {
-            self.sample.at_once += self.done.len() as u64;
+            self.sample.at_once += (self.done.len() - left) as u64;
         }
-        self.reap()?;
-        if self.now_ns.saturating_sub(self.last_reap_ns) > self.hang_ns && self.is_hung() {
-            return Err(worker::hangs(self.engine.in_flight()));
-        }
+        let taken = if self.takes_only_awaited { awaited as usize } else { usize::MAX };
         self.waited = wait && self.done.is_empty();
+        self.reap(taken)?;
+        if self.now_ns.saturating_sub(self.last_reap_ns) > self.hang_ns && self.is_hung() {
+            return Err(error::hangs(self.engine.in_flight(), HANG_NS / 1_000_000_000));
+        }
         Ok(if self.waited { State::Waiting } else { State::Running })
     }
 
@@ -280,8 +288,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
                     next_due_ns = next_due_ns.min(due_ns);
                     break;
                 }
-                let head = self.lanes[index].next.front().map(|head| head.operation);
-                if let Some(call) = head.and_then(call_of) {
+                let head = self.lanes[index].next.front();
+                if let Some(call) = head.and_then(|head| self.call_of(head)) {
                     self.call.get_or_insert((index, call));
                     break;
                 }
@@ -331,6 +339,21 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         (self.region_offset + start.min(room.saturating_sub(bytes)), bytes)
     }
 
+    /// The call on the target that a request is; None for reads and writes.
+    fn call_of(&self, request: &ReplayRequest) -> Option<TargetCall> {
+        match request.operation {
+            ReplayOperation::Read | ReplayOperation::Write => None,
+            ReplayOperation::Flush { data_only } => Some(TargetCall::Flush { data_only }),
+            ReplayOperation::Advise(hint) => {
+                let (offset, bytes) = match request.bytes {
+                    0 => (0, 0),
+                    bytes => self.place(request.offset, bytes),
+                };
+                Some(TargetCall::Advise { hint, offset, bytes })
+            }
+        }
+    }
+
     /// How many completions the next request waits for. The program reaped them together, so their
     /// latencies end together.
     fn awaited(&self) -> u32 {
@@ -366,19 +389,20 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         due.fold(tick_ns, u64::min)
     }
 
-    /// Processes the completions of one call.
-    fn reap(&mut self) -> Result<(), EngineError> {
+    /// Processes completions, `most` at most.
+    fn reap(&mut self, most: usize) -> Result<(), EngineError> {
         if self.done.is_empty() {
             return Ok(());
         }
         self.sample.reap_calls += 1;
         self.last_reap_ns = self.now_ns;
         let (mut bytes, mut requests) = (0, 0);
-        for index in 0..self.done.len() {
+        let taken = most.min(self.done.len());
+        for index in 0..taken {
             let Completion { slot, result } = self.done[index];
             let outstanding = &mut self.outstanding[slot as usize];
             if !outstanding.in_flight {
-                return Err(worker::completed_twice(outstanding.op, outstanding.offset));
+                return Err(error::completed_twice(outstanding.op, outstanding.offset));
             }
             if result > 0 {
                 outstanding.moved += result as u64;
@@ -400,6 +424,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
             requests += 1;
             self.release(slot);
         }
+        self.done.drain(..taken);
         let since_start = self.now_ns.saturating_sub(self.sample.start_ns);
         self.sample.series.add(since_start, bytes, requests);
         Ok(())
@@ -486,15 +511,6 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
     }
 }
 
-/// The call on the target that an operation is; None for reads and writes.
-fn call_of(operation: ReplayOperation) -> Option<TargetCall> {
-    match operation {
-        ReplayOperation::Read | ReplayOperation::Write => None,
-        ReplayOperation::Flush { data_only } => Some(TargetCall::Flush { data_only }),
-        ReplayOperation::Advise(hint) => Some(TargetCall::Advise(hint)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -545,6 +561,7 @@ mod tests {
             replay: Some(Replay {
                 description,
                 span_bytes: 0,
+                takes_only_awaited: false,
                 source: Some(Arc::new(InMemory(requests))),
             }),
             ..Workload::default()
@@ -559,8 +576,15 @@ mod tests {
         depth: u32,
         service_ns: u64,
     ) -> Result<(Sample, Vec<u64>), EngineError> {
-        let workload = workload(requests, pace, depth);
-        let planned = plan::resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
+        replayed_of(&workload(requests, pace, depth), service_ns)
+    }
+
+    fn replayed_of(
+        workload: &Workload,
+        service_ns: u64,
+    ) -> Result<(Sample, Vec<u64>), EngineError> {
+        let depth = workload.depth;
+        let planned = plan::resolve(workload, &HostTarget::null(1 << 20)).unwrap();
         let clock = VirtualClock::default();
         let begun = std::cell::RefCell::new(Vec::new());
         let serve = |begin: u64| {
@@ -569,7 +593,7 @@ mod tests {
         };
         let engine = OneServer::new(&clock, depth, 4096, serve);
         let worker = &planned.workers[0];
-        let mut replayer = Replayer::new(engine, clock.clone(), &workload, worker, 512)?;
+        let mut replayer = Replayer::new(engine, clock.clone(), workload, worker, 512)?;
         replayer.start(0);
         loop {
             match replayer.step(false)? {
@@ -635,6 +659,25 @@ mod tests {
         let (sample, begun) = replayed(requests, AS_RECORDED, 1, 100).unwrap();
         assert_eq!(begun, [0, 600]);
         assert_eq!((sample.flushes.count(), sample.requests()), (0, 2));
+    }
+
+    #[test]
+    fn completions_are_taken_as_the_program_took_them() {
+        // Four requests at once; each next one waits for one completion, then computes for 30 ns,
+        // while the device completes one every 10 ns.
+        let first = (0..4).map(|at| Ok(request(0, 0, Some(at))));
+        let requests: Vec<_> = first.chain((0..4).map(|_| Ok(request(0, 30, Some(3))))).collect();
+        let of = |takes_only_awaited| {
+            let mut workload = workload(requests.clone(), AS_RECORDED, 4);
+            workload.replay.as_mut().unwrap().takes_only_awaited = takes_only_awaited;
+            let (sample, _) = replayed_of(&workload, 10).unwrap();
+            assert_eq!(sample.requests(), 8);
+            (sample.end_ns, sample.latency().quantile(0.75))
+        };
+        let (end_ns, latency_ns) = of(true);
+        let (other_end_ns, other_latency_ns) = of(false);
+        assert_eq!(end_ns, other_end_ns);
+        assert!(latency_ns > other_latency_ns, "{latency_ns:?} and {other_latency_ns:?}");
     }
 
     #[test]

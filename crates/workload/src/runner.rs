@@ -500,7 +500,12 @@ fn call_target<T: Target, C: Clock + Copy, L: ThreadLoad<C>>(
 ) -> Result<(), EngineError> {
     let begun_ns = job.clock.now_ns();
     match call {
-        TargetCall::Advise(hint) => job.target.advise(hint)?,
+        TargetCall::ResetZone { offset, bytes } => {
+            job.target.reset_zones(offset, bytes)?;
+        }
+        TargetCall::Advise { hint, offset, bytes } => {
+            job.target.advise(hint, offset, bytes)?;
+        }
         TargetCall::Flush { data_only } => {
             let is_flushed = worker.flush()?;
             if !is_flushed && data_only {
@@ -762,7 +767,7 @@ mod tests {
     fn each_engine_reads_a_file_once_and_counts_every_byte() {
         let file = file_of(1 << 20);
         let target = HostTarget::open(file.path(), false, Caching::Buffered).unwrap();
-        let on_files = |kind: &EngineKind| kind.does_io() && *kind != EngineKind::Network;
+        let on_files = |kind: &EngineKind| kind.takes_files();
         for engine_kind in EngineKind::ALL.into_iter().filter(on_files) {
             if !engine_kind.availability().available {
                 continue;

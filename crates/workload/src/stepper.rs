@@ -229,7 +229,12 @@ fn step<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
                 match call {
                     TargetCall::Flush { data_only: true } => stepped.target.sync_data()?,
                     TargetCall::Flush { data_only: false } => stepped.target.sync()?,
-                    TargetCall::Advise(hint) => stepped.target.advise(hint)?,
+                    TargetCall::ResetZone { offset, bytes } => {
+                        stepped.target.reset_zones(offset, bytes)?;
+                    }
+                    TargetCall::Advise { hint, offset, bytes } => {
+                        stepped.target.advise(hint, offset, bytes)?;
+                    }
                 }
                 stepped.worker.called(begun_ns);
             }

@@ -94,7 +94,7 @@ impl<E: Engine, C: Clock> ThreadLoad<C> for Worker<E, C> {
     }
 
     fn called(&mut self, begun_ns: u64) {
-        Worker::flushed(self, begun_ns);
+        Worker::called(self, begun_ns);
     }
 
     #[inline]

@@ -14,11 +14,12 @@
 //! EINTR are submitted again (a limited number of times), and any other failure is counted and ends
 //! the run.
 
-use ioengine::{Clock, Completion, Engine, Error as EngineError, ErrorKind, Hint, Op, Request};
+use ioengine::{Clock, Completion, Engine, Error as EngineError, Op, Request};
 
 use crate::arrival::Arrivals;
 use crate::batch_size::BatchSize;
 use crate::content;
+use crate::error;
 use crate::full_queue::FullQueueMeter;
 use crate::log::Log;
 use crate::pattern::Offsets;
@@ -27,6 +28,7 @@ use crate::random::{Stream, mix};
 use crate::sample::{Failure, Sample};
 use crate::skew::Sizes;
 use crate::spec::{Content, Workload};
+pub use crate::state::{State, TargetCall};
 use crate::think::Thinking;
 use crate::written::{Expectations, Expected, Marker};
 
@@ -44,34 +46,6 @@ pub(crate) const RETRIES_MAX: u32 = 10_000;
 
 /// Constant that derives the seed of request sizes from the worker's seed.
 const SIZE_SEED: u64 = 0x512E;
-
-/// The state of a worker after a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// There is more to do.
-    Running,
-    /// Nothing to do until a request completes or becomes due.
-    Waiting,
-    /// A call on the target is due, and all requests that it must wait for are complete: the
-    /// caller must make it and then say so, with [`Worker::flushed`] or [`Replayer::called`].
-    ///
-    /// [`Replayer::called`]: crate::replayer::Replayer::called
-    CallDue(TargetCall),
-    /// Nothing is in flight, and nothing more will be issued.
-    Done,
-}
-
-/// A call on a target that is no request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetCall {
-    /// Make everything written durable.
-    Flush {
-        /// Like fdatasync(2): only the metadata needed to find the data.
-        data_only: bool,
-    },
-    /// Announce the coming accesses.
-    Advise(Hint),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -129,6 +103,8 @@ pub struct Worker<E, C> {
     flush_every: u64,
     writes_to_flush: u64,
     flushes_data_only: bool,
+    /// A free slot whose zone must be reset before its next write.
+    reset_slot: Option<u32>,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
@@ -181,6 +157,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             plain: workload.request_sizes.is_empty()
                 && workload.think.is_none()
                 && workload.log.is_none()
+                && plan.zones.is_none()
                 && expectations.is_none(),
             choice: Stream::new(plan.seed ^ 0x5EED),
             read_percent: workload.read_percent,
@@ -194,6 +171,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             flush_every: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
             writes_to_flush: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
             flushes_data_only: workload.flush_every.is_some_and(|every| every.data_only),
+            reset_slot: None,
             measure_from_ns: 0,
             limit_ns: u64::MAX,
             stopped_ns: 0,
@@ -261,6 +239,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         if self.phase != Phase::Drain || self.has_backlog() {
             if self.plain { self.issue::<true>() } else { self.issue_any() }
         }
+        if let Some(call) = self.reset_call() {
+            return Ok(State::CallDue(call));
+        }
         if self.batch.is_empty() && self.engine.in_flight() == 0 {
             return Ok(self.idle());
         }
@@ -294,7 +275,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             self.reap_any()?;
         }
         if self.now_ns.saturating_sub(self.last_reap_ns) > self.hang_ns && self.is_hung() {
-            return Err(hangs(self.engine.in_flight()));
+            return Err(error::hangs(self.engine.in_flight(), HANG_NS / 1_000_000_000));
         }
         Ok(if wait && self.done.is_empty() { State::Waiting } else { State::Running })
     }
@@ -312,12 +293,24 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// Records a flush of the target that began at `begun_ns` and has just ended; its duration
-    /// counts in the trial.
+    /// The reset of a zone that is due, if nothing waits to be submitted.
+    #[inline]
+    fn reset_call(&self) -> Option<TargetCall> {
+        let is_free = self.batch.is_empty() && self.phase != Phase::Drain;
+        let slot = self.reset_slot.filter(|_| is_free)?;
+        let (offset, bytes) = self.offsets.reset_due(slot)?;
+        Some(TargetCall::ResetZone { offset, bytes })
+    }
+
+    /// Records the call on the target that was due. It began at `begun_ns` and has just ended; its
+    /// duration counts in the trial.
     #[cold]
-    pub fn flushed(&mut self, begun_ns: u64) {
+    pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
         self.last_reap_ns = self.now_ns;
+        if let Some(slot) = self.reset_slot.take() {
+            return self.offsets.was_reset(slot);
+        }
         self.sample.flushes.record(self.now_ns.saturating_sub(begun_ns));
         self.writes_to_flush = self.flush_every;
     }
@@ -405,6 +398,14 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             && (self.issued_bytes < self.limit_bytes || self.phase == Phase::WarmUp)
         {
             let Some(slot) = self.free.pop() else { break };
+            if !PLAIN && self.offsets.is_done(slot) {
+                continue;
+            }
+            if !PLAIN && self.offsets.reset_due(slot).is_some() {
+                self.free.push(slot);
+                self.reset_slot = Some(slot);
+                break;
+            }
             let due_ns = match &mut self.arrivals {
                 None => 0,
                 Some(arrivals) => {
@@ -424,7 +425,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
                 _ => Op::Write,
             };
             let length = if PLAIN { self.request_bytes } else { self.draw_length() };
-            let offset = self.offsets.next_offset(length);
+            let offset = match PLAIN {
+                true => self.offsets.next_offset(length),
+                false => self.offsets.next_offset_of(slot, length),
+            };
             if !PLAIN && self.skips_unwritten(offset, length) {
                 self.free.push(slot);
                 continue;
@@ -524,7 +528,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             let completion = self.done[index];
             let outstanding = self.outstanding[completion.slot as usize];
             if !outstanding.in_flight {
-                return Err(completed_twice(outstanding.op, outstanding.offset));
+                return Err(error::completed_twice(outstanding.op, outstanding.offset));
             }
             let length = if PLAIN { self.request_bytes } else { outstanding.length };
             if completion.result as u32 != length - outstanding.moved {
@@ -678,19 +682,6 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     }
 }
 
-pub(crate) fn hangs(in_flight: u32) -> EngineError {
-    let seconds = HANG_NS / 1_000_000_000;
-    let what = format!("the device has not answered {in_flight} requests for {seconds} s");
-    EngineError::new(ErrorKind::Io, what).with_remedy("look at the kernel log (dmesg)")
-}
-
-pub(crate) fn completed_twice(op: Op, offset: u64) -> EngineError {
-    let verb = if op == Op::Read { "read" } else { "write" };
-    let what = format!("the {verb} at offset {offset} was completed twice");
-    EngineError::new(ErrorKind::Io, what)
-        .with_remedy("no result can be trusted: look at the kernel log (dmesg)")
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use std::cell::{Cell, RefCell};
@@ -700,6 +691,7 @@ pub(crate) mod tests {
 
     use ioengine::engine::Faulty;
     use ioengine::fault::Fault;
+    use ioengine::zones::Zones;
 
     use super::*;
     use crate::arrival::tests::{constant, poisson};
@@ -808,6 +800,7 @@ pub(crate) mod tests {
             target: 0,
             number: 0,
             cursor: None,
+            zones: None,
         }
     }
 
@@ -868,7 +861,7 @@ pub(crate) mod tests {
                     assert_eq!(worker.sample().requests(), 16 * flushes);
                     let begun_ns = clock.now_ns();
                     clock.sleep_until(begun_ns + 5_000_000);
-                    worker.flushed(begun_ns);
+                    worker.called(begun_ns);
                 }
                 State::Running | State::Waiting => {}
             }
@@ -879,6 +872,47 @@ pub(crate) mod tests {
         // 67 serial writes of 100 us and four flushes; the flushes do not count as writes.
         assert_eq!(sample.elapsed_ns(), 67 * 100_000 + 4 * 5_000_000);
         assert!(sample.latency().max() < Some(400_000));
+    }
+
+    #[test]
+    fn full_zones_are_reset_before_they_are_written_again() {
+        let zones = Zones {
+            zone_bytes: 8 * 4096,
+            capacity_bytes: 8 * 4096,
+            sequential_from_bytes: 0,
+            open_max: None,
+        };
+        let workload = Workload {
+            read_percent: 0,
+            limit_ns: None,
+            // Two passes over four zones.
+            limit_bytes: Some(2 * 4 * 8 * 4096),
+            region_bytes: 4 * 8 * 4096,
+            ..workload(2, 0)
+        };
+        let plan = WorkerPlan { zones: Some(zones), ..plan_for(&workload) };
+        let clock = VirtualClock::default();
+        let engine = OneServer::new(&clock, 2, 4096, |_| 100_000);
+        let mut worker = Worker::new(engine, clock.clone(), &workload, &plan);
+        worker.start(0, 0, &workload, &plan);
+        let mut resets = Vec::new();
+        loop {
+            match worker.step(false).unwrap() {
+                State::Done => break,
+                State::CallDue(TargetCall::ResetZone { offset, bytes }) => {
+                    assert_eq!(bytes, zones.zone_bytes);
+                    resets.push(offset / bytes);
+                    let begun_ns = clock.now_ns();
+                    clock.sleep_until(begun_ns + 1_000_000);
+                    worker.called(begun_ns);
+                }
+                state => assert!(matches!(state, State::Running | State::Waiting), "{state:?}"),
+            }
+        }
+        resets.sort_unstable();
+        assert_eq!(resets, [0, 1, 2, 3]);
+        let (sample, _) = worker.finish();
+        assert_eq!((sample.requests(), sample.flushes.count()), (64, 0));
     }
 
     #[test]

@@ -147,7 +147,7 @@ fn engines_tells_what_is_offered_and_why_something_is_missing() {
     let names: Vec<&str> = engines.iter().map(|engine| engine["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["null", "delay", "sync", "mmap", "threads", "libaio", "io_uring", "network"]
+        ["null", "delay", "sync", "mmap", "threads", "libaio", "io_uring", "nvme", "network"]
     );
     for engine in engines {
         let reason = engine["detail"].as_str().unwrap();

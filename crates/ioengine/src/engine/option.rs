@@ -192,7 +192,8 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
         Err(Error::new(ErrorKind::Usage, format!("{flag} {why}")).with_remedy(remedy))
     };
     let of_ring = matches!(option, EngineOption::SqPoll | EngineOption::IoPoll);
-    if of_ring && engine_kind != EngineKind::IoUring {
+    let is_polled_nvme = engine_kind == EngineKind::Nvme && option == EngineOption::IoPoll;
+    if of_ring && engine_kind != EngineKind::IoUring && !is_polled_nvme {
         let why = format!("is for io_uring, not {engine_kind}");
         return refuse(why, format!("use `engine` io_uring, or drop {flag}"));
     }
@@ -231,6 +232,10 @@ impl EngineSpec {
         engine_kind.check_depth(depth, caching.is_direct())?;
         if engine_kind == EngineKind::Mmap {
             check_mapping(caching)?;
+        }
+        if engine_kind == EngineKind::Nvme && !caching.is_direct() {
+            let what = "`engine` nvme sends commands to the drive, past the page cache";
+            return Err(Error::new(ErrorKind::Usage, what).with_remedy("use `direct`"));
         }
         if options.sq_poll && depth > uring::SQ_POLL_DEPTH_MAX {
             let what = format!("`depth` {depth} is too much for `sqthread_poll`");

@@ -23,7 +23,7 @@ use std::thread::{self, ThreadId};
 
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, Fixed};
-use io_uring::{IoUring, opcode};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use crate::buffer::{BufferPages, SlotBuffers};
 use crate::clock::{Clock, Monotonic};
@@ -34,7 +34,7 @@ use crate::sys;
 use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
 /// Maximum size of one registered buffer in the kernel (bytes).
-const REGISTERED_BYTES_MAX: usize = 1 << 30;
+pub(crate) const REGISTERED_BYTES_MAX: usize = 1 << 30;
 /// How long a dropped engine waits for the device before it leaks its buffers.
 const DRAIN_NS: u64 = 30_000_000_000;
 /// Time that the SQPOLL thread spins without submissions before it sleeps (ms). It exceeds the time
@@ -122,12 +122,16 @@ fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     ]
 }
 
-fn build(slots: u32, options: EngineOptions) -> Result<(IoUring, UringFeatures), Error> {
+/// A ring with the best flags that the kernel takes.
+pub(crate) fn build<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
+    slots: u32,
+    options: EngineOptions,
+) -> Result<(IoUring<S, C>, UringFeatures), Error> {
     let slots = slots.next_power_of_two();
     let entries = if options.sq_poll { 2 * slots } else { slots };
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for features in flag_sets(options) {
-        let mut builder = IoUring::builder();
+        let mut builder = IoUring::<S, C>::builder();
         builder.setup_clamp();
         if features.defer_taskrun {
             builder.setup_single_issuer().setup_defer_taskrun();
@@ -175,7 +179,7 @@ fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
         (false, true) => ("IOPOLL", "`hipri`"),
         (true, true) => ("SQPOLL and IOPOLL", "`sqthread_poll` or `hipri`"),
     };
-    let plain = || build(2, EngineOptions::default()).is_ok();
+    let plain = || build::<Entry, cqueue::Entry>(2, EngineOptions::default()).is_ok();
     match source.raw_os_error() {
         // io_uring works without the option, so the option is at fault.
         Some(libc::EPERM | libc::EINVAL | libc::EACCES) if plain() => {
@@ -212,7 +216,7 @@ pub fn probe() -> Result<String, Error> {
 
 /// The io_uring features of this host with these options.
 pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
-    let (ring, mut features) = build(2, options)?;
+    let (ring, mut features) = build::<Entry, cqueue::Entry>(2, options)?;
     let handle = Handle::new(ring.as_raw_fd());
     features.registered_ring = handle.is_registered();
     handle.unregister(ring.as_raw_fd());

@@ -130,6 +130,15 @@ impl Stripe {
         self.layout.bytes(self.members.iter().map(Target::size_bytes).min().unwrap_or(0))
     }
 
+    /// Gives a hint to all members: about the rows that a range touches.
+    pub(super) fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error> {
+        let (from, bytes) = match bytes {
+            0 => (self.rows(offset, 1).0, 0),
+            bytes => self.rows(offset, bytes),
+        };
+        self.members.iter().try_for_each(|member| member.advise(hint, from, bytes))
+    }
+
     pub(super) fn reserve(&self, offset: u64, length: u64) -> Result<(), Error> {
         let (from, bytes) = self.rows(offset, length);
         self.members.iter().try_for_each(|member| member.reserve(from, bytes))

@@ -147,6 +147,19 @@ impl Folios {
         number
     }
 
+    /// Drops the clean folios that lie within a range of pages (`mapping_try_invalidate`). They are
+    /// not remembered as evicted.
+    pub fn drop_within(&mut self, file: u32, from: u64, to: u64) {
+        for number in self.within(file, from, to) {
+            let Folio { first, pages, fetching, unwritten, .. } = *self.get(number);
+            if first >= from && first + pages <= to && !fetching && unwritten == 0 {
+                self.unlink(number);
+                self.index.remove(&(file, first));
+                self.free.push(number);
+            }
+        }
+    }
+
     /// Marks a folio as used (`folio_mark_accessed`).
     pub fn mark_used(&mut self, number: u32) {
         let folio = &mut self.folios[number as usize];

@@ -94,10 +94,29 @@ impl Machine {
         Some((&mut self.page_caches[entry.host as usize], cached))
     }
 
-    /// Applies a hint about a file.
-    pub fn advise(&mut self, file: u32, hint: Hint) {
-        if let Some((_, cached)) = self.page_cache(file) {
-            cached.ahead.advise(hint);
+    /// Applies a hint about `bytes` of a file from `offset` on; 0 bytes: up to its end. The call
+    /// itself takes no time.
+    pub fn advise(&mut self, file: u32, hint: Hint, (offset, bytes): (u64, u64)) {
+        let page_bytes = self.page_bytes();
+        let file_bytes = self.files[file as usize].volume.bytes();
+        let end =
+            if bytes == 0 { file_bytes } else { offset.saturating_add(bytes).min(file_bytes) };
+        let Some((cache, cached)) = self.page_cache(file) else { return };
+        match hint {
+            Hint::WillNeed => {
+                let (start, end) = (offset / page_bytes, end.div_ceil(page_bytes));
+                let size = end.saturating_sub(start).min(cached.ahead.forced_max());
+                self.read_window(file, Window { start, size, mark: None, order: 0 });
+            }
+            // Pages that are only partly in the range stay, as do dirty ones (`mm/fadvise.c`).
+            Hint::DontNeed => {
+                let is_to_end = end == file_bytes;
+                let to = if is_to_end { end.div_ceil(page_bytes) } else { end / page_bytes };
+                cache.folios.drop_within(file, offset.div_ceil(page_bytes), to);
+            }
+            Hint::Normal | Hint::Sequential | Hint::Random | Hint::NoReuse => {
+                cached.ahead.advise(hint);
+            }
         }
     }
 

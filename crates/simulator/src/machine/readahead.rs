@@ -85,6 +85,11 @@ impl ReadAhead {
         self.previous_end
     }
 
+    /// Most pages that one hint reads ahead (`force_page_cache_ra`).
+    pub fn forced_max(&self) -> u64 {
+        self.request_max.max(self.window_max)
+    }
+
     fn most(&self) -> u64 {
         let factor = if self.hint == Hint::Sequential { SEQUENTIAL_FACTOR } else { 1 };
         self.window_max * factor

@@ -1,10 +1,15 @@
 //! The page cache with the rules of Linux against closed forms: hit ratios, read-ahead requests,
 //! dirty limits, and the cost of durable writes.
 
-use ioengine::Caching;
+use std::sync::Arc;
+
+use ioengine::{Caching, Hint};
 use simulator::Description;
 use simulator::system::System;
-use workload::{Distribution, FlushEvery, Pattern, Workload, Zone};
+use workload::replay::{
+    Pace, ReplayDescription, ReplayOperation, ReplayRequest, ReplayRequests, ReplaySource,
+};
+use workload::{Distribution, FlushEvery, Pattern, Replay, Workload, Zone};
 
 use crate::support::{RunResult, load, run};
 
@@ -255,4 +260,61 @@ fn a_write_of_part_of_a_page_reads_the_page_first() {
     let writes = Workload { pattern: Pattern::Random, ..load(0, 512, 1, MIB) };
     let ran = buffered(&[], &writes);
     assert_eq!(ran.account.device_bytes[0], MIB);
+}
+
+/// What a program did: reads and hints of 8 KiB, one after another.
+#[derive(Debug)]
+struct Program(Vec<ReplayRequest>);
+
+impl ReplaySource for Program {
+    fn requests(&self, _: u32) -> Result<ReplayRequests, String> {
+        Ok(Box::new(self.0.clone().into_iter().map(Ok)))
+    }
+}
+
+fn request(operation: ReplayOperation, at_mib: u64) -> ReplayRequest {
+    let offset = at_mib * MIB;
+    ReplayRequest { lane: 0, operation, offset, bytes: 8192, gap_ns: 0, outstanding_max: Some(0) }
+}
+
+fn replayed(requests: Vec<ReplayRequest>) -> RunResult {
+    let replay = Replay {
+        description: ReplayDescription {
+            trace: "test".to_owned(),
+            fingerprint: 0,
+            requests: requests.len() as u64,
+            bytes: 0,
+            recorded_ns: 0,
+            pace: Pace::Fast,
+            changes: String::new(),
+            folded: false,
+        },
+        span_bytes: 64 * MIB,
+        takes_only_awaited: false,
+        source: Some(Arc::new(Program(requests))),
+    };
+    let workload = load(100, 8192, 1, 64 * MIB);
+    buffered(&[], &Workload { replay: Some(replay), limit_bytes: None, ..workload })
+}
+
+#[test]
+fn ranges_that_a_hint_announces_are_read_at_the_same_time() {
+    let reads = (0..32).map(|at| request(ReplayOperation::Read, 2 * at));
+    let hints = (0..32).map(|at| request(ReplayOperation::Advise(Hint::WillNeed), 2 * at));
+    let plain = replayed(reads.clone().collect());
+    let hinted = replayed(hints.chain(reads).collect());
+    let faster = plain.elapsed_ns() as f64 / hinted.elapsed_ns() as f64;
+    assert!(faster > 4.0, "{faster}");
+    assert_eq!(plain.account.device_requests[0], hinted.account.device_requests[0]);
+}
+
+#[test]
+fn pages_that_a_hint_drops_are_read_again() {
+    let read = request(ReplayOperation::Read, 3);
+    let drop = request(ReplayOperation::Advise(Hint::DontNeed), 3);
+    let other = request(ReplayOperation::Advise(Hint::DontNeed), 4);
+    let requests = |of: &[ReplayRequest]| replayed(of.to_vec()).account.device_requests[0];
+    assert_eq!(requests(&[read, read]), 1);
+    assert_eq!(requests(&[read, other, read]), 1);
+    assert_eq!(requests(&[read, drop, read]), 2);
 }

@@ -123,10 +123,9 @@ impl ChangedLane {
 
     fn release(&mut self, changes: &Changes, out: &mut impl Extend<ReplayRequest>) {
         let Some(mut request) = self.pending.take() else { return };
-        if let Some(depth) = changes.depth.filter(|_| moves(request.action)) {
-            request.outstanding = Some(depth.saturating_sub(1));
-        } else if changes.depth.is_some() {
-            request.outstanding = Some(0);
+        if let Some(depth) = changes.depth {
+            let is_flush = matches!(request.action, Action::Flush { .. });
+            request.outstanding = Some(if is_flush { 0 } else { depth.saturating_sub(1) });
         }
         out.extend([request]);
     }

@@ -63,7 +63,7 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
             return;
         }
         let Ok((action, offset, bytes)) = action(request, file.end_bytes) else { return };
-        if matches!(action, Action::Advise(_)) && !self.scan.takes_advice() {
+        if matches!(action, Action::Advise(_)) && bytes == 0 && self.scan.file_hints == 0 {
             return;
         }
         let lane = self.scan.lane(request.thread);

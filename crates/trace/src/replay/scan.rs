@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use crate::error::TraceError;
 use crate::replay::selection::{self, FileFacts, Selection};
 use crate::replay::{Action, Level, Unfit, action};
-use crate::request::{Call, FILES_MOST, Header, Operation, Request};
+use crate::request::{Call, FILES_MOST, FileId, Header, Operation, Request};
 
 /// Lanes at most; more threads than that at the same time share them.
 const LANES_MOST: usize = 256;
@@ -21,6 +21,9 @@ const DEPTH_MOST: usize = 1 << 16;
 /// Files begin at multiples of this in the target of a replay (bytes), so that direct requests stay
 /// aligned.
 const FILE_ALIGNMENT_BYTES: u64 = 4096;
+
+/// Unused space between two buffered files at most (bytes): the read-ahead of a device by default.
+const GAP_MAX_BYTES: u64 = 128 << 10;
 
 /// Requests that are not replayed, by reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +50,11 @@ pub struct Scan {
     pub level: Level,
     /// Reads, writes and flushes.
     pub requests: [u64; 3],
-    /// Advice about whole files. It is replayed if there is one file.
-    pub hints: u64,
+    /// Hints that read a range ahead or evict it.
+    pub range_hints: u64,
+    /// Hints about open files, such as POSIX_FADV_SEQUENTIAL. They are replayed if there is one
+    /// file.
+    pub file_hints: u64,
     /// Bytes read and bytes written.
     pub bytes: [u64; 2],
     /// Bytes of direct reads and writes (O_DIRECT).
@@ -109,22 +115,17 @@ impl Scan {
         });
         let counts = std::mem::take(&mut both[level as usize]);
         let files = if level == Level::Calls { files } else { Vec::new() };
-        Ok(Scan { files, ..counts.without_vague_advice().scan(level) })
+        Ok(Scan { files, ..counts.with_hints_of_one_file().scan(level) })
     }
 
     /// Number of requests that are replayed.
     pub fn count(&self) -> u64 {
-        self.requests.iter().sum::<u64>() + self.hints
+        self.requests.iter().sum::<u64>() + self.range_hints + self.file_hints
     }
 
     /// The lane of a thread.
     pub(super) fn lane(&self, thread: u32) -> u32 {
         self.threads.get(&thread).or(self.threads.get(&OTHERS)).copied().unwrap_or(0)
-    }
-
-    /// Whether advice is replayed.
-    pub(super) fn takes_advice(&self) -> bool {
-        self.hints > 0
     }
 
     /// The place of a position in a file.
@@ -169,7 +170,8 @@ impl Thread {
 #[derive(Debug, Default)]
 struct Counts {
     requests: [u64; 3],
-    hints: u64,
+    range_hints: u64,
+    file_hints: u64,
     bytes: [u64; 2],
     direct_bytes: u64,
     durable_writes: u64,
@@ -214,8 +216,10 @@ impl Counts {
         }
         match self.requests.get_mut(kind) {
             Some(requests) => *requests += 1,
-            None => self.hints += 1,
+            None if bytes > 0 => self.range_hints += 1,
+            None => self.file_hints += 1,
         }
+        self.extend(request.file, offset.saturating_add(bytes));
         let is_buffered_read = action == Action::Read && !request.direct;
         if let Some(device_bytes) = request.device_bytes
             && (is_buffered_read || matches!(action, Action::Advise(call) if call.reads_ahead()))
@@ -232,30 +236,42 @@ impl Counts {
         self.durable_writes += u64::from(action == Action::Write && request.durable);
         self.largest_bytes = self.largest_bytes.max(bytes);
         *self.calls.entry(request.call).or_default() += 1;
-        let file = (request.file.0 as usize).min(FILES_MOST - 1);
+    }
+
+    /// A file reaches at least to `end`.
+    fn extend(&mut self, file: FileId, end: u64) {
+        let file = (file.0 as usize).min(FILES_MOST - 1);
         if self.file_ends.len() <= file {
             self.file_ends.resize(file + 1, 0);
         }
-        self.file_ends[file] = self.file_ends[file].max(offset.saturating_add(bytes));
+        self.file_ends[file] = self.file_ends[file].max(end);
     }
 
-    /// Leaves out advice unless it is about the only file.
-    fn without_vague_advice(mut self) -> Counts {
+    /// Leaves out hints about open files if there are several files.
+    fn with_hints_of_one_file(mut self) -> Counts {
         let files = self.file_ends.iter().filter(|end| **end > 0).count();
-        if files > 1 && self.hints > 0 {
-            *self.left_out.entry(Unfit::Other(Operation::Advise)).or_default() += self.hints;
-            self.hints = 0;
+        if files > 1 && self.file_hints > 0 {
+            *self.left_out.entry(Unfit::Other(Operation::Advise)).or_default() += self.file_hints;
+            self.file_hints = 0;
         }
         self
     }
 
+    /// Unused space after a file (bytes). Without it, the kernel would read ahead from one file
+    /// into the next, which it does not do between files.
+    fn gap_bytes(&self, file_bytes: u64) -> u64 {
+        let total = u128::from(self.bytes[0]) + u128::from(self.bytes[1]);
+        let is_buffered = u128::from(self.direct_bytes) * 2 <= total;
+        if is_buffered { file_bytes.min(GAP_MAX_BYTES) } else { 0 }
+    }
+
     fn scan(self, level: Level) -> Scan {
         let (lanes, threads) = lanes(&self.threads);
-        let mut span_bytes = 0_u64;
+        let (mut span_bytes, mut next_base) = (0_u64, 0_u64);
         let base = |end: &u64| {
-            let base = span_bytes;
-            let whole = end.checked_next_multiple_of(FILE_ALIGNMENT_BYTES).unwrap_or(u64::MAX);
-            span_bytes = span_bytes.saturating_add(whole);
+            let base = next_base;
+            span_bytes = base.saturating_add(aligned(*end));
+            next_base = aligned(span_bytes.saturating_add(self.gap_bytes(*end)));
             base
         };
         let bases = self.file_ends.iter().map(base).collect();
@@ -265,7 +281,8 @@ impl Counts {
         Scan {
             level,
             requests: self.requests,
-            hints: self.hints,
+            range_hints: self.range_hints,
+            file_hints: self.file_hints,
             bytes: self.bytes,
             direct_bytes: self.direct_bytes,
             durable_writes: self.durable_writes,
@@ -286,6 +303,11 @@ impl Counts {
             span_bytes,
         }
     }
+}
+
+/// The next place where a file may begin (bytes).
+fn aligned(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(FILE_ALIGNMENT_BYTES).unwrap_or(u64::MAX)
 }
 
 /// Mixes the bits of a word (the finaliser of SplitMix64).

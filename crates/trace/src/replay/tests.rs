@@ -106,14 +106,16 @@ fn workers_share_the_lanes() {
 }
 
 #[test]
-fn files_lie_one_after_another() {
-    let other = Request { file: FileId(1), ..request(1, 50, 10, 100) };
-    let requests = [request(1, 0, 10, 8192), other];
-    let found = scan(&requests);
-    // 12 KiB, and 4,196 bytes rounded up to 8 KiB.
-    assert_eq!(found.span_bytes, 20 << 10);
-    let offsets: Vec<u64> = fed(&requests).iter().map(|one| one.offset).collect();
-    assert_eq!(offsets, [8192, (12 << 10) + 100]);
+fn files_lie_one_after_another_with_space_against_read_ahead() {
+    let of = |direct| {
+        let first = Request { direct, ..request(1, 0, 10, 8192) };
+        let other = Request { direct, file: FileId(1), ..request(1, 50, 10, 100) };
+        let offsets: Vec<u64> = fed(&[first, other]).iter().map(|one| one.offset).collect();
+        (scan(&[first, other]).span_bytes, offsets)
+    };
+    // 12 KiB, and 4,196 bytes rounded up to 8 KiB; between them as much space as the first has.
+    assert_eq!(of(false), (32 << 10, vec![8192, (24 << 10) + 100]));
+    assert_eq!(of(true), (20 << 10, vec![8192, (12 << 10) + 100]));
 }
 
 #[test]
@@ -216,11 +218,42 @@ fn advice_about_the_only_file_is_replayed() {
     let read = request(1, 10, 5, 0);
     let actions: Vec<Action> = fed(&[advice, read]).iter().map(|one| one.action).collect();
     assert_eq!(actions, [Action::Advise(call), Action::Read]);
-    assert_eq!((fed(&[part, read]).len(), scan(&[part, read]).count()), (1, 1));
+    let order = Request { call: Call::named("fadvise64 random").unwrap(), ..part };
+    assert_eq!((fed(&[order, read]).len(), scan(&[order, read]).count()), (1, 1));
     let other = Request { file: FileId(1), ..read };
     let both = scan(&[advice, read, other]);
     assert_eq!((both.count(), fed(&[advice, read, other]).len()), (2, 2));
     assert_eq!(both.left_out[0].what, "other calls");
+}
+
+#[test]
+fn hints_about_ranges_are_replayed_where_their_file_lies() {
+    let hint = |name: &str, file, offset, bytes| Request {
+        call: Call::named(name).unwrap(),
+        operation: Operation::Advise,
+        file: FileId(file),
+        bytes,
+        device_bytes: Some(bytes),
+        ..request(1, 0, 1, offset)
+    };
+    let ahead = hint("fadvise64 willneed", 1, 4096, 8192);
+    let old = hint("readahead", 0, 8192, 4096);
+    let reads = [0, 1].map(|file| Request { file: FileId(file), ..request(1, 10, 5, 16384) });
+    let requests = [ahead, old, reads[0], reads[1]];
+    let found: Vec<_> = fed(&requests).iter().map(|one| (one.offset, one.bytes)).collect();
+    // The first file is 20 KiB long, and as much is left free after it.
+    assert_eq!(found, [(40960 + 4096, 8192), (8192, 4096), (16384, 4096), (40960 + 16384, 4096)]);
+    let scan = scan(&requests);
+    assert_eq!((scan.range_hints, scan.file_hints, scan.span_bytes), (2, 0, 61440));
+    assert_eq!(scan.buffered_read_bytes, [0, 12288], "the device read for the hints");
+}
+
+#[test]
+fn calls_that_only_start_to_write_back_are_no_flushes() {
+    let call = Call::named("sync_file_range").unwrap();
+    let scan = scan(&[write(1, 0, 0), Request { call, ..flush(1, 20) }]);
+    assert_eq!(scan.requests, [0, 1, 0]);
+    assert!(scan.left_out[0].what.contains("sync_file_range"));
 }
 
 #[test]

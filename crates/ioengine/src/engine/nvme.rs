@@ -1,0 +1,350 @@
+//! The `nvme` I/O engine: commands for an NVMe namespace through io_uring (`IORING_OP_URING_CMD`),
+//! without the kernel's block layer.
+//!
+//! The commands go to the character device of the namespace (`/dev/ng0n1`), Linux 5.19 and later
+//! (`linux/nvme_ioctl.h`, NVME_URING_CMD_IO). The kernel neither splits nor merges nor schedules
+//! them, so a request is at most as long as the drive accepts. Registered buffers and polled
+//! completions need Linux 6.1.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::thread::{self, ThreadId};
+
+use io_uring::squeue::Entry128;
+use io_uring::types::Fd;
+use io_uring::{IoUring, cqueue, opcode};
+
+use crate::buffer::SlotBuffers;
+use crate::clock::{Clock, Monotonic};
+use crate::engine::uring::{REGISTERED_BYTES_MAX, build};
+use crate::engine::{Engine, EngineOptions, EngineSpec, Setup, UringFeatures};
+use crate::error::{Error, ErrorKind};
+use crate::nvme_ioctl;
+use crate::request::{Completion, Op, Request};
+use crate::sys::ring::{ENTER_GETEVENTS, Handle};
+
+/// `_IOWR('N', 0x80, struct nvme_uring_cmd)` of linux/nvme_ioctl.h.
+const URING_COMMAND: u32 = 0xC048_4E80;
+/// Opcodes of the NVM command set.
+const WRITE: u8 = 0x01;
+const READ: u8 = 0x02;
+/// Force Unit Access, in command word 12.
+const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+/// How long a dropped engine waits for the drive before it leaks its buffers.
+const DRAIN_NS: u64 = 30_000_000_000;
+
+/// The `nvme` I/O engine: commands for an NVMe namespace through io_uring.
+pub struct Nvme {
+    ring: IoUring<Entry128, cqueue::Entry32>,
+    handle: Handle,
+    owner: ThreadId,
+    file: File,
+    namespace: u32,
+    block_shift: u32,
+    /// Memory of the slots; None only while the engine is dropped.
+    buffers: Option<SlotBuffers>,
+    /// The length of each slot's request (bytes).
+    lengths: Vec<u32>,
+    features: UringFeatures,
+    options: EngineOptions,
+    clock: Monotonic,
+}
+
+/// The character device of a namespace's block device: `/dev/ng0n1` for `nvme0n1`.
+pub(crate) fn character_device(block: &str) -> Option<PathBuf> {
+    let rest = block.strip_prefix("nvme")?;
+    Some(Path::new("/dev").join(format!("ng{rest}")))
+}
+
+/// The namespaces of this host that take commands.
+pub fn probe() -> Result<String, Error> {
+    let unavailable = |what: &str, remedy: &str| {
+        Err(Error::new(ErrorKind::Unsupported, what).with_remedy(remedy))
+    };
+    let ring = build::<Entry128, cqueue::Entry32>(2, EngineOptions::default());
+    if ring.is_err() {
+        let what = "this kernel's io_uring takes no commands for drives";
+        return unavailable(what, "it needs Linux 5.19: use `engine` io_uring");
+    }
+    let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| is_namespace(name))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        let what = "there is no NVMe namespace (/dev/ng0n1) here";
+        return unavailable(what, "use `engine` io_uring");
+    }
+    Ok(names.join(", "))
+}
+
+/// Whether a name is that of a namespace's character device.
+fn is_namespace(name: &str) -> bool {
+    let numbers = name.strip_prefix("ng").and_then(|rest| rest.split_once('n'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(drive, namespace)| is_number(drive) && is_number(namespace))
+}
+
+impl fmt::Debug for Nvme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nvme (namespace {}, {})", self.namespace, self.features)
+    }
+}
+
+impl Nvme {
+    /// An engine on the namespace whose block device has this kernel name. Must be called by the
+    /// thread that will use it. `block_bytes` is the size of a logical block.
+    ///
+    /// # Errors
+    /// Without permission, without a drive, or if the kernel takes no commands.
+    pub fn new(block: &str, block_bytes: u32, spec: &EngineSpec) -> Result<Self, Error> {
+        let path = character_device(block).ok_or_else(|| {
+            Error::new(ErrorKind::Usage, format!("`engine` nvme is for NVMe drives, not {block}"))
+                .with_remedy("use `engine` io_uring")
+        })?;
+        let what = || format!("opening {}", path.display());
+        // Commands that write need a descriptor for writing; others may be sent with any.
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.or_else(|_| File::open(&path)).map_err(|e| Error::io(what(), e))?;
+        let namespace = nvme_ioctl::namespace(&file)
+            .map_err(|e| Error::io(format!("asking for the namespace of {block}"), e))?;
+        let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
+        let (ring, mut features) = build(spec.depth, spec.options)?;
+        let handle = Handle::new(ring.as_raw_fd());
+        features.registered_ring = handle.is_registered();
+        let (base, length) = buffers.region();
+        if length <= REGISTERED_BYTES_MAX {
+            let region = libc::iovec { iov_base: base.cast(), iov_len: length };
+            // SAFETY: the region belongs to this engine and is freed after the ring.
+            let registered = unsafe { ring.submitter().register_buffers(&[region]) };
+            features.registered_buffers = registered.is_ok();
+        }
+        Ok(Nvme {
+            ring,
+            handle,
+            owner: thread::current().id(),
+            file,
+            namespace,
+            block_shift: block_bytes.max(512).ilog2(),
+            lengths: vec![0; spec.depth as usize],
+            buffers: Some(buffers),
+            features,
+            options: spec.options,
+            clock: Monotonic::new(),
+        })
+    }
+
+    fn memory(&mut self) -> &mut SlotBuffers {
+        self.buffers.as_mut().expect("buffers are only taken while dropping")
+    }
+
+    fn queue(&mut self, batch: &[Request]) {
+        for request in batch {
+            let memory = self.memory().lend(request);
+            self.lengths[request.slot as usize] = request.length;
+            let command = command(
+                request,
+                (self.namespace, self.block_shift),
+                memory as u64,
+                self.options.fua,
+            );
+            let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), URING_COMMAND)
+                .cmd(command)
+                .buf_index(self.features.registered_buffers.then_some(0))
+                .build()
+                .user_data(u64::from(request.slot));
+            // SAFETY: the slot is lent until its completion is reaped, and the engine drains before
+            // its buffers go, so the memory outlives the command.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            pushed.expect("the queue has room for all slots, and no slot is lent twice");
+        }
+    }
+
+    /// Enters the kernel once to submit and wait. False: call again.
+    fn enter(&mut self, wanted: u32, until_ns: Option<u64>) -> Result<bool, Error> {
+        let to_submit = self.ring.submission().len() as u32;
+        let timeout_ns = match until_ns {
+            Some(at) if wanted > 0 => Some(at.saturating_sub(self.clock.now_ns())),
+            _ => None,
+        };
+        match self.handle.enter(to_submit, wanted, ENTER_GETEVENTS, timeout_ns) {
+            Ok(taken) => Ok(taken == to_submit),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME) => Ok(true),
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(false),
+                _ => Err(Error::io("entering io_uring", error)),
+            },
+        }
+    }
+
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        let buffers = self.buffers.as_mut().expect("buffers are only taken while dropping");
+        for entry in self.ring.completion() {
+            let slot = entry.user_data() as u32;
+            buffers.take_back(slot);
+            let result = match entry.result() {
+                0 => self.lengths[slot as usize] as i32,
+                // A status of the drive is positive; the kernel's own errors are negative.
+                status if status > 0 => -errno_of(status as u32),
+                error => error,
+            };
+            done.push(Completion { slot, result });
+        }
+    }
+}
+
+/// The error number that the block layer uses for an NVMe status (`nvme_error_status`).
+fn errno_of(status: u32) -> i32 {
+    // Status code type and status code; the bits above are "do not retry" and "more".
+    match status & 0x7ff {
+        0x080 => libc::ENOSPC,         // LBA Out of Range
+        0x081 => libc::ENOSPC,         // Capacity Exceeded
+        0x002 | 0x00b => libc::EINVAL, // Invalid Field in Command, Invalid Namespace or Format
+        0x281 => libc::ENODATA,        // Unrecovered Read Error
+        0x1b8 | 0x1bc => libc::EINVAL, // Zone Boundary Error, Zone Invalid Write
+        0x1bd => libc::ETOOMANYREFS,   // Too Many Active Zones
+        0x1be => libc::EOVERFLOW,      // Too Many Open Zones
+        _ => libc::EIO,
+    }
+}
+
+/// The bytes of a command: struct nvme_uring_cmd, which is 72 bytes long.
+fn command(
+    request: &Request,
+    (namespace, block_shift): (u32, u32),
+    address: u64,
+    is_durable: bool,
+) -> [u8; 80] {
+    let opcode = if request.op == Op::Write { WRITE } else { READ };
+    let first = request.offset >> block_shift;
+    let blocks = (request.length >> block_shift).saturating_sub(1);
+    let durable = if is_durable && request.op == Op::Write { FORCE_UNIT_ACCESS } else { 0 };
+    let mut bytes = [0; 80];
+    bytes[0] = opcode;
+    bytes[4..8].copy_from_slice(&namespace.to_ne_bytes());
+    bytes[24..32].copy_from_slice(&address.to_ne_bytes());
+    bytes[36..40].copy_from_slice(&request.length.to_ne_bytes());
+    // Command words 10 and 11 have the first block, word 12 the number of blocks less one.
+    bytes[40..48].copy_from_slice(&first.to_le_bytes());
+    bytes[48..52].copy_from_slice(&(blocks | durable).to_ne_bytes());
+    bytes
+}
+
+impl Engine for Nvme {
+    fn slots(&self) -> u32 {
+        self.buffers.as_ref().map_or(0, SlotBuffers::slots)
+    }
+
+    fn buffer(&mut self, slot: u32) -> &mut [u8] {
+        self.memory().slot_mut(slot)
+    }
+
+    fn setup(&self) -> Setup {
+        let (buffer_bytes, huge_bytes) = self.buffers.as_ref().map_or((0, 0), SlotBuffers::pages);
+        let durable = if self.options.fua { "FUA on writes" } else { "" };
+        let features = [self.features.to_string(), durable.to_owned()];
+        let features: Vec<String> = features.into_iter().filter(|part| !part.is_empty()).collect();
+        Setup { features: features.join(", "), buffer_bytes, huge_bytes }
+    }
+
+    fn in_flight(&self) -> u32 {
+        self.buffers.as_ref().map_or(0, SlotBuffers::in_flight)
+    }
+
+    fn submit_and_wait(
+        &mut self,
+        batch: &[Request],
+        at_least: u32,
+        until_ns: Option<u64>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), Error> {
+        self.queue(batch);
+        let goal = done.len() + at_least.min(self.in_flight()) as usize;
+        loop {
+            let wanted = goal.saturating_sub(done.len()) as u32;
+            let all_submitted = self.enter(wanted, until_ns)?;
+            self.reap(done);
+            let late = until_ns.is_some_and(|at| self.clock.now_ns() >= at);
+            if (all_submitted && done.len() >= goal) || (late && self.ring.submission().is_empty())
+            {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Nvme {
+    /// Waits for all commands in flight, so that the drive writes nothing into freed memory. If it
+    /// does not answer, the buffers are leaked.
+    fn drop(&mut self) {
+        let until = self.clock.now_ns() + DRAIN_NS;
+        let mut done = Vec::new();
+        while self.in_flight() > 0 && self.clock.now_ns() < until {
+            let left = self.in_flight();
+            if self.submit_and_wait(&[], left, Some(until), &mut done).is_err() {
+                break;
+            }
+        }
+        // Ring registrations are per thread: on another thread this index belongs to another ring.
+        if self.owner == thread::current().id() {
+            self.handle.unregister(self.ring.as_raw_fd());
+        }
+        if let Some(buffers) = self.buffers.take().filter(|buffers| buffers.in_flight() > 0) {
+            buffers.leak();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(op: Op, offset: u64, length: u32) -> Request {
+        Request { offset, length, within: 0, slot: 0, file: 0, op }
+    }
+
+    #[test]
+    fn a_command_names_blocks_and_memory() {
+        let bytes = command(&request(Op::Read, 8192, 4096), (3, 9), 0x1234_5678, false);
+        let number = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+        assert_eq!((bytes[0], number(4), number(24)), (READ, 3, 0x1234_5678));
+        // The second 8 KiB are blocks 16 to 23 of 512 bytes.
+        assert_eq!((number(36), number(40), number(44), number(48)), (4096, 16, 0, 7));
+        let far = command(&request(Op::Write, 5 << 44, 4096), (1, 12), 0, true);
+        assert_eq!(far[0], WRITE);
+        assert_eq!(u64::from_le_bytes(far[40..48].try_into().unwrap()), 5 << 32);
+        assert_eq!(u32::from_ne_bytes(far[48..52].try_into().unwrap()), FORCE_UNIT_ACCESS);
+        let read = command(&request(Op::Read, 0, 4096), (1, 12), 0, true);
+        assert_eq!(u32::from_ne_bytes(read[48..52].try_into().unwrap()), 0, "no FUA on reads");
+    }
+
+    #[test]
+    fn namespaces_have_a_character_device() {
+        assert_eq!(character_device("nvme0n1").unwrap(), Path::new("/dev/ng0n1"));
+        assert_eq!(character_device("sda"), None);
+        assert!(is_namespace("ng0n1") && is_namespace("ng10n12"));
+        assert!(!is_namespace("ngn1") && !is_namespace("ng0") && !is_namespace("tty0n1"));
+    }
+
+    #[test]
+    fn the_status_of_a_drive_becomes_the_error_of_the_block_layer() {
+        assert_eq!(errno_of(0x4281), libc::ENODATA, "unrecovered read error, do not retry");
+        assert_eq!(errno_of(0x0006), libc::EIO);
+    }
+
+    #[test]
+    fn a_disk_of_another_kind_is_refused_with_the_remedy() {
+        let spec = EngineSpec {
+            engine_kind: crate::engine::EngineKind::Nvme,
+            depth: 1,
+            slot_bytes: 4096,
+            pages: crate::buffer::BufferPages::Small,
+            options: EngineOptions::default(),
+        };
+        let error = Nvme::new("vda", 512, &spec).unwrap_err().to_string();
+        assert!(error.contains("; use `engine` io_uring"), "{error}");
+    }
+}

@@ -1,0 +1,164 @@
+//! Zones of a block device that must be written in order (Documentation/block/zoned-block-devices,
+//! the ioctls of `linux/blkzoned.h`): NVMe zoned namespaces, host-managed disks, zoned null_blk.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use crate::device::Device;
+
+/// `_IOWR(0x12, 130, struct blk_zone_report)`.
+const REPORT: u32 = 0xC010_1282;
+/// `_IOW(0x12, 131, struct blk_zone_range)`.
+const RESET: u32 = 0x4010_1283;
+/// Zones that one report asks for.
+const REPORT_ZONES: usize = 4096;
+/// The type of zones that take writes anywhere (BLK_ZONE_TYPE_CONVENTIONAL).
+const CONVENTIONAL: u8 = 1;
+/// Offsets, lengths and capacities are in sectors (bytes).
+const SECTOR_BYTES: u64 = 512;
+
+/// How a device is divided into zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Zones {
+    /// From the start of one zone to that of the next (bytes).
+    pub zone_bytes: u64,
+    /// How much can be written to each zone that takes writes only in order (bytes): the smallest.
+    pub capacity_bytes: u64,
+    /// Where the zones begin that take writes only in order (bytes); before it, writes may go
+    /// anywhere.
+    pub sequential_from_bytes: u64,
+    /// Zones that can be open for writing at the same time; None without a limit.
+    pub open_max: Option<u32>,
+}
+
+/// struct blk_zone of linux/blkzoned.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    start: u64,
+    length: u64,
+    write_pointer: u64,
+    kind: u8,
+    condition: u8,
+    not_sequential: u8,
+    reset: u8,
+    reserved: [u8; 4],
+    capacity: u64,
+    reserved_2: [u8; 24],
+}
+
+const _: () = assert!(size_of::<Zone>() == 64);
+
+/// struct blk_zone_report with room for the answer.
+#[repr(C)]
+struct Report {
+    sector: u64,
+    count: u32,
+    flags: u32,
+    zones: [Zone; REPORT_ZONES],
+}
+
+impl Zones {
+    /// The zones of an open device; None if it has none that take writes only in order.
+    ///
+    /// # Errors
+    /// The device does not report its zones.
+    pub fn of(file: &File, device: &Device) -> io::Result<Option<Zones>> {
+        if device.text("queue/zoned").is_none_or(|model| model != "host-managed") {
+            return Ok(None);
+        }
+        let limits = [device.text("queue/max_open_zones"), device.text("queue/max_active_zones")];
+        let limits = limits.into_iter().flatten().filter_map(|text| text.parse::<u32>().ok());
+        let open_max = limits.filter(|most| *most > 0).min();
+        Ok(summary(&all(file)?, open_max))
+    }
+}
+
+/// Describes a list of zones.
+fn summary(zones: &[Zone], open_max: Option<u32>) -> Option<Zones> {
+    let is_sequential = |zone: &&Zone| zone.kind != CONVENTIONAL;
+    let first = zones.iter().find(is_sequential)?;
+    // The last zone may be shorter.
+    let whole = zones.iter().filter(is_sequential).filter(|zone| zone.length == first.length);
+    let capacity = |zone: &Zone| if zone.capacity > 0 { zone.capacity } else { zone.length };
+    Some(Zones {
+        zone_bytes: first.length.saturating_mul(SECTOR_BYTES),
+        capacity_bytes: whole.map(capacity).min()?.saturating_mul(SECTOR_BYTES),
+        sequential_from_bytes: first.start.saturating_mul(SECTOR_BYTES),
+        open_max,
+    })
+}
+
+/// All zones of a device.
+fn all(file: &File) -> io::Result<Vec<Zone>> {
+    let mut found: Vec<Zone> = Vec::new();
+    loop {
+        let sector = found.last().map_or(0, |last| last.start.saturating_add(last.length));
+        let zones = [Zone::default(); REPORT_ZONES];
+        let mut report = Box::new(Report { sector, count: REPORT_ZONES as u32, flags: 0, zones });
+        // SAFETY: the kernel reads the head and writes at most `count` zones behind it, for which
+        // `report` has room.
+        let answered = unsafe {
+            libc::ioctl(file.as_raw_fd(), REPORT as libc::Ioctl, std::ptr::from_mut(&mut *report))
+        };
+        if answered < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let count = (report.count as usize).min(REPORT_ZONES);
+        let more = report.zones[..count].iter().filter(|zone| zone.length > 0);
+        let before = found.len();
+        found.extend(more);
+        if found.len() == before {
+            return Ok(found);
+        }
+    }
+}
+
+/// Empties the zones of a range, so that they are written from their beginning again. All data in
+/// them are lost.
+///
+/// # Errors
+/// The device refuses it, or the range does not begin and end with zones.
+pub fn reset(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let range = [offset / SECTOR_BYTES, bytes / SECTOR_BYTES];
+    // SAFETY: the kernel reads one blk_zone_range of two numbers.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), RESET as libc::Ioctl, range.as_ptr()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone(start: u64, length: u64, kind: u8, capacity: u64) -> Zone {
+        Zone { start, length, kind, capacity, ..Zone::default() }
+    }
+
+    #[test]
+    fn zones_are_described_by_the_first_that_takes_writes_only_in_order() {
+        let zones = [
+            zone(0, 8192, CONVENTIONAL, 8192),
+            zone(8192, 8192, 2, 8000),
+            zone(16384, 8192, 2, 7000),
+            zone(24576, 100, 2, 100),
+        ];
+        let expected = Zones {
+            zone_bytes: 4 << 20,
+            capacity_bytes: 7000 * 512,
+            sequential_from_bytes: 4 << 20,
+            open_max: Some(4),
+        };
+        assert_eq!(summary(&zones, Some(4)), Some(expected));
+        assert_eq!(summary(&zones[..1], None), None, "all zones take writes anywhere");
+        // Old kernels report no capacity.
+        let old = summary(&[zone(0, 8192, 2, 0)], None).unwrap();
+        assert_eq!(old.capacity_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn a_regular_file_has_no_zones_to_reset() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(reset(&file, 0, 4096).is_err() && all(&file).is_err());
+    }
+}
