@@ -11,6 +11,7 @@ mod bench;
 mod book;
 mod dist;
 mod faults;
+mod guest;
 mod mounted;
 mod packages;
 mod papers;
@@ -45,6 +46,9 @@ enum Command {
     Papers(papers::Options),
     /// Inject faults into the release program; count lost data and undetected faults
     Faults(faults::Faults),
+    /// Run halfpower in guests of QEMU: other kernels, emulated devices; exits with 1 if a check
+    /// fails
+    Guest(guest::Options),
     /// Compare the speed of halfpower with that of other tools
     #[command(subcommand)]
     Bench(bench::Command),
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Dist(options) => dist::run(&options),
         Command::Papers(options) => papers::run(&options),
         Command::Faults(options) => faults::run(&options),
+        Command::Guest(options) => guest::run(&options),
         Command::Bench(command) => bench::run(&command),
         Command::Accuracy(options) => accuracy::run(&options),
         Command::Repeat(options) => repeat::run(&options),

@@ -1,0 +1,285 @@
+//! A guest: QEMU with a kernel, a root in memory, and a port through which results come back.
+
+use super::image::Image;
+use super::kernel::Kernel;
+use super::scenario::{Check, Scenario};
+use crate::faults::running::Running;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Modules that every guest needs: the port for results.
+const MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
+/// What a guest does first. It ends with the steps that [`script`] appends.
+const INIT: &str = include_str!("init.sh");
+/// Measures for a second. A guest is slow and noisy, so an invalid result is none of its faults.
+const MEASURE: &str = "#!/bin/sh\nhalfpower run \"$@\" --runtime 1 --trials 1 --no-store\n\
+                       code=$?\n[ $code -eq 5 ] || exit $code\n";
+/// The name of the file that a guest boots from, and of what it sends, in its folder.
+const ROOT: &str = "initrd";
+pub const RESULTS: &str = "results";
+/// The number of the setup among the steps.
+const SETUP: u32 = 0;
+
+/// What all guests share.
+pub struct Laboratory {
+    /// busybox, linked statically.
+    pub busybox: PathBuf,
+    /// The program under test.
+    pub program: PathBuf,
+    /// Where guests have their files.
+    pub work: PathBuf,
+    /// Set by a signal: stop.
+    pub stop: Arc<AtomicBool>,
+    /// Time limit of a guest (ms).
+    pub patience_ms: u64,
+}
+
+/// A step in the guest: the exit code and the output of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Step {
+    pub number: u32,
+    pub code: i32,
+    pub output: String,
+}
+
+/// What came of a check: an error says what is wrong.
+pub struct Judged<'a> {
+    pub check: &'a Check,
+    pub output: String,
+    pub result: Result<(), String>,
+}
+
+/// What a guest finds in its memory besides busybox and the program under test.
+#[derive(Clone, Debug, Default)]
+pub struct Contents<'a> {
+    /// Modules that are loaded first, with parameters.
+    pub modules: &'a [String],
+    /// Modules that lie ready in /modules.
+    pub spare_modules: &'a [String],
+    /// Programs of this host.
+    pub tools: &'a [String],
+    /// Further files: path and content.
+    pub files: &'a [(String, Vec<u8>)],
+    /// The commands after the start.
+    pub script: &'a str,
+}
+
+impl Laboratory {
+    /// Boots a guest, runs a scenario, and judges each check.
+    ///
+    /// # Errors
+    /// The guest cannot be made, its setup fails, or it does not end.
+    pub fn run<'a>(&self, scenario: &'a Scenario, kernel: &Kernel) -> Result<Vec<Judged<'a>>> {
+        let folder = tempfile::tempdir_in(&self.work)?;
+        let script = script(scenario);
+        let contents = Contents {
+            modules: &scenario.modules,
+            spare_modules: &scenario.spare_modules,
+            tools: &scenario.tools,
+            files: &[],
+            script: &script,
+        };
+        let mut qemu = self.qemu(kernel, &scenario.machine, &scenario.boot, folder.path())?;
+        add_devices(&mut qemu, scenario, folder.path())?;
+        let running = self.boot(qemu, kernel, &contents, folder.path())?;
+        let ended = running.ended_within(self.patience_ms, |_| {})?;
+        let steps = steps(&fs::read(folder.path().join(RESULTS)).unwrap_or_default());
+        let setup = steps.iter().find(|step| step.number == SETUP);
+        match setup {
+            Some(setup) if setup.code == 0 => {}
+            Some(setup) => bail!("the setup failed ({}):\n{}", setup.code, setup.output),
+            None => bail!("the guest did not start: {}\n{}", ended.stderr, tail(&ended.stdout)),
+        }
+        let mut judged = Vec::new();
+        for (number, check) in (SETUP + 1..).zip(&scenario.check) {
+            let step = steps.iter().find(|step| step.number == number);
+            let output = step.map(|step| step.output.clone()).unwrap_or_default();
+            let result = match step {
+                Some(step) => check.judge(step.code, &step.output),
+                None if ended.hung => Err(format!("the guest hangs\n{}", tail(&ended.stdout))),
+                None => Err(format!("the guest crashed\n{}", tail(&ended.stdout))),
+            };
+            judged.push(Judged { check, output, result });
+        }
+        Ok(judged)
+    }
+
+    /// Starts a guest whose command was made by [`Laboratory::qemu`].
+    ///
+    /// # Errors
+    /// A program or module is missing, or QEMU.
+    pub fn boot(
+        &self,
+        mut qemu: Command,
+        kernel: &Kernel,
+        contents: &Contents<'_>,
+        folder: &Path,
+    ) -> Result<Running> {
+        let at = |name: &str| folder.join(name);
+        fs::write(at(ROOT), self.root(contents, kernel)?)?;
+        let (stdout, stderr) = (at("console"), at("errors"));
+        qemu.stdin(Stdio::null()).stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
+        let child = qemu.spawn().context("cannot start QEMU: install qemu-system-x86")?;
+        Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.stop) })
+    }
+
+    /// The command that boots a guest without drives.
+    ///
+    /// # Errors
+    /// None now.
+    pub fn qemu(
+        &self,
+        kernel: &Kernel,
+        machine: &str,
+        boot: &str,
+        folder: &Path,
+    ) -> Result<Command> {
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(["-machine", machine, "-accel", "tcg,thread=multi", "-cpu", "max"]);
+        command.args(["-smp", "2", "-m", "1G", "-nodefaults", "-no-reboot", "-display", "none"]);
+        command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(folder.join(ROOT));
+        let words = format!("console=ttyS0 panic=-1 loglevel=4 {boot}");
+        command.args(["-append", words.trim(), "-serial", "stdio"]);
+        let results = folder.join(RESULTS);
+        command.args(["-device", "virtio-serial", "-chardev"]);
+        command.arg(format!("file,id=results,path={}", results.display()));
+        command.args(["-device", "virtserialport,chardev=results,name=results"]);
+        Ok(command)
+    }
+
+    /// The root of a guest.
+    fn root(&self, contents: &Contents<'_>, kernel: &Kernel) -> Result<Vec<u8>> {
+        let mut image = Image::default();
+        for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/mnt", "/root"] {
+            image.folder(folder);
+        }
+        image.add_program(&self.busybox, "/bin/busybox")?;
+        image.link("/bin/sh", "busybox");
+        image.add_program(&self.program, "/usr/bin/halfpower")?;
+        image.add("/usr/bin/measure", MEASURE.as_bytes());
+        for tool in contents.tools {
+            let path = tool_path(tool).with_context(|| format!("{tool} is not installed"))?;
+            image.add_program(&path, &format!("/usr/bin/{tool}"))?;
+        }
+        for (path, content) in contents.files {
+            image.add(path, content);
+        }
+        let first_word = |line: &String| line.split(' ').next().unwrap_or("").to_owned();
+        let named = contents.modules.iter().map(first_word);
+        let named: Vec<String> = MODULES.map(str::to_owned).into_iter().chain(named).collect();
+        let mut order = Vec::new();
+        for (name, content) in kernel.load_order(&named)? {
+            image.add(&format!("/modules/{name}.ko"), &content);
+            let of = |line: &&String| first_word(line).replace('-', "_") == name;
+            let line = contents.modules.iter().find(of).and_then(|line| line.split_once(' '));
+            order.push(format!("{name}.ko {}", line.map_or("", |(_, parameters)| parameters)));
+        }
+        for (name, content) in kernel.load_order(contents.spare_modules)? {
+            image.add(&format!("/modules/{name}.ko"), &content);
+        }
+        image.add("/modules/order", format!("{}\n", order.join("\n")).as_bytes());
+        image.add("/init", format!("{INIT}{}", contents.script).as_bytes());
+        Ok(image.finish())
+    }
+}
+
+/// The commands of a scenario: its setup and its checks as numbered steps.
+fn script(scenario: &Scenario) -> String {
+    let mut text = step_text(SETUP, &format!("set -e\n{}", scenario.setup));
+    for (number, check) in (SETUP + 1..).zip(&scenario.check) {
+        text += &step_text(number, &check.run);
+    }
+    text + "finish\n"
+}
+
+/// A numbered step of a guest.
+pub fn step_text(number: u32, commands: &str) -> String {
+    format!("step {number} <<'END OF STEP'\n{}\nEND OF STEP\n", commands.trim())
+}
+
+/// Adds the drives and further devices of a scenario.
+fn add_devices(command: &mut Command, scenario: &Scenario, folder: &Path) -> Result<()> {
+    for (number, size) in scenario.drives.iter().enumerate() {
+        let file = folder.join(format!("d{number}"));
+        File::create_new(&file)?.set_len(bytes_of(size).context("a size such as 64M")?)?;
+        command
+            .arg("-drive")
+            .arg(format!("if=none,id=d{number},format=raw,discard=unmap,file={}", file.display()));
+    }
+    let shared = folder.join("shared");
+    fs::create_dir(&shared)?;
+    for words in &scenario.qemu {
+        let words = words.replace("{work}", &shared.display().to_string());
+        command.args(words.split_whitespace());
+    }
+    Ok(())
+}
+
+/// A size such as 64M (bytes).
+fn bytes_of(size: &str) -> Option<u64> {
+    let (number, shift) = match size.strip_suffix('M') {
+        Some(number) => (number, 20),
+        None => (size.strip_suffix('G')?, 30),
+    };
+    Some(number.parse::<u64>().ok()? << shift)
+}
+
+/// The first tool of a scenario that this host lacks.
+pub fn missing_tool(scenario: &Scenario) -> Option<&str> {
+    let missing = scenario.tools.iter().find(|tool| tool_path(tool).is_none());
+    missing.map(String::as_str)
+}
+
+/// A program of this host.
+fn tool_path(tool: &str) -> Option<PathBuf> {
+    let folders = ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+    folders.iter().map(|folder| Path::new(folder).join(tool)).find(|path| path.is_file())
+}
+
+/// Reads what the guest sent: for each step a line "step NUMBER CODE BYTES" and the output.
+pub fn steps(mut sent: &[u8]) -> Vec<Step> {
+    let mut found = Vec::new();
+    while let Some(end) = sent.iter().position(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(&sent[..end]).into_owned();
+        sent = &sent[end + 1..];
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["step", number, code, bytes] = words[..] else { break };
+        let (Ok(number), Ok(code), Ok(bytes)) = (number.parse(), code.parse(), bytes.parse())
+        else {
+            break;
+        };
+        let Some((output, rest)) = sent.split_at_checked(bytes) else { break };
+        sent = rest;
+        found.push(Step { number, code, output: String::from_utf8_lossy(output).into_owned() });
+    }
+    found
+}
+
+/// The last lines of a console.
+pub fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(25)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_sends_is_read_step_by_step() {
+        let found = steps(b"step 0 0 0\nstep 1 2 6\na\nb\nc\nstep 2 0 90\ncut");
+        let step = |number, code, output: &str| Step { number, code, output: output.to_owned() };
+        assert_eq!(found, [step(0, 0, ""), step(1, 2, "a\nb\nc\n")]);
+        assert_eq!(steps(b"garbage\n"), []);
+    }
+
+    #[test]
+    fn sizes_are_mebibytes_and_gibibytes() {
+        assert_eq!((bytes_of("64M"), bytes_of("2G")), (Some(64 << 20), Some(2 << 30)));
+        assert_eq!(bytes_of("64"), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! Scenarios: what a guest has, what is done in it, and what must come out. Each is one file below
+//! `crates/xtask/scenarios`.
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A scenario.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The name of its file.
+    #[serde(skip)]
+    pub name: String,
+    /// The device or situation, as the table in the docs names it.
+    pub device: String,
+    /// Whether `./test` runs it; the others run in campaigns.
+    #[serde(default)]
+    pub short: bool,
+    /// The series of the kernel; None: [`super::kernel::DEFAULT_SERIES`].
+    pub kernel: Option<String>,
+    /// The machine of QEMU.
+    #[serde(default = "default_machine")]
+    pub machine: String,
+    /// Words for the kernel's command line.
+    #[serde(default)]
+    pub boot: String,
+    /// Sizes of drives, such as "64M". Arguments of QEMU call them `d0`, `d1` and so on.
+    #[serde(default)]
+    pub drives: Vec<String>,
+    /// Further arguments of QEMU. `{work}` stands for a folder of this host.
+    #[serde(default)]
+    pub qemu: Vec<String>,
+    /// Modules that are loaded before the setup, with parameters: "null_blk zoned=1".
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// Modules that the setup loads itself, with `insmod /modules/NAME.ko`, or by use.
+    #[serde(default)]
+    pub spare_modules: Vec<String>,
+    /// Programs of this host that the guest needs.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Shell commands before the checks; the first that fails ends the scenario.
+    #[serde(default)]
+    pub setup: String,
+    /// The checks.
+    pub check: Vec<Check>,
+}
+
+/// The machine of QEMU if a scenario names none: one with PCI Express.
+fn default_machine() -> String {
+    "q35".to_owned()
+}
+
+/// A command in the guest and what must come out.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// What must be so, as a sentence.
+    pub what: String,
+    /// A shell command.
+    pub run: String,
+    /// Its exit code.
+    #[serde(default)]
+    pub exit: i32,
+    /// Texts that its output must contain.
+    #[serde(default)]
+    pub has: Vec<String>,
+    /// Texts that its output must not contain.
+    #[serde(default)]
+    pub lacks: Vec<String>,
+    /// Values of the JSON document that it prints, by pointer (RFC 6901).
+    #[serde(default)]
+    pub json: BTreeMap<String, Expected>,
+}
+
+/// A value of a JSON document that must come out.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged)]
+pub enum Expected {
+    /// This truth value.
+    Is(bool),
+    /// This number.
+    Number(f64),
+    /// A text that contains this one.
+    Text(String),
+    /// A number between the two, both included.
+    Range([f64; 2]),
+}
+
+/// Reads all scenarios, sorted by name.
+///
+/// # Errors
+/// A file cannot be read or is not a scenario.
+pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path)?;
+        let mut scenario: Scenario =
+            toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
+        scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        found.push(scenario);
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+impl Check {
+    /// Judges an exit code and the output.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn judge(&self, code: i32, output: &str) -> Result<(), String> {
+        if code != self.exit {
+            return Err(format!("exit code {code}, not {}", self.exit));
+        }
+        if let Some(missing) = self.has.iter().find(|text| !output.contains(*text)) {
+            return Err(format!("the output lacks '{missing}'"));
+        }
+        if let Some(wrong) = self.lacks.iter().find(|text| output.contains(*text)) {
+            return Err(format!("the output has '{wrong}'"));
+        }
+        if self.json.is_empty() {
+            return Ok(());
+        }
+        let begin = output.find('{').ok_or("no JSON document")?;
+        let mut documents = serde_json::Deserializer::from_str(&output[begin..]).into_iter();
+        let document: serde_json::Value =
+            documents.next().and_then(Result::ok).ok_or("no JSON document")?;
+        for (pointer, expected) in &self.json {
+            let value = document.pointer(pointer).ok_or(format!("no value at {pointer}"))?;
+            if !expected.matches(value) {
+                return Err(format!("{pointer} is {value}, not {expected:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Expected {
+    fn matches(&self, value: &serde_json::Value) -> bool {
+        match self {
+            Expected::Is(expected) => value.as_bool() == Some(*expected),
+            Expected::Number(expected) => value.as_f64() == Some(*expected),
+            Expected::Text(expected) => value.as_str().is_some_and(|text| text.contains(expected)),
+            Expected::Range([least, most]) => {
+                value.as_f64().is_some_and(|number| (*least..=*most).contains(&number))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Check {
+        toml::from_str(&format!("what = \"x\"\nrun = \"x\"\n{text}")).unwrap()
+    }
+
+    #[test]
+    fn a_check_names_what_is_wrong() {
+        assert_eq!(check("").judge(0, ""), Ok(()));
+        assert_eq!(check("exit = 2").judge(0, "").unwrap_err(), "exit code 0, not 2");
+        let text = check("has = [\"a\"]\nlacks = [\"b\"]");
+        assert_eq!(text.judge(0, "a"), Ok(()));
+        assert!(text.judge(0, "").unwrap_err().contains("lacks 'a'"));
+        assert!(text.judge(0, "ab").unwrap_err().contains("has 'b'"));
+    }
+
+    #[test]
+    fn values_of_a_document_are_compared_by_pointer() {
+        let json = check("json = { \"/a/0\" = [1, 3], \"/b\" = \"back\", \"/c\" = true }");
+        assert_eq!(json.judge(0, "note\n{\"a\":[2],\"b\":\"write back\",\"c\":true}\n"), Ok(()));
+        let error = json.judge(0, "{\"a\":[4],\"b\":\"write back\",\"c\":true}").unwrap_err();
+        assert!(error.starts_with("/a/0 is 4"), "{error}");
+        assert!(json.judge(0, "none").is_err());
+    }
+
+    #[test]
+    fn the_scenarios_of_this_crate_can_be_read() {
+        let folder = crate::repository::root().join("crates/xtask/scenarios");
+        for scenario in all(&folder).unwrap() {
+            assert!(!scenario.check.is_empty(), "{} checks nothing", scenario.name);
+        }
+    }
+}

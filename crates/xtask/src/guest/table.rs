@@ -1,0 +1,86 @@
+//! The table of scenarios, and the result of power cuts, in docs/compatibility.md.
+
+use super::power::Outcome;
+
+/// How a scenario ended.
+#[derive(Debug)]
+pub struct Row {
+    /// The name of the scenario.
+    pub name: String,
+    /// The device or situation.
+    pub device: String,
+    /// The release of the kernel.
+    pub release: String,
+    /// What was checked.
+    pub checks: Vec<String>,
+    /// What failed, with the output.
+    pub failures: Vec<String>,
+    /// Why the scenario was not run.
+    pub skipped: Option<String>,
+}
+
+impl Row {
+    /// "ok", or the first thing that is wrong, in one line.
+    pub fn result(&self) -> String {
+        let failure = self.failures.first().and_then(|failure| failure.lines().next());
+        match (&self.skipped, failure) {
+            (Some(why), _) => format!("skipped: {why}"),
+            (None, Some(failure)) => format!("FAILED: {failure}"),
+            (None, None) => "ok".to_owned(),
+        }
+    }
+}
+
+/// All rows as a table in Markdown, with a line that counts them.
+pub fn of(rows: &[Row]) -> String {
+    let passed = rows.iter().filter(|row| row.result() == "ok").count();
+    let mut text = format!(
+        "{} scenarios in guests, {passed} as they must be (`cargo xtask guest`).\n\n\
+         | scenario | device | kernel | what was checked | result |\n|---|---|---|---|---|\n",
+        rows.len()
+    );
+    for row in rows {
+        let result = row.result();
+        let checks = row.checks.join("; ");
+        let Row { name, device, release, .. } = row;
+        text += &format!("| `{name}` | {device} | {release} | {checks} | {result} |\n");
+    }
+    text
+}
+
+/// What came of power cuts, in sentences.
+pub fn of_power_cuts(outcome: &Outcome, release: &str) -> String {
+    let Outcome { cuts, reported, faults } = outcome;
+    let of = |kind: &str| reported.get(kind).copied().unwrap_or(0);
+    format!(
+        "{cuts} power cuts of a guest (Linux {release}, ext4 on a virtio disk): {} faults. \
+         Before the cuts, {} copies of files, {} resumable copies, {} copies of trees and {} runs \
+         had been reported as done.",
+        faults.len(),
+        of("file"),
+        of("resumed"),
+        of("tree"),
+        of("run")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_scenario_stands_in_the_table_with_its_reason() {
+        let row = |failures: &[&str]| Row {
+            name: "nvme".to_owned(),
+            device: "an NVMe drive".to_owned(),
+            release: "6.12".to_owned(),
+            checks: vec!["it is named".to_owned(), "it is read".to_owned()],
+            failures: failures.iter().map(|text| (*text).to_owned()).collect(),
+            skipped: None,
+        };
+        let text = of(&[row(&[]), row(&["it is read: exit code 1\n$ halfpower run"])]);
+        assert!(text.starts_with("2 scenarios in guests, 1 as they must be"), "{text}");
+        assert!(text.contains("| it is named; it is read | ok |"), "{text}");
+        assert!(text.contains("| FAILED: it is read: exit code 1 |"), "{text}");
+    }
+}
