@@ -189,6 +189,21 @@ impl HostTarget {
         !self.faults.rules.is_empty()
     }
 
+    /// Releases the blocks of a range of a file, which then reads as zeros. Without effect on other
+    /// targets, and where the file system cannot.
+    ///
+    /// # Errors
+    /// The file system fails.
+    pub fn release(&self, offset: u64, bytes: u64) -> Result<(), Error> {
+        if self.kind != TargetKind::File || self.stripe.is_some() {
+            return Ok(());
+        }
+        match sys::punch(self.open_handle()?, offset, bytes) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+            done => done.map_err(|e| Error::io(format!("releasing blocks of {}", self.name), e)),
+        }
+    }
+
     /// Renames the target.
     #[must_use]
     pub fn called(mut self, name: String) -> HostTarget {
@@ -798,6 +813,19 @@ mod tests {
             let spec = EngineSpec { engine_kind: EngineKind::Mmap, ..asking(Default::default()) };
             target.engine(&spec).unwrap();
         }
+    }
+
+    #[test]
+    fn released_blocks_read_as_zeros_and_the_size_stays() {
+        let file = written_file(1 << 20);
+        let target = HostTarget::open(file.path(), true, Caching::Buffered).unwrap();
+        target.release(1 << 19, 1 << 18).unwrap();
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert_eq!(bytes.len(), 1 << 20);
+        let is_released = bytes[1 << 19..3 << 18].iter().all(|byte| *byte == 0);
+        let is_kept = bytes[..1 << 19].iter().chain(&bytes[3 << 18..]).all(|byte| *byte != 0);
+        assert!(is_kept && (is_released || bytes[1 << 19] != 0), "kept: {is_kept}");
+        HostTarget::null(1 << 20).release(0, 4096).unwrap();
     }
 
     #[test]

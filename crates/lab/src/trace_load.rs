@@ -121,6 +121,7 @@ impl TraceLoad {
             size_bytes: own_size,
             trials: self.parameters.trials.unwrap_or_else(|| self.trials()),
             page_cache: given.page_cache.or_else(|| self.page_cache(direct)),
+            hint: given.hint.or_else(|| self.hint(direct)),
             // A simulated system has no pages. Those of a replay on a host are ordinary by default.
             buffer_pages: if self.is_simulated { BufferPages::Huge } else { given.buffer_pages },
             ..given.clone()
@@ -160,6 +161,7 @@ impl TraceLoad {
             replay: Some(Replay {
                 description,
                 span_bytes: self.scan.span_bytes,
+                new_ranges: if folds { Vec::new() } else { self.scan.new_ranges.clone() },
                 // The trace has the end of such a request where the program took its completion.
                 takes_only_awaited: self.scan.call == Call::LIBAIO && changes.depth.is_none(),
                 source: Some(Arc::new(source)),
@@ -234,6 +236,16 @@ impl TraceLoad {
         let is_warm = device < read / 2;
         let applies = !direct && read > 0 && self.is_on_host;
         applies.then_some(if is_warm { PageCache::Warm } else { PageCache::Cold })
+    }
+
+    /// Ends the kernel's read-ahead if the program read several files, and read-ahead did not serve
+    /// its reads: most waited for the device themselves. In one target it would reach from one file
+    /// into the next.
+    fn hint(&self, direct: bool) -> Option<Hint> {
+        let [waited, known] = self.scan.waiting_reads;
+        let is_unserved = known > 0 && 2 * waited >= known;
+        let applies = !direct && self.scan.file_count > 1 && (self.is_on_host || self.is_simulated);
+        (applies && is_unserved).then_some(Hint::Random)
     }
 
     /// Requests in flight of the worker with the most.
@@ -351,9 +363,13 @@ mod tests {
     /// A job that replays a trace of two threads on a target: buffered reads one at a time, half of
     /// them from the page cache.
     fn job(folder: &Path, target: &str) -> Job {
-        let trace = folder.join("t.csv");
         let rows = "start_ns,latency_ns,thread,operation,file,offset,bytes,device_bytes\n\
                     0,9,1,read,f,0,4096,0\n2,9,2,read,f,8192,4096,4096\n20,9,1,read,f,0,4096,0\n";
+        job_of(folder, target, rows)
+    }
+
+    fn job_of(folder: &Path, target: &str, rows: &str) -> Job {
+        let trace = folder.join("t.csv");
         fs::write(&trace, rows).unwrap();
         let parameters = ReplayParameters {
             trace,
@@ -367,6 +383,23 @@ mod tests {
         let targets = vec![PathBuf::from(target)];
         let experiment = Experiment { targets, replay: Some(parameters), ..Experiment::default() };
         Job::resolve(&experiment, false).unwrap()
+    }
+
+    #[test]
+    fn read_ahead_ends_where_it_did_not_serve_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().display().to_string();
+        let of = |other: &str, sleeps: u32| {
+            let rows = format!(
+                "start_ns,latency_ns,thread,operation,file,offset,bytes,device_bytes,sleeps\n\
+                 0,9,1,read,f,0,4096,4096,1\n20,9,1,read,{other},0,4096,4096,{sleeps}\n\
+                 40,9,1,read,{other},4096,4096,0,0\n"
+            );
+            job_of(folder.path(), &here, &rows).hint
+        };
+        assert_eq!(of("g", 1), Some(Hint::Random), "two of three reads waited");
+        assert_eq!(of("g", 0), None, "one of three waited");
+        assert_eq!(of("f", 1), None, "one file is read ahead as it was");
     }
 
     #[test]

@@ -222,6 +222,17 @@ pub struct Setting<'a> {
 }
 
 /// The sum of the scrub results of two targets.
+/// Releases the blocks of the ranges in which a replayed program wrote new files. That they are
+/// overwritten was asked before.
+fn release_new_ranges(target: &HostTarget, workload: &Workload) -> Outcome<()> {
+    let replay = workload.replay.as_ref().filter(|_| workload.writes());
+    let ranges = replay.map_or(&[][..], |replay| &replay.new_ranges);
+    for (offset, bytes) in ranges {
+        target.release(workload.region_offset + offset, *bytes)?;
+    }
+    Ok(())
+}
+
 fn sum_of(one: Scrub, two: Scrub) -> Scrub {
     let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     Scrub {
@@ -526,6 +537,7 @@ impl Lab {
                 self.lay_blocks(target, setting)?;
             }
             self.empty_zones(target, &setting.workload)?;
+            release_new_ranges(target, &setting.workload)?;
             if setting.scrub && target.kind().is_storage() {
                 let scrub = target.scrub()?;
                 scrubbed = Some(scrubbed.map_or(scrub, |sum| sum_of(sum, scrub)));

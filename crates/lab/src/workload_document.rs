@@ -192,6 +192,7 @@ impl ReplayDocument {
                 folded: self.folded,
             },
             span_bytes: 0,
+            new_ranges: Vec::new(),
             takes_only_awaited: false,
             source: None,
         })
@@ -515,6 +516,7 @@ mod tests {
                     folded: true,
                 },
                 span_bytes: 0,
+                new_ranges: Vec::new(),
                 takes_only_awaited: false,
                 source: None,
             }),

@@ -102,6 +102,9 @@ pub struct Replay {
     pub description: ReplayDescription,
     /// Where its last request ends, if none is folded (bytes); 0 for a stored result.
     pub span_bytes: u64,
+    /// Ranges without blocks at the beginning of each trial (bytes): where the program wrote new
+    /// files, so that their blocks were allocated then.
+    pub new_ranges: Vec<(u64, u64)>,
     /// Whether a request ends only when the program takes its completion. A worker then takes as
     /// many completions at a time as its next request waits for.
     pub takes_only_awaited: bool,

@@ -561,6 +561,7 @@ mod tests {
             replay: Some(Replay {
                 description,
                 span_bytes: 0,
+                new_ranges: Vec::new(),
                 takes_only_awaited: false,
                 source: Some(Arc::new(InMemory(requests))),
             }),

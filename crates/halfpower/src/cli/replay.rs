@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use analysis::units;
 use clap::Args;
-use ioengine::EngineKind;
+use ioengine::{EngineKind, Hint};
 use lab::experiment::parameters as experiment_parameters;
 use lab::experiment::{Experiment, ReplayParameters};
 use trace::replay::{Changes, Level, Selection};
@@ -62,6 +62,10 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "cold|warm", help_heading = "Target",
           value_parser = experiment_parameters::page_cache)]
     pub page_cache: Option<lab::experiment::PageCache>,
+    /// Hint to the kernel before each trial: normal, sequential, random .. (default: random, which
+    /// ends read-ahead, if it did not serve the program's own reads of several files)
+    #[arg(long, value_name = "HINT", help_heading = "Target", value_parser = str::parse::<Hint>)]
+    pub hint: Option<Hint>,
     /// How requests are issued (default: as the program did)
     #[arg(long, value_name = "ENGINE", help_heading = "Target",
           value_parser = str::parse::<EngineKind>)]
@@ -145,6 +149,7 @@ impl ReplayArgs {
             engine_kinds: vec![self.ioengine],
             direct: self.direct,
             page_cache: self.page_cache,
+            hint: self.hint,
             size_bytes: self.size,
             ..self.common.experiment()
         }

@@ -290,6 +290,7 @@ fn replayed(requests: Vec<ReplayRequest>) -> RunResult {
             folded: false,
         },
         span_bytes: 64 * MIB,
+        new_ranges: Vec::new(),
         takes_only_awaited: false,
         source: Some(Arc::new(Program(requests))),
     };

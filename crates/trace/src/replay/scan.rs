@@ -64,6 +64,14 @@ pub struct Scan {
     /// Bytes of buffered reads of which the trace says what they asked of the device, and bytes
     /// that they and hints such as POSIX_FADV_WILLNEED asked.
     pub buffered_read_bytes: [u64; 2],
+    /// Buffered reads that waited for the device, and those of which the trace says whether they
+    /// did.
+    pub waiting_reads: [u64; 2],
+    /// Files that the requests are about.
+    pub file_count: usize,
+    /// Where files lie that the program wrote anew: their first data was written at their start.
+    /// Offsets and lengths (bytes).
+    pub new_ranges: Vec<(u64, u64)>,
     /// The longest read or write (bytes).
     pub largest_bytes: u64,
     /// Size of a target that holds all files one after another (bytes).
@@ -166,6 +174,14 @@ impl Thread {
     }
 }
 
+/// What is known of a file from the requests of one level.
+#[derive(Clone, Copy, Debug, Default)]
+struct FileUse {
+    end_bytes: u64,
+    /// Whether its first read or write wrote its start; None before that.
+    is_new: Option<bool>,
+}
+
 /// What is counted of the requests of one level.
 #[derive(Debug, Default)]
 struct Counts {
@@ -176,13 +192,14 @@ struct Counts {
     direct_bytes: u64,
     durable_writes: u64,
     buffered_read_bytes: [u64; 2],
+    waiting_reads: [u64; 2],
     largest_bytes: u64,
     without_end: u64,
     first_start_ns: Option<u64>,
     end_ns: u64,
     calls: HashMap<Call, u64>,
     threads: HashMap<u32, Thread>,
-    file_ends: Vec<u64>,
+    files: Vec<FileUse>,
     left_out: BTreeMap<Unfit, u64>,
     fingerprint: u64,
 }
@@ -219,8 +236,12 @@ impl Counts {
             None if bytes > 0 => self.range_hints += 1,
             None => self.file_hints += 1,
         }
-        self.extend(request.file, offset.saturating_add(bytes));
+        self.note_use(request.file, action, offset, bytes);
         let is_buffered_read = action == Action::Read && !request.direct;
+        if let Some(sleeps) = request.sleeps.filter(|_| is_buffered_read) {
+            self.waiting_reads[0] += u64::from(sleeps > 0);
+            self.waiting_reads[1] += 1;
+        }
         if let Some(device_bytes) = request.device_bytes
             && (is_buffered_read || matches!(action, Action::Advise(call) if call.reads_ahead()))
         {
@@ -238,19 +259,27 @@ impl Counts {
         *self.calls.entry(request.call).or_default() += 1;
     }
 
-    /// A file reaches at least to `end`.
-    fn extend(&mut self, file: FileId, end: u64) {
+    /// A request of a file: the file reaches at least to its end.
+    fn note_use(&mut self, file: FileId, action: Action, offset: u64, bytes: u64) {
         let file = (file.0 as usize).min(FILES_MOST - 1);
-        if self.file_ends.len() <= file {
-            self.file_ends.resize(file + 1, 0);
+        if self.files.len() <= file {
+            self.files.resize(file + 1, FileUse::default());
         }
-        self.file_ends[file] = self.file_ends[file].max(end);
+        let known = &mut self.files[file];
+        if matches!(action, Action::Read | Action::Write) && known.is_new.is_none() {
+            known.is_new = Some(action == Action::Write && offset == 0);
+        }
+        known.end_bytes = known.end_bytes.max(offset.saturating_add(bytes));
+    }
+
+    /// Files that requests are about.
+    fn file_count(&self) -> usize {
+        self.files.iter().filter(|file| file.end_bytes > 0).count()
     }
 
     /// Leaves out hints about open files if there are several files.
     fn with_hints_of_one_file(mut self) -> Counts {
-        let files = self.file_ends.iter().filter(|end| **end > 0).count();
-        if files > 1 && self.file_hints > 0 {
+        if self.file_count() > 1 && self.file_hints > 0 {
             *self.left_out.entry(Unfit::Other(Operation::Advise)).or_default() += self.file_hints;
             self.file_hints = 0;
         }
@@ -268,13 +297,18 @@ impl Counts {
     fn scan(self, level: Level) -> Scan {
         let (lanes, threads) = lanes(&self.threads);
         let (mut span_bytes, mut next_base) = (0_u64, 0_u64);
-        let base = |end: &u64| {
+        let mut new_ranges = Vec::new();
+        let base = |file: &FileUse| {
+            let end = file.end_bytes;
             let base = next_base;
-            span_bytes = base.saturating_add(aligned(*end));
-            next_base = aligned(span_bytes.saturating_add(self.gap_bytes(*end)));
+            span_bytes = base.saturating_add(aligned(end));
+            next_base = aligned(span_bytes.saturating_add(self.gap_bytes(end)));
+            if file.is_new == Some(true) {
+                new_ranges.push((base, span_bytes - base));
+            }
             base
         };
-        let bases = self.file_ends.iter().map(base).collect();
+        let bases = self.files.iter().map(base).collect();
         let most = self.calls.iter().max_by_key(|(call, count)| (**count, call.name()));
         let first_start_ns = self.first_start_ns.unwrap_or(0);
         let left_out = self.left_out.iter();
@@ -287,6 +321,9 @@ impl Counts {
             direct_bytes: self.direct_bytes,
             durable_writes: self.durable_writes,
             buffered_read_bytes: self.buffered_read_bytes,
+            waiting_reads: self.waiting_reads,
+            new_ranges,
+            file_count: self.file_count(),
             largest_bytes: self.largest_bytes,
             has_latencies: self.without_end * 2 < self.requests.iter().sum::<u64>(),
             duration_ns: self.end_ns.saturating_sub(first_start_ns),

@@ -249,6 +249,23 @@ fn hints_about_ranges_are_replayed_where_their_file_lies() {
 }
 
 #[test]
+fn files_that_were_written_from_their_start_are_new() {
+    let of = |file, request: Request| Request { file: FileId(file), ..request };
+    let requests = [
+        of(0, write(1, 0, 0)),
+        of(0, request(1, 20, 5, 0)),
+        of(1, request(1, 40, 5, 0)),
+        of(1, write(1, 60, 0)),
+        of(2, write(1, 80, 4096)),
+        of(3, Request { result: Some(0), ..request(1, 90, 5, 0) }),
+        of(3, write(1, 100, 0)),
+    ];
+    // Files of 4, 4, 8 and 4 KiB, and as much space after each. A read at the end of an empty file
+    // does not make it an old one.
+    assert_eq!(scan(&requests).new_ranges, [(0, 4096), (32 << 10, 4096)]);
+}
+
+#[test]
 fn calls_that_only_start_to_write_back_are_no_flushes() {
     let call = Call::named("sync_file_range").unwrap();
     let scan = scan(&[write(1, 0, 0), Request { call, ..flush(1, 20) }]);
