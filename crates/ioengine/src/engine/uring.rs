@@ -96,6 +96,11 @@ pub struct Uring {
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
     options: EngineOptions,
+    /// Slots whose last request the kernel refused with EAGAIN. On Linux 6.1, not on 6.12, dm-crypt
+    /// refuses requests that would block, as often as they are submitted. So the slot's next
+    /// request goes to a thread that may block (IOSQE_ASYNC).
+    refused: Vec<bool>,
+    any_refused: bool,
     clock: Monotonic,
 }
 
@@ -273,8 +278,19 @@ impl Uring {
             features.registered_buffers = unsafe { submitter.register_buffers(&[region]) }.is_ok();
         }
         let (owner, clock) = (thread::current().id(), Monotonic::new());
-        let (buffers, options) = (Some(buffers), spec.options);
-        Ok(Uring { ring, handle, owner, files, buffers, features, options, clock })
+        let (options, refused) = (spec.options, vec![false; files.slots(spec) as usize]);
+        Ok(Uring {
+            ring,
+            handle,
+            owner,
+            files,
+            buffers: Some(buffers),
+            features,
+            options,
+            refused,
+            any_refused: false,
+            clock,
+        })
     }
 
     /// Pushes requests onto the submission queue; its tail is published on return.
@@ -288,7 +304,10 @@ impl Uring {
                 Op::Read => self.options.read_flags(),
                 Op::Write => self.options.write_flags(),
             };
-            let entry = entry(&self.features, &self.files, request, memory, flags);
+            let mut entry = entry(&self.features, &self.files, request, memory, flags);
+            if self.any_refused && std::mem::take(&mut self.refused[request.slot as usize]) {
+                entry = entry.flags(squeue::Flags::ASYNC);
+            }
             // SAFETY: the slot is lent until its completion is reaped, and the engine drains
             // before its buffers go, so the memory outlives the request.
             let pushed = unsafe { queue.push(&entry) };
@@ -375,6 +394,9 @@ impl Uring {
         for entry in self.ring.completion() {
             let slot = entry.user_data() as u32;
             buffers.take_back(slot);
+            if entry.result() == -libc::EAGAIN {
+                (self.refused[slot as usize], self.any_refused) = (true, true);
+            }
             done.push(Completion { slot, result: entry.result() });
         }
     }
@@ -560,6 +582,29 @@ mod tests {
                 batch = done.iter().map(|completion| read(completion.slot)).collect();
             }
         }
+    }
+
+    #[test]
+    fn a_request_that_was_refused_goes_to_a_thread_that_may_block() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![1; 64 * BLOCK as usize]).unwrap();
+        let spec = EngineSpec {
+            engine_kind: EngineKind::IoUring,
+            depth: 2,
+            slot_bytes: BLOCK,
+            pages: BufferPages::Small,
+            options: EngineOptions::default(),
+        };
+        if let Err(error) = probe() {
+            eprintln!("skipped: io_uring: {error}");
+            return;
+        }
+        let mut engine = Uring::new(Arc::new(file), &spec).unwrap();
+        (engine.refused[1], engine.any_refused) = (true, true);
+        let mut done = Vec::new();
+        engine.submit_and_wait(&[read(0), read(1)], 2, None, &mut done).unwrap();
+        assert!(done.iter().all(|completion| completion.result == BLOCK as i32), "{done:?}");
+        assert_eq!(engine.refused, [false, false]);
     }
 
     #[test]
