@@ -151,8 +151,13 @@ impl HostTarget {
         let alignment = alignment(&file, caching, device.as_ref());
         let zones = match device.as_ref().filter(|_| on_disk) {
             None => None,
-            Some(device) => Zones::of(&file, &device.whole().unwrap_or_else(|| device.clone()))
-                .map_err(|e| Error::io(format!("asking for the zones of {}", path.display()), e))?,
+            Some(device) => {
+                let found = Zones::of(&file, &device.whole().unwrap_or_else(|| device.clone()));
+                // Only writes need the zones, which old kernels report only to root.
+                found.or_else(|error| if writable { Err(error) } else { Ok(None) }).map_err(
+                    |e| Error::io(format!("asking for the zones of {}", path.display()), e),
+                )?
+            }
         };
         let identity = (metadata.st_dev(), metadata.st_ino());
         Ok(HostTarget {

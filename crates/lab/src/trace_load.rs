@@ -244,7 +244,7 @@ impl TraceLoad {
     fn hint(&self, direct: bool) -> Option<Hint> {
         let [waited, known] = self.scan.waiting_reads;
         let is_unserved = known > 0 && 2 * waited >= known;
-        let applies = !direct && self.scan.file_count > 1 && (self.is_on_host || self.is_simulated);
+        let applies = !direct && self.scan.file_count > 1 && self.is_on_host;
         (applies && is_unserved).then_some(Hint::Random)
     }
 
@@ -389,17 +389,19 @@ mod tests {
     fn read_ahead_ends_where_it_did_not_serve_the_program() {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().display().to_string();
-        let of = |other: &str, sleeps: u32| {
+        let on = |target: &str, other: &str, sleeps: u32| {
             let rows = format!(
                 "start_ns,latency_ns,thread,operation,file,offset,bytes,device_bytes,sleeps\n\
                  0,9,1,read,f,0,4096,4096,1\n20,9,1,read,{other},0,4096,4096,{sleeps}\n\
                  40,9,1,read,{other},4096,4096,0,0\n"
             );
-            job_of(folder.path(), &here, &rows).hint
+            job_of(folder.path(), target, &rows).hint
         };
+        let of = |other: &str, sleeps| on(&here, other, sleeps);
         assert_eq!(of("g", 1), Some(Hint::Random), "two of three reads waited");
         assert_eq!(of("g", 0), None, "one of three waited");
         assert_eq!(of("f", 1), None, "one file is read ahead as it was");
+        assert_eq!(on("sim:nvme-gen4", "g", 1), None, "a simulated system takes no hints");
     }
 
     #[test]

@@ -134,6 +134,10 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         return Err(Error::usage(what, "use a multiple"));
     }
     check_room(workload, target)?;
+    if target.zones().is_some_and(|zones| workload.writes() && !is_before(workload, &zones)) {
+        let what = format!("{} takes writes only in order within its zones", target.name());
+        return Err(Error::usage(what, "replay a trace without writes, or use another target"));
+    }
     target.check(&workload.engine_spec())?;
     let whole =
         Workload { placement: Placement::Shared, request_sizes: Vec::new(), ..workload.clone() };

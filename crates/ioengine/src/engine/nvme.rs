@@ -200,13 +200,19 @@ impl Nvme {
 fn errno_of(status: u32) -> i32 {
     // Status code type and status code; the bits above are "do not retry" and "more".
     match status & 0x7ff {
-        0x080 => libc::ENOSPC,         // LBA Out of Range
-        0x081 => libc::ENOSPC,         // Capacity Exceeded
-        0x002 | 0x00b => libc::EINVAL, // Invalid Field in Command, Invalid Namespace or Format
-        0x281 => libc::ENODATA,        // Unrecovered Read Error
-        0x1b8 | 0x1bc => libc::EINVAL, // Zone Boundary Error, Zone Invalid Write
-        0x1bd => libc::ETOOMANYREFS,   // Too Many Active Zones
-        0x1be => libc::EOVERFLOW,      // Too Many Open Zones
+        // Invalid Command Opcode, Invalid Field, Invalid Namespace or Format, Conflicting
+        // Attributes.
+        0x001 | 0x002 | 0x00b | 0x180 => libc::EOPNOTSUPP,
+        // LBA Out of Range.
+        0x080 => libc::EREMOTEIO,
+        // Capacity Exceeded.
+        0x081 => libc::ENOSPC,
+        // Attempted Write to Read Only Range, Write Fault, Unrecovered Read Error, Compare Failure,
+        // Access Denied, Deallocated or Unwritten Logical Block.
+        0x182 | 0x280 | 0x281 | 0x285 | 0x286 | 0x287 => libc::ENODATA,
+        // Too Many Active Zones, Too Many Open Zones.
+        0x1bd => libc::EOVERFLOW,
+        0x1be => libc::ETOOMANYREFS,
         _ => libc::EIO,
     }
 }
@@ -333,6 +339,7 @@ mod tests {
     fn the_status_of_a_drive_becomes_the_error_of_the_block_layer() {
         assert_eq!(errno_of(0x4281), libc::ENODATA, "unrecovered read error, do not retry");
         assert_eq!(errno_of(0x0006), libc::EIO);
+        assert_eq!((errno_of(0x1bd), errno_of(0x1be)), (libc::EOVERFLOW, libc::ETOOMANYREFS));
     }
 
     #[test]
