@@ -24,6 +24,8 @@ pub struct DeviceInfo {
     pub rotational: Option<bool>,
     /// Rotation speed (revolutions per minute), if the device reports it (SCSI page B1h).
     pub revolutions_per_min: Option<u32>,
+    /// How an ATA drive transfers data: "PIO 4" (the CPU moves each word), "UDMA 5".
+    pub transfer_mode: Option<String>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
     /// What the kernel assumes about the device's write cache ("write back", "write through").
@@ -82,6 +84,32 @@ impl DeviceCounters {
 fn revolutions(page: &[u8]) -> Option<u32> {
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (0x401..0xffff).contains(&rate).then(|| rate.into())
+}
+
+/// The transfer mode of an ATA drive from the folder of its disk in sysfs, which lies below
+/// "ataN/hostN/targetN:0:D": the kernel describes drive D of that port in ataN/linkN/devN.D
+/// (Documentation/ABI/testing/sysfs-ata).
+fn transfer_mode(disk: &Path) -> Option<String> {
+    let port = disk.ancestors().find(|folder| {
+        let number = file_name(folder).strip_prefix("ata").map(str::to_owned);
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    })?;
+    let target = disk.strip_prefix(port).ok()?.iter().nth(1)?.to_str()?;
+    let drive = target.strip_prefix("target")?.rsplit(':').next()?;
+    let number = file_name(port).split_off("ata".len());
+    let name = format!("dev{number}.{drive}");
+    let path = format!("link{number}/{name}/ata_device/{name}/xfer_mode");
+    let mode = read(&port.join(path))?;
+    Some(mode.trim_start_matches("XFER_").replace('_', " "))
+}
+
+/// The serial number in a page "unit serial number" (SCSI page 80h): four bytes, of which two are
+/// the length of the number, and the number, padded with blanks.
+fn unit_serial(page: &[u8]) -> Option<String> {
+    let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
+    let number = String::from_utf8_lossy(page.get(4..4 + length)?).trim().to_owned();
+    let is_printable = !number.is_empty() && !number.contains(char::is_control);
+    is_printable.then_some(number)
 }
 
 impl Add for DeviceCounters {
@@ -154,12 +182,14 @@ impl Device {
             name: file_name(&self.disk),
             partition,
             model: first(&["device/model", "device/name", "loop/backing_file"]),
-            serial: first(&["device/serial", "serial"]),
+            serial: first(&["device/serial", "serial"])
+                .or_else(|| unit_serial(&fs::read(self.disk.join("device/vpd_pg80")).ok()?)),
             firmware: first(&["device/firmware_rev", "device/rev"]),
             rotational: number("queue/rotational").map(|n| n == 1),
             revolutions_per_min: fs::read(self.disk.join("device/vpd_pgb1"))
                 .ok()
                 .and_then(|page| revolutions(&page)),
+            transfer_mode: transfer_mode(&self.disk),
             scheduler: text("queue/scheduler").map(|list| in_brackets(&list)),
             write_cache: text("queue/write_cache"),
             size_bytes: size.map(|sectors| sectors.saturating_mul(512)),
@@ -375,6 +405,29 @@ mod tests {
             assert_eq!(revolutions(&[0, 0xb1, 0, 0x3c, high, low]), None);
         }
         assert_eq!(revolutions(&[0, 0xb1]), None);
+    }
+
+    #[test]
+    fn the_transfer_mode_of_an_ata_drive_is_that_of_its_port_and_position() {
+        let mode = "ata2/link2/dev2.1/ata_device/dev2.1/xfer_mode";
+        let folder = folder_with(&[
+            (mode, "XFER_PIO_4\n"),
+            ("ata2/host1/target1:0:1/1:0:1:0/block/sdb/size", "2048\n"),
+            ("ata2/host1/target1:0:0/1:0:0:0/block/sda/size", "2048\n"),
+        ]);
+        let disk = |path: &str| Device::at(folder.path().join(path)).unwrap().info();
+        let slave = disk("ata2/host1/target1:0:1/1:0:1:0/block/sdb");
+        assert_eq!(slave.transfer_mode.as_deref(), Some("PIO 4"));
+        let master = disk("ata2/host1/target1:0:0/1:0:0:0/block/sda");
+        assert_eq!(master.transfer_mode, None);
+    }
+
+    #[test]
+    fn the_serial_number_of_a_scsi_disk_is_in_its_page_80h() {
+        assert_eq!(unit_serial(b"\0\x80\0\x06  hp1 ").as_deref(), Some("hp1"));
+        for wrong in [&b"\0\x80\0\x09  hp1 "[..], b"\0\x80\0\x02  ", b"\0\x80\0\x01\0", b"\0"] {
+            assert_eq!(unit_serial(wrong), None);
+        }
     }
 
     #[test]

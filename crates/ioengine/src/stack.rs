@@ -242,6 +242,7 @@ impl Walk<'_> {
             .text("by_id", joined(&self.kernel.by_id(device)))
             .bytes("size_bytes", info.size_bytes)
             .text("media", kind)
+            .text("transfer_mode", info.transfer_mode)
             .bytes("logical_block_bytes", info.logical_block_bytes)
             .bytes("physical_block_bytes", info.physical_block_bytes)
             .text("scheduler", info.scheduler)

@@ -98,6 +98,10 @@ pub struct DeviceFacts {
     /// Rotational speed (revolutions per minute); null if unknown.
     #[serde(default)]
     pub revolutions_per_min: Option<u32>,
+    /// Transfer mode of an ATA drive, such as `UDMA 5`, or `PIO 4`, in which the CPU moves each
+    /// word; null if unknown.
+    #[serde(default)]
+    pub transfer_mode: Option<String>,
     /// I/O scheduler.
     pub scheduler: Option<String>,
     /// Write cache mode that the kernel assumes.
@@ -204,6 +208,7 @@ impl TargetFacts {
                 firmware: d.firmware,
                 rotational: d.rotational,
                 revolutions_per_min: d.revolutions_per_min,
+                transfer_mode: d.transfer_mode,
                 scheduler: d.scheduler,
                 write_cache: d.write_cache,
                 size_bytes: d.size_bytes,

@@ -18,6 +18,7 @@ use std::time::Duration;
 use ioengine::Monotonic;
 use ioengine::device::Device;
 use ioengine::host::device_of;
+use ioengine::kernel::Kernel;
 use ioengine::write_cache::{self, Means};
 
 use crate::console::{self, Console};
@@ -84,8 +85,16 @@ pub enum Fate {
 /// Whether a journal entry whose owner is dead can be undone.
 #[derive(Debug)]
 pub enum Standing {
-    /// The device still exists; contains its folder in sysfs.
-    Pending(PathBuf),
+    /// The device still exists.
+    Pending {
+        /// Its folder in sysfs.
+        disk: PathBuf,
+        /// The changes to undo.
+        changes: Vec<Change>,
+    },
+    /// The device is not attached, and may have kept a setting; contains the setting and the
+    /// device.
+    Absent(String),
     /// There is nothing to restore; contains the reason.
     Forget(String),
 }
@@ -249,13 +258,20 @@ fn what(change: &Change, disk: &Path) -> String {
 
 fn identity(disk: &Path) -> Identity {
     let text = |name: &str| fs::read_to_string(disk.join(name)).ok().map(|t| t.trim().to_owned());
+    let number = text("dev").unwrap_or_default();
     Identity {
         name: name_of(disk),
-        number: text("dev").unwrap_or_default(),
-        serial: text("serial").or_else(|| text("device/serial")).filter(|s| !s.is_empty()),
+        serial: device_numbered(&number).and_then(|device| device.info().serial),
+        number,
         diskseq: text("diskseq"),
         queue: fs::metadata(disk.join("queue")).ok().map(|queue| queue.ino()),
     }
+}
+
+/// The device with a number such as 8:0.
+fn device_numbered(number: &str) -> Option<Device> {
+    let (major, minor) = number.split_once(':')?;
+    Device::of((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Locks the settings of a device for this process; None if another process holds the lock.
@@ -292,11 +308,11 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
         return Err(held(disk));
     };
     match standing(&entry) {
-        Standing::Forget(_) => {
+        Standing::Forget(_) | Standing::Absent(_) => {
             recorded.undone();
             Ok(())
         }
-        Standing::Pending(_) => Err(Failure::failed(format!(
+        Standing::Pending { .. } => Err(Failure::failed(format!(
             "a run that was killed left settings of {name} changed; run halfpower restore first"
         ))),
     }
@@ -424,11 +440,9 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
 pub fn standing(entry: &Entry) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     if entry.boot_id != machine::boot_id() {
-        return forget("the machine was rebooted since, which reset them");
+        return after_reboot(entry, &Kernel::of_host());
     }
-    let number = entry.device.number.split_once(':');
-    let number = number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    let Some(device) = number.and_then(Device::of) else {
+    let Some(device) = device_numbered(&entry.device.number) else {
         return forget("the device is gone");
     };
     let disk = device.disk();
@@ -448,7 +462,38 @@ pub fn standing(entry: &Entry) -> Standing {
     if !entry.changes.iter().all(ours) {
         return forget("the entry names files that are not settings of the device");
     }
-    Standing::Pending(disk.to_path_buf())
+    Standing::Pending { disk: disk.to_path_buf(), changes: entry.changes.clone() }
+}
+
+/// What can be undone after a reboot, which resets the settings of the kernel. A drive may keep the
+/// mode of its write cache: SCSI disks save their caching page if they can. The drive is found by
+/// its serial number, because its name may have changed.
+fn after_reboot(entry: &Entry, kernel: &Kernel) -> Standing {
+    let forget = |why: &str| Standing::Forget(why.to_owned());
+    let Some(change) = entry.changes.iter().find(|change| change.name == DRIVE_CACHE) else {
+        return forget("the machine was rebooted since, which reset them");
+    };
+    let Some(serial) = &entry.device.serial else {
+        return forget(
+            "the machine was rebooted since, and the drive has no serial number by which to find \
+             it; check its write cache with halfpower study write-cache",
+        );
+    };
+    let mut drives = kernel.all();
+    drives.retain(|drive| drive.info().serial.as_ref() == Some(serial));
+    // The namespaces of an NVMe drive share its serial number.
+    let of_same_name = drives.iter().find(|drive| drive.name() == entry.device.name);
+    let drive = of_same_name.or(drives.first());
+    let control = drive.and_then(|drive| Some((drive, path_of(drive.disk(), DRIVE_CACHE)?)));
+    let Some((drive, path)) = control else {
+        let (name, wanted) = (&entry.device.name, change.wanted.as_deref().unwrap_or_default());
+        return Standing::Absent(format!(
+            "{DRIVE_CACHE} of {name} (serial number {serial}) was set from {} to {wanted}",
+            change.old
+        ));
+    };
+    let changes = vec![Change { path, ..change.clone() }];
+    Standing::Pending { disk: drive.disk().to_path_buf(), changes }
 }
 
 /// Undoes changes, last first, and returns the result of each change. A setting that only the
@@ -531,7 +576,7 @@ pub fn claim_to_undo(disk: &Path) -> Option<File> {
 /// The names of devices with settings that a killed run left changed.
 pub fn left_behind() -> Vec<String> {
     let dead = journal::all().into_iter().filter_map(Found::of_dead_owner);
-    let pending = dead.filter(|(entry, _)| matches!(standing(entry), Standing::Pending(_)));
+    let pending = dead.filter(|(entry, _)| matches!(standing(entry), Standing::Pending { .. }));
     pending.map(|(entry, _)| entry.device.name).collect()
 }
 
@@ -573,6 +618,49 @@ mod tests {
         assert_eq!(value(&changes[0].path).unwrap(), THROUGH);
         fs::write(&cache, THROUGH).unwrap();
         assert_eq!(fates(&changes), [Fate::Restored, Fate::Restored]);
+    }
+
+    /// An entry of a killed run of an earlier boot that switched the cache of a disk.
+    fn entry_of_earlier_boot(serial: Option<&str>) -> Entry {
+        let change = |name: &str, wanted: Option<&str>| Change {
+            name: name.to_owned(),
+            path: Path::new("/nowhere").join(name),
+            old: BACK.to_owned(),
+            wanted: wanted.map(str::to_owned),
+            moved_by: None,
+        };
+        let device = Identity {
+            name: "sda".to_owned(),
+            number: "8:0".to_owned(),
+            serial: serial.map(str::to_owned),
+            diskseq: None,
+            queue: None,
+        };
+        let changes = vec![change(DRIVE_CACHE, Some(THROUGH)), change(WRITE_CACHE, None)];
+        Entry { device, changes, pid: 1, boot_id: "an earlier boot".to_owned() }
+    }
+
+    #[test]
+    fn a_drive_keeps_its_cache_mode_over_a_reboot_and_is_found_by_its_serial_number() {
+        let root = tempfile::tempdir().unwrap();
+        let disk = root.path().join("sys/devices/sdb");
+        file(&disk, "serial", "S1");
+        let cache = file(&disk, "device/scsi_disk/2:0:0:0/cache_type", "write through");
+        fs::create_dir_all(root.path().join("sys/block")).unwrap();
+        std::os::unix::fs::symlink(&disk, root.path().join("sys/block/sdb")).unwrap();
+        let kernel = Kernel::below(root.path());
+        let standing = after_reboot(&entry_of_earlier_boot(Some("S1")), &kernel);
+        let Standing::Pending { disk: found, changes } = standing else { panic!("{standing:?}") };
+        assert_eq!(found, fs::canonicalize(&disk).unwrap());
+        assert_eq!(changes.len(), 1, "the reboot reset what the kernel holds: {changes:?}");
+        assert_eq!(fs::canonicalize(&changes[0].path).unwrap(), fs::canonicalize(cache).unwrap());
+        assert_eq!(fates(&changes), [Fate::Restored]);
+
+        let standing = after_reboot(&entry_of_earlier_boot(Some("S2")), &kernel);
+        let Standing::Absent(text) = standing else { panic!("{standing:?}") };
+        assert!(text.contains("sda (serial number S2) was set from write back to"), "{text}");
+        let standing = after_reboot(&entry_of_earlier_boot(None), &kernel);
+        assert!(matches!(standing, Standing::Forget(why) if why.contains("no serial number")));
     }
 
     #[test]

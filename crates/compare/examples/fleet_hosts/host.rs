@@ -239,6 +239,7 @@ impl Machine {
             firmware: Some(firmware.to_owned()),
             rotational: Some(false),
             revolutions_per_min: None,
+            transfer_mode: None,
             scheduler: Some(scheduler.to_owned()),
             write_cache: Some("write through".to_owned()),
             size_bytes: Some(3_840_755_982_336),

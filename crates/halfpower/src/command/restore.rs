@@ -38,8 +38,12 @@ pub fn execute(args: &RestoreArgs) -> Outcome {
 /// false on failure.
 fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     let name = &entry.device.name;
-    let disk = match settings::standing(entry) {
-        Standing::Pending(disk) => disk,
+    let (disk, changes) = match settings::standing(entry) {
+        Standing::Pending { disk, changes } => (disk, changes),
+        Standing::Absent(what) => {
+            console::data(&format!("not restored: {what}, and is not attached now"));
+            return true;
+        }
         Standing::Forget(why) => {
             console::data(&format!("discarded settings of {name}: {why}"));
             if !plan {
@@ -49,7 +53,7 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         }
     };
     if plan {
-        for (change, fate) in entry.changes.iter().zip(settings::fates(&entry.changes)) {
+        for (change, fate) in changes.iter().zip(settings::fates(&changes)) {
             if change.wanted.is_some() {
                 let text = settings::said(change, &disk, &fate).replacen("restored", "restore", 1);
                 console::data(&text);
@@ -62,7 +66,7 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         return true;
     };
     let mut is_complete = true;
-    for (change, fate) in settings::undo(&entry.changes) {
+    for (change, fate) in settings::undo(&changes) {
         is_complete &= !matches!(fate, Fate::Failed(_));
         console::data(&settings::said(&change, &disk, &fate));
     }
