@@ -4,6 +4,7 @@
 //! which this machine lacks can be tested. Nothing is written. Unreadable entries are treated as
 //! absent.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -186,6 +187,76 @@ impl Kernel {
         };
         systems.filter_map(read).collect()
     }
+}
+
+/// Where the kernel's NVMe target has its subsystems (nvmet, in configfs).
+const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
+
+/// Bits of the flags of open(2) that tell whether a descriptor may write.
+const ACCESS_BITS: u32 = libc::O_ACCMODE as u32;
+
+impl Kernel {
+    /// The devices and files that the kernel's NVMe target exports. It opens them without claiming
+    /// them.
+    pub fn exported_by_nvme_target(&self) -> Vec<PathBuf> {
+        let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+        let subsystems = entries(self.path(NVME_TARGET));
+        let namespaces = subsystems.flat_map(|one| entries(one.path().join("namespaces")));
+        let exported = |namespace: fs::DirEntry| {
+            let text = |name: &str| fs::read_to_string(namespace.path().join(name)).ok();
+            let is_enabled = text("enable")?.trim() == "1";
+            is_enabled.then_some(PathBuf::from(text("device_path")?.trim()))
+        };
+        namespaces.filter_map(exported).collect()
+    }
+
+    /// The first process of another program that has a file or device open for writing: its name
+    /// and id. A process of another user is found only by root.
+    pub fn writer(&self, wanted: Backing, name: &OsStr) -> Option<(String, u32)> {
+        let proc = self.path("/proc");
+        let own_program = fs::metadata(proc.join("self/exe")).ok();
+        let is_own = |folder: &Path| {
+            let program = fs::metadata(folder.join("exe")).ok();
+            let both = program.as_ref().zip(own_program.as_ref());
+            both.is_some_and(|(one, other)| Backing::of(one) == Backing::of(other))
+        };
+        let id = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        let mut ids: Vec<u32> =
+            fs::read_dir(&proc).into_iter().flatten().flatten().filter_map(|e| id(&e)).collect();
+        ids.retain(|id| *id != std::process::id());
+        let writes = |id: &u32| {
+            let folder = proc.join(id.to_string());
+            let descriptors = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+            let mut found = descriptors.filter(|entry| is_open_at(entry, wanted, name));
+            found.any(|entry| {
+                let info = folder.join("fdinfo").join(entry.file_name());
+                may_write(&fs::read_to_string(info).unwrap_or_default())
+            }) && !is_own(&folder)
+        };
+        let id = ids.into_iter().find(writes)?;
+        let name = fs::read_to_string(proc.join(id.to_string()).join("comm")).unwrap_or_default();
+        Some((name.trim().to_owned(), id))
+    }
+}
+
+/// Whether a descriptor of a process is of a file or device. Only files of the same name and device
+/// nodes are looked at, because a file on a server that is gone would hang this process.
+fn is_open_at(descriptor: &fs::DirEntry, wanted: Backing, name: &OsStr) -> bool {
+    let Ok(path) = fs::read_link(descriptor.path()) else { return false };
+    let is_candidate = match wanted {
+        Backing::File(..) => path.file_name() == Some(name),
+        Backing::Device(_) => path.starts_with("/dev"),
+    };
+    let is_wanted =
+        || fs::metadata(descriptor.path()).is_ok_and(|found| Backing::of(&found) == wanted);
+    is_candidate && is_wanted()
+}
+
+/// Whether a descriptor may write, from its file in /proc/PID/fdinfo (proc_pid_fdinfo(5)).
+fn may_write(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & ACCESS_BITS != libc::O_RDONLY as u32)
 }
 
 /// The name of a device-mapper volume ("vg-root").

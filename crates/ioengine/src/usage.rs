@@ -2,8 +2,9 @@
 //!
 //! A device shares its bytes with its partitions, its disk, volumes and loop devices on any of
 //! these, and, if it is a loop device, with its image. The device is in use if any of these is
-//! mounted, used as swap, a member of a mounted btrfs or held by a volume. Uses in other mount
-//! namespaces are not found here; an exclusive open (O_EXCL) finds them.
+//! mounted, used as swap, a member of a mounted btrfs, held by a volume, exported by the kernel's
+//! NVMe target, or open for writing in a process of another program, such as a virtual machine.
+//! Uses in other mount namespaces are not found here; an exclusive open (O_EXCL) finds them.
 
 use std::path::Path;
 
@@ -26,6 +27,13 @@ pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
     let loops = kernel.loops();
     let image = loops.iter().find(|attached| attached.identity == Some(file))?;
     Some(format!("is the image of the loop device {}", image.device.name()))
+}
+
+/// The other program that has the file or device at a path open for writing, to be read after its
+/// name.
+pub fn by_writer(kernel: &Kernel, wanted: Backing, path: &Path) -> Option<String> {
+    let (name, id) = kernel.writer(wanted, path.file_name()?)?;
+    Some(format!("is open for writing in {name} (process {id})"))
 }
 
 fn is_swap(kernel: &Kernel, wanted: Backing) -> bool {
@@ -81,8 +89,16 @@ fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Optio
         return Some(describe_holder("is held by", holder, kernel, visited));
     }
     let loops = kernel.loops();
-    let on_it = loops.iter().find(|l| is_attached_to(l, device) && !visited.contains(&l.device))?;
-    Some(describe_holder("is the image of the loop device", &on_it.device, kernel, visited))
+    let on_it = loops.iter().find(|l| is_attached_to(l, device) && !visited.contains(&l.device));
+    if let Some(on_it) = on_it {
+        let how = "is the image of the loop device";
+        return Some(describe_holder(how, &on_it.device, kernel, visited));
+    }
+    if kernel.exported_by_nvme_target().iter().any(|path| is_device(path)) {
+        return Some("is exported by the NVMe target of this kernel".to_owned());
+    }
+    let (major, minor) = device.number()?;
+    by_writer(kernel, Backing::Device(libc::makedev(major, minor)), device.folder())
 }
 
 /// Describes the holder of a device and, recursively, why the holder is in use.
@@ -189,6 +205,40 @@ mod tests {
         tree.swap("/dev/mapper/vg-data");
         says(&tree, "dm-0", &["is in use as swap"]);
         says(&tree, "sdb2", &["vg-data", "in use as swap"]);
+    }
+
+    #[test]
+    fn a_file_that_another_program_has_open_for_writing_is_in_use() {
+        let tree = MadeUp::new();
+        tree.file("/data/image", "");
+        tree.file("/data/other", "");
+        let kernel = tree.kernel();
+        let of = |path: &str| {
+            let path = kernel.path(path);
+            let file = Backing::of(&std::fs::metadata(&path).unwrap());
+            by_writer(&kernel, file, &path)
+        };
+        tree.link("/proc/7/fd/3", "/data/image");
+        tree.file("/proc/7/comm", "qemu\n");
+        tree.file("/proc/7/fdinfo/3", "pos:\t0\nflags:\t0100000\n");
+        assert_eq!(of("/data/image"), None, "only reads");
+        tree.file("/proc/7/fdinfo/3", "pos:\t0\nflags:\t0100002\n");
+        assert_eq!(of("/data/image").unwrap(), "is open for writing in qemu (process 7)");
+        assert_eq!(of("/data/other"), None);
+        tree.file("/proc/self/exe", "this program");
+        tree.link("/proc/7/exe", "/proc/self/exe");
+        assert_eq!(of("/data/image"), None, "processes of one run share their files");
+    }
+
+    #[test]
+    fn a_disk_that_the_nvme_target_exports_is_in_use() {
+        let tree = MadeUp::with_volumes();
+        let namespace = "/sys/kernel/config/nvmet/subsystems/one/namespaces/1";
+        tree.file(&format!("{namespace}/device_path"), "/dev/sdb\n");
+        tree.file(&format!("{namespace}/enable"), "0\n");
+        assert_eq!(why(&tree, "sdb1"), None);
+        tree.file(&format!("{namespace}/enable"), "1\n");
+        says(&tree, "sdb1", &["its disk sdb is exported by the NVMe target"]);
     }
 
     #[test]

@@ -215,10 +215,13 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
             metadata.nlink()
         )));
     }
-    if let Some(why) = usage::of_file(&Kernel::of_host(), file) {
+    let kernel = Kernel::of_host();
+    let in_use = usage::of_file(&kernel, file);
+    let in_use = in_use.or_else(|| usage::by_writer(&kernel, file, target.path()));
+    if let Some(why) = in_use {
         return Err(Failure::refused(format!(
             "{path} {why}: writing would destroy data in use; detach it (losetup, swapon --show) \
-             first"
+             or end that program first"
         )));
     }
     // The allowed path is examined after the target was opened. If the path or the target was
@@ -252,7 +255,8 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     };
     if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
         return Err(Failure::refused(format!(
-            "{shown} {why}: writing would destroy data in use; unmount or detach it first"
+            "{shown} {why}: writing would destroy data in use; unmount it, detach it or end \
+             that program first"
         )));
     }
     let names = names_of(target, device);
