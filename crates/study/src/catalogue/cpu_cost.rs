@@ -9,6 +9,7 @@
 use analysis::costmodel::CostModel;
 use analysis::quantile::median;
 use analysis::units;
+use cpucost::CpuUsage;
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::failure::Outcome;
 use report::model::{Cell as TableCell, Column, Table};
@@ -60,6 +61,8 @@ const COPY_SHARE: f64 = 0.5;
 const ABOUT: f64 = 1.25;
 /// CPU times within this factor cannot be ranked.
 const CPU_ALIKE: f64 = 1.1;
+/// How the kernel names the transfer modes of programmed I/O.
+const PROGRAMMED: &str = "PIO";
 /// A common request size with a cost per byte that outweighs the fixed cost.
 const LARGE: u64 = 64 << 10;
 
@@ -108,13 +111,23 @@ fn instructions(point: &MeasuredPoint) -> Option<f64> {
     median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// Interrupt time of the whole machine per request (ns).
-fn interrupt_ns(point: &MeasuredPoint) -> Option<f64> {
+/// A CPU time of the trials per request (ns): the median.
+fn per_request(point: &MeasuredPoint, of: fn(&CpuUsage) -> Option<u64>) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
-        (requests > 0).then_some(trial.cpu.interrupt_ns? as f64 / requests as f64)
+        (requests > 0).then_some(of(&trial.cpu)? as f64 / requests as f64)
     };
     median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
+}
+
+/// Interrupt time of the whole machine per request (ns).
+fn interrupt_ns(point: &MeasuredPoint) -> Option<f64> {
+    per_request(point, |cpu| cpu.interrupt_ns)
+}
+
+/// CPU time of the whole machine per request (ns).
+fn machine_ns(point: &MeasuredPoint) -> Option<f64> {
+    per_request(point, |cpu| cpu.machine_ns)
 }
 
 /// All paths, in the order of the plan.
@@ -169,12 +182,57 @@ fn analyse(evidence: &Evidence) -> Conclusion {
             }
         }
     }
-    found.cannot(
-        &["C063", "C064", "C065"],
-        "no device here uses programmed I/O; a direct path with almost no cost per byte uses DMA",
-    );
+    programmed(&mut found, evidence, &paths);
     found.tables.extend(table(&paths));
     found
+}
+
+/// The claims of Table 7 of the second paper: programmed I/O (PIO), in which the CPU moves each
+/// word, against DMA. The words are moved in interrupts, which are not charged to the process, so
+/// the CPU time of the whole machine is compared, as in the paper.
+fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
+    let is_programmed = |path: &Path<'_>| {
+        let device = evidence.targets.get(path.target)?.device.as_ref()?;
+        Some(device.transfer_mode.as_ref()?.starts_with(PROGRAMMED))
+    };
+    let read_in = |wanted: bool| {
+        let mut reads = paths.iter().filter(|path| path.rw == "read" && path.is_one_deep());
+        reads.find(|path| path.is_direct() && is_programmed(path) == Some(wanted))
+    };
+    let Some(programmed) = read_in(true) else {
+        let why = "no drive here uses programmed I/O; a direct path with almost no cost per byte \
+                   uses DMA";
+        return found.cannot(&["C063", "C064", "C065"], why);
+    };
+    let cpus = f64::from(evidence.host.cpus.max(1));
+    let load = |point| Some(machine_ns(point)? * point.requests_per_s() / 1e9 / cpus);
+    let what = "share of all CPUs with programmed I/O, 64 KiB reads";
+    found.loss("C065", programmed.at(LARGE).and_then(load), what);
+    let Some(dma) = read_in(false) else {
+        let why = "name a drive that uses DMA too, in a plan with compares = true (halfpower study \
+                   cpu-cost --show)";
+        return found.cannot(&["C063", "C064"], why);
+    };
+    if let Some((one, other)) = programmed.at(LARGE).zip(dma.at(LARGE)) {
+        let times = machine_ns(one).zip(machine_ns(other)).map(|(one, other)| one / other);
+        found.gain("C063", times, "CPU of a 64 KiB read with programmed I/O against DMA");
+        let lost = Some(1.0 - one.rate() / other.rate());
+        found.loss("C064", lost, "lost rate of 64 KiB reads with programmed I/O");
+    }
+    let per_kib_ns = |path: &Path<'_>| {
+        let model = path.fit(machine_ns)?;
+        Some(model.marginal_ns_per_kib.value).filter(|ns| *ns > 0.0)
+    };
+    let Some((one, other)) = per_kib_ns(programmed).zip(per_kib_ns(dma)) else { return };
+    found.find(
+        "programmed-io",
+        format!(
+            "a KiB read with programmed I/O costs {} of the machine's CPU, one with DMA {}: {}",
+            units::time(one),
+            units::time(other),
+            words_of_times(one / other)
+        ),
+    );
 }
 
 /// Both bounds as text, such as "1.2 us to 3 us", or one value if they differ by 1% or less.
@@ -499,6 +557,7 @@ mod tests {
         let requests = (1 << 30) / point.bytes();
         for trial in &mut point.point.trials {
             trial.cpu.process_ns = (cpu_ns * requests as f64) as u64;
+            trial.cpu.machine_ns = Some(trial.cpu.process_ns);
             trial.cpu.instructions = (instructions > 0).then_some(instructions * requests);
         }
         point.summary = point.point.summary();
@@ -577,6 +636,31 @@ mod tests {
             found.advice.iter().any(|advice| advice.id == "dma-not-pio")
         };
         assert!(advice(140.0) && !advice(10.0));
+    }
+
+    #[test]
+    fn programmed_io_is_held_against_dma() {
+        let mut machine = machine((5_000.0, 100.0), (2_000.0, 150.0), false);
+        for (bytes, cpu_ns) in [("16k", 5_160.0), ("64k", 5_640.0), ("256k", 7_560.0)] {
+            let mut dma = point("direct", "read", bytes, cpu_ns, 0);
+            (dma.target, dma.target_index) = ("sdb".to_owned(), 1);
+            machine.points.push(dma);
+        }
+        machine.targets.push(machine.targets[0].clone());
+        for (target, mode) in machine.targets.iter_mut().zip(["PIO 4", "UDMA 5"]) {
+            target.device.as_mut().unwrap().transfer_mode = Some(mode.to_owned());
+        }
+        let found = analyse(&machine);
+        let cost = found.claims.iter().find(|claim| claim.id == "C063").unwrap();
+        assert!((cost.value.unwrap() - 11_400.0 / 5_640.0).abs() < 0.01, "{cost:?}");
+        let finding = found.findings.iter().find(|finding| finding.id == "programmed-io").unwrap();
+        assert!(
+            finding.headline.contains("costs 100 ns of the machine's CPU, one with DMA 10 ns: 10")
+        );
+
+        machine.targets[1].device.as_mut().unwrap().transfer_mode = None;
+        let found = analyse(&machine);
+        assert_eq!(verdict(&found, "C063"), Some(Verdict::CannotBeTried), "DMA is not known");
     }
 
     #[test]
