@@ -18,6 +18,8 @@ const INIT: &str = include_str!("init.sh");
 /// Measures for a second. A guest is slow and noisy, so an invalid result is none of its faults.
 const MEASURE: &str = "#!/bin/sh\nhalfpower run \"$@\" --runtime 1 --trials 1 --no-store\n\
                        code=$?\n[ $code -eq 5 ] || exit $code\n";
+/// Kills the study of a drive's write cache.
+const KILL_STUDIES: &str = include_str!("kill-studies.sh");
 /// The name of the file that a guest boots from, and of what it sends, in its folder.
 const ROOT: &str = "initrd";
 pub const RESULTS: &str = "results";
@@ -86,7 +88,8 @@ impl Laboratory {
         let mut qemu = self.qemu(kernel, &scenario.machine, &scenario.boot, folder.path())?;
         add_devices(&mut qemu, scenario, folder.path())?;
         let running = self.boot(qemu, kernel, &contents, folder.path())?;
-        let ended = running.ended_within(self.patience_ms, |_| {})?;
+        let patience_ms = scenario.seconds.map_or(self.patience_ms, |seconds| seconds * 1000);
+        let ended = running.ended_within(patience_ms, |_| {})?;
         let steps = steps(&fs::read(folder.path().join(RESULTS)).unwrap_or_default());
         let setup = steps.iter().find(|step| step.number == SETUP);
         match setup {
@@ -161,6 +164,7 @@ impl Laboratory {
         image.link("/bin/sh", "busybox");
         image.add_program(&self.program, "/usr/bin/halfpower")?;
         image.add("/usr/bin/measure", MEASURE.as_bytes());
+        image.add("/usr/bin/kill-studies", KILL_STUDIES.as_bytes());
         for tool in contents.tools {
             let path = tool_path(tool).with_context(|| format!("{tool} is not installed"))?;
             image.add_program(&path, &format!("/usr/bin/{tool}"))?;

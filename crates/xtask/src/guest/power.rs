@@ -1,62 +1,63 @@
-//! Power cuts: a guest copies files and stores results while its drive logs every write; then the
-//! guest is killed. From the log an image is made for moments before the kill, as a power cut
-//! leaves it: all that was flushed, and a random part of the rest. A second guest looks at the
-//! images: no copy may be half, and nothing may be lost that had been reported as done.
+//! Power cuts: a guest copies files, changes a setting and stores results while its drive logs all
+//! writes; then the guest is killed. From the log an image is made for moments before the kill, as
+//! a power cut leaves it: all that was flushed, and a random part of the rest. A second guest looks
+//! at the images: no copy may be half, nothing may be lost that had been reported as done, and
+//! `restore` must put the setting back.
 
 use super::kernel::Kernel;
-use super::machine::{Contents, Laboratory, RESULTS, step_text, steps, tail};
-use super::write_log::{self, WriteLog};
-use crate::faults::running::pause;
-use crate::faults::tally::Stopped;
+use super::logged::{self, Image, Reports};
+use super::machine::Laboratory;
+use super::write_log::WriteLog;
 use crate::repository;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::Ordering;
 
 /// Commands of the guest that writes, and of the guest that looks.
 const WRITER: &str = include_str!("power_writer.sh");
 const CHECKER: &str = include_str!("power_checker.sh");
-/// Size of the drive (bytes), and of its log.
+/// Size of the drive (bytes).
 const DRIVE_BYTES: u64 = 256 << 20;
-const LOG_BYTES: u64 = 16 << 30;
-/// Moments that are looked at after each kill; as many drives the second guest has.
+/// Moments that are looked at after each kill.
 const CUTS_PER_KILL: usize = 10;
 /// The guest is killed in this time after its first operation (ms).
 const KILL_AFTER_MS: std::ops::Range<u64> = 6_000..20_000;
-/// How often the results are read (ms).
-const TICK_MS: u64 = 2;
 /// Kinds of operations, in the order of the checker's arguments.
 const KINDS: [&str; 4] = ["file", "resumed", "tree", "run"];
-
-/// Operations that were reported as done, and how many entries the log had then.
-#[derive(Debug, Default)]
-struct Reported {
-    done: Vec<(String, u64, usize)>,
-    begun_at: usize,
-}
-
-impl Reported {
-    /// The last operation of each kind that had been reported when the log had `count` entries.
-    fn before(&self, count: usize) -> [u64; KINDS.len()] {
-        KINDS.map(|kind| {
-            let of_kind = self.done.iter().filter(|(of, _, at)| of == kind && *at <= count);
-            of_kind.map(|(_, number, _)| *number).max().unwrap_or(0)
-        })
-    }
-}
+/// Reported when a setting has been changed, and before it may be put back.
+const CHANGED: &str = "changed";
+const HELD: &str = "held";
+/// A second drive, whose write cache the guest switches.
+const CACHE_SIZE: u64 = 16 << 20;
 
 /// What came of the campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Power cuts that were looked at.
     pub cuts: usize,
+    /// Power cuts while a setting was changed.
+    pub settings: usize,
     /// Operations that had been reported before the cuts, by kind.
     pub reported: BTreeMap<&'static str, u64>,
     /// What was wrong.
     pub faults: Vec<String>,
+}
+
+/// The last operation of each kind that had been reported when the log had `count` entries.
+fn done_before(reports: &Reports, count: usize) -> [u64; KINDS.len()] {
+    KINDS.map(|kind| reports.last(kind, count).unwrap_or(0))
+}
+
+/// Whether a setting was changed when the log had `count` entries, and not yet put back.
+fn is_changed(reports: &Reports, count: usize) -> bool {
+    reports.last(CHANGED, count).is_some_and(|number| {
+        reports
+            .all
+            .iter()
+            .any(|one| one.kind == HELD && one.number == number && count < one.entries)
+    })
 }
 
 /// Cuts the power `cuts` times.
@@ -73,12 +74,18 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         repository::output_of(Command::new("mkfs.ext4").arg("-q").arg(&base))
             .context("mkfs.ext4 is needed: install the package e2fsprogs")?;
         let kill_after_ms = random.u64(KILL_AFTER_MS);
-        let reported = write_until_killed(laboratory, kernel, folder.path(), kill_after_ms)?;
-        let log = WriteLog::open(&folder.path().join("log"))?;
+        let writer = logged::Writer {
+            script: WRITER,
+            modules: &["virtio_blk", "ext4"],
+            arguments: &cache_drive(folder.path())?,
+            kill_after_ms,
+        };
+        let reports = writer.run(laboratory, kernel, &base, folder.path())?;
+        let log = WriteLog::open(&folder.path().join(logged::LOG))?;
         let count = CUTS_PER_KILL.min(cuts - outcome.cuts);
-        let moments = random_moments(&mut random, reported.begun_at..log.entries.len(), count);
+        let moments = random_moments(&mut random, &reports, log.entries.len(), count);
         let images = Images { base: &base, log: &log, moments: &moments };
-        look(laboratory, kernel, &images, &reported, &mut random, &mut outcome)?;
+        look(laboratory, kernel, &images, &reports, &mut random, &mut outcome)?;
         println!(
             "killed after {:.1} s, {} writes and flushes: {} cuts, {} faults so far",
             kill_after_ms as f64 / 1000.0,
@@ -90,71 +97,31 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
     Ok(outcome)
 }
 
-/// Random moments, the last one at the end: the moment of the kill itself.
-fn random_moments(
-    random: &mut fastrand::Rng,
-    range: std::ops::Range<usize>,
-    count: usize,
-) -> Vec<usize> {
-    let end = range.end;
-    (0..count).map(|at| if at == 0 { end } else { random.usize(range.start..=end) }).collect()
+/// Arguments of QEMU for the drive whose write cache is switched.
+fn cache_drive(folder: &Path) -> Result<Vec<String>> {
+    let path = folder.join("cache");
+    File::create(&path)?.set_len(CACHE_SIZE)?;
+    let drive = format!("if=none,id=cache,format=raw,file={}", path.display());
+    let device = "virtio-blk-pci,drive=cache,serial=cache,config-wce=on".to_owned();
+    Ok(vec!["-drive".to_owned(), drive, "-device".to_owned(), device])
 }
 
-/// Boots the guest that writes, and kills it.
-fn write_until_killed(
-    laboratory: &Laboratory,
-    kernel: &Kernel,
-    folder: &Path,
-    kill_after_ms: u64,
-) -> Result<Reported> {
-    let at = |name: &str| folder.join(name).display().to_string();
-    fs::copy(at("base"), at("drive"))?;
-    let log = folder.join("log");
-    File::create_new(&log)?.set_len(LOG_BYTES)?;
-    let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
-    for node in [
-        format!("driver=file,node-name=drive-file,filename={}", at("drive")),
-        "driver=raw,node-name=drive-raw,file=drive-file".to_owned(),
-        format!("driver=file,node-name=log-file,filename={}", at("log")),
-        "driver=blklogwrites,node-name=d0,file=drive-raw,log=log-file,log-sector-size=512,\
-         log-super-update-interval=1"
-            .to_owned(),
-    ] {
-        qemu.args(["-blockdev", &node]);
-    }
-    qemu.args(["-device", "virtio-blk-pci,drive=d0,write-cache=on"]);
-    let modules = ["virtio_blk", "ext4"].map(str::to_owned);
-    let contents = Contents { modules: &modules, script: WRITER, ..Contents::default() };
-    let mut running = laboratory.boot(qemu, kernel, &contents, folder)?;
-    let mut reported = Reported::default();
-    let (mut read, mut left_ms) = (0, None);
-    for _ in 0..laboratory.patience_ms / TICK_MS {
-        let text = fs::read_to_string(folder.join(RESULTS)).unwrap_or_default();
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        for line in text[read..whole].lines() {
-            let (kind, number) = line.split_once(' ').context("a guest that says nonsense")?;
-            // The log's head counts an entry before its write is reported to the guest, so all that
-            // the operation wrote is counted.
-            let entries = write_log::count(&log)? as usize;
-            match kind {
-                "begun" => (reported.begun_at, left_ms) = (entries, Some(kill_after_ms)),
-                kind => reported.done.push((kind.to_owned(), number.parse()?, entries)),
-            }
-        }
-        read = whole;
-        if left_ms == Some(0) {
-            return Ok(reported);
-        }
-        left_ms = left_ms.map(|ms: u64| ms.saturating_sub(TICK_MS));
-        if running.child.try_wait()?.is_some() || laboratory.stop.load(Ordering::Relaxed) {
-            break;
-        }
-        pause(TICK_MS);
-    }
-    if laboratory.stop.load(Ordering::Relaxed) {
-        return Err(Stopped.into());
-    }
-    bail!("the guest that writes does not: {}", tail(&running.said()))
+/// Random moments: the first at the end, which is the kill itself; every third while a setting was
+/// changed, if it ever was.
+fn random_moments(
+    random: &mut fastrand::Rng,
+    reports: &Reports,
+    end: usize,
+    count: usize,
+) -> Vec<usize> {
+    let all = reports.begun_at..=end;
+    let changed: Vec<usize> = all.clone().filter(|moment| is_changed(reports, *moment)).collect();
+    let moment = |at: usize| match (at, at % 3, changed.as_slice()) {
+        (0, _, _) => end,
+        (_, 2, [_, ..]) => changed[random.usize(..changed.len())],
+        _ => random.usize(all.clone()),
+    };
+    (0..count).map(moment).collect()
 }
 
 /// Where images come from: the drive before the first guest, its log, and the moments.
@@ -169,43 +136,38 @@ fn look(
     laboratory: &Laboratory,
     kernel: &Kernel,
     images: &Images<'_>,
-    reported: &Reported,
+    reports: &Reports,
     random: &mut fastrand::Rng,
     outcome: &mut Outcome,
 ) -> Result<()> {
     let Images { base, log, moments } = *images;
     let folder = tempfile::tempdir_in(&laboratory.work)?;
-    let mut qemu = laboratory.qemu(kernel, "q35", "", folder.path())?;
+    let mut drives = Vec::new();
     let mut expected = String::new();
     for (number, moment) in moments.iter().enumerate() {
-        let path = folder.path().join(format!("d{number}"));
-        fs::copy(base, &path)?;
-        let image = File::options().write(true).open(&path)?;
-        log.apply(&image, *moment, false, || random.bool())?;
-        qemu.arg("-drive");
-        qemu.arg(format!("if=none,id=d{number},format=raw,file={}", path.display()));
-        qemu.args(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
-        let letter = char::from(b'a' + number as u8);
-        let before = reported.before(*moment);
+        let image = Image::copy_of(base, folder.path(), number)?;
+        log.apply(&image.file, *moment, false, || random.bool())?;
+        let before = done_before(reports, *moment);
+        let is_changed = is_changed(reports, *moment);
+        outcome.settings += usize::from(is_changed);
         let [file, resumed, tree, run] = before;
-        expected += &format!("vd{letter} {file} {resumed} {tree} {run}\n");
+        let setting = u8::from(is_changed);
+        expected += &format!("{} {file} {resumed} {tree} {run} {setting}\n", image.name);
         for (kind, count) in KINDS.into_iter().zip(before) {
             *outcome.reported.entry(kind).or_default() += count;
         }
+        drives.push(image);
     }
-    let modules = ["virtio_blk", "ext4"].map(str::to_owned);
-    let files = [("/expected".to_owned(), expected.into_bytes())];
-    let script = step_text(0, CHECKER) + "finish\n";
-    let contents =
-        Contents { modules: &modules, files: &files, script: &script, ..Contents::default() };
-    let running = laboratory.boot(qemu, kernel, &contents, folder.path())?;
-    let ended = running.ended_within(laboratory.patience_ms, |_| {})?;
-    let sent = fs::read(folder.path().join(RESULTS)).unwrap_or_default();
-    let found = steps(&sent).into_iter().next();
-    let step = found.with_context(|| format!("the guest that looks does not: {}", ended.stdout))?;
+    let checker = logged::Checker {
+        script: CHECKER,
+        modules: &["virtio_blk", "ext4"],
+        arguments: &cache_drive(folder.path())?,
+        files: &[("/expected".to_owned(), expected.into_bytes())],
+    };
+    let output = checker.run(laboratory, kernel, &drives, folder.path())?;
     let (looked, wrong): (Vec<&str>, Vec<&str>) =
-        step.output.lines().partition(|line| line.ends_with(": looked at"));
-    ensure!(looked.len() == moments.len(), "not all drives were looked at: {}", step.output);
+        output.lines().partition(|line| line.ends_with(": looked at"));
+    ensure!(looked.len() == moments.len(), "not all drives were looked at: {output}");
     outcome.cuts += moments.len();
     outcome.faults.extend(wrong.iter().map(|line| (*line).to_owned()));
     wrong.iter().for_each(|line| println!("  {line}"));
@@ -214,15 +176,40 @@ fn look(
 
 #[cfg(test)]
 mod tests {
+    use super::super::logged::Report;
     use super::*;
+
+    fn reports(all: &[(&str, u64, usize)]) -> Reports {
+        let of = |(kind, number, entries): &(&str, u64, usize)| Report {
+            kind: (*kind).to_owned(),
+            number: *number,
+            entries: *entries,
+        };
+        Reports { all: all.iter().map(of).collect(), begun_at: 5 }
+    }
 
     #[test]
     fn only_what_was_reported_before_a_moment_must_be_there() {
-        let done = |kind: &str, number, at| (kind.to_owned(), number, at);
-        let done = vec![done("file", 1, 10), done("run", 1, 20), done("file", 2, 30)];
-        let reported = Reported { done, begun_at: 5 };
-        assert_eq!(reported.before(9), [0, 0, 0, 0]);
-        assert_eq!(reported.before(25), [1, 0, 0, 1]);
-        assert_eq!(reported.before(30), [2, 0, 0, 1]);
+        let reports = reports(&[("file", 1, 10), ("run", 1, 20), ("file", 2, 30)]);
+        assert_eq!(done_before(&reports, 9), [0, 0, 0, 0]);
+        assert_eq!(done_before(&reports, 25), [1, 0, 0, 1]);
+        assert_eq!(done_before(&reports, 30), [2, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_setting_is_known_to_be_changed_only_while_the_guest_holds_it() {
+        let reports = reports(&[(CHANGED, 1, 10), (HELD, 1, 20), (CHANGED, 2, 30)]);
+        for (moment, expected) in [(9, false), (10, true), (19, true), (20, false), (35, false)] {
+            assert_eq!(is_changed(&reports, moment), expected, "{moment}");
+        }
+    }
+
+    #[test]
+    fn the_kill_itself_and_changed_settings_are_among_the_moments() {
+        let reports = reports(&[(CHANGED, 1, 10), (HELD, 1, 20)]);
+        let moments = random_moments(&mut fastrand::Rng::with_seed(1), &reports, 1000, 9);
+        assert_eq!((moments.len(), moments[0]), (9, 1000));
+        assert!([2, 5, 8].iter().all(|at| (10..20).contains(&moments[*at])), "{moments:?}");
+        assert!(moments.iter().all(|moment| (5..=1000).contains(moment)), "{moments:?}");
     }
 }

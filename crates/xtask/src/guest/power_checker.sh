@@ -1,7 +1,9 @@
-# A guest that looks at drives after power cuts. /expected has a line for each: the drive, and the
-# number of the last operation of each kind that had returned before the cut.
+# A guest that looks at drives after power cuts. /expected has a line for each: the drive, the
+# number of the last operation of each kind that had returned before the cut, and 1 if a write cache
+# was switched then. The drive with that cache has kept its mode.
+for cache in /sys/block/vd*; do [ "$(cat "$cache/serial")" = cache ] && break; done
 check() {
-    drive=$1 file=$2 resumed=$3 tree=$4 run=$5
+    drive=$1 file=$2 resumed=$3 tree=$4 run=$5 setting=$6
     mount -t ext4 "/dev/$drive" /mnt || { echo "$drive: the file system cannot be mounted"; return; }
     for path in /mnt/file? /mnt/resumed*; do
         [ -e "$path" ] || continue
@@ -27,6 +29,12 @@ check() {
         halfpower runs list --db /mnt/runs.db >/tmp/runs 2>&1 || echo "$drive: $(cat /tmp/runs)"
         found=$(grep -c -- '--ioengine null' /tmp/runs)
         [ "$found" -ge "$run" ] || echo "$drive: $found of $run stored runs"
+    fi
+    if [ "$setting" -eq 1 ]; then
+        echo "write through" >"$cache/cache_type"
+        XDG_STATE_HOME=/mnt/state halfpower restore >/tmp/restored 2>&1
+        grep -q back "$cache/cache_type" ||
+            echo "$drive: the write cache is not put back: $(tr '\n' ' ' </tmp/restored)"
     fi
     umount /mnt
     echo "$drive: looked at"

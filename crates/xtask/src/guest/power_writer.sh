@@ -3,6 +3,36 @@
 mount -t ext4 /dev/vda /mnt || finish
 cd /mnt || finish
 echo "begun 0" >&3
+# The study of the write cache of the other drive, one short point. Its journal lies on the drive
+# whose power is cut.
+export XDG_STATE_HOME=/mnt/state
+cat >/tmp/study.toml <<'END'
+study = "write-cache"
+title = "The drive's write cache"
+asks = "What does it gain?"
+direct = true
+rw = "write"
+bs = ["4k"]
+iodepth = [1]
+size = "1m"
+runtime = 0.5
+trials = 1
+[[part]]
+name = "plain"
+END
+# Stops the study for a while when it has switched the cache.
+switch() {
+    halfpower study /tmp/study.toml /dev/vdb --toggle-write-cache --destroy-data-on=cache \
+        --no-store --html /tmp/study.html >/dev/null 2>&1 &
+    while [ -e /proc/$! ] && grep -q back /sys/block/vdb/cache_type; do usleep 1000; done
+    kill -STOP $!
+    grep -q through /sys/block/vdb/cache_type && echo "changed $1" >&3
+    cp /tmp/file /mnt/while-changed
+    sync
+    echo "held $1" >&3
+    kill -CONT $!
+    wait $!
+}
 number=0
 while :; do
     number=$((number + 1))
@@ -20,4 +50,5 @@ while :; do
     rm -rf /mnt/tree$((number - 2))
     halfpower run --ioengine null --runtime 0.05 --trials 1 --quiet --db /mnt/runs.db >/dev/null &&
         echo "run $number" >&3
+    switch $number
 done

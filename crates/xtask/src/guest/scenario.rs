@@ -1,11 +1,14 @@
 //! Scenarios: what a guest has, what is done in it, and what must come out. Each is one file below
 //! `crates/xtask/scenarios`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+
+/// Exit code of a command that halfpower refuses for safety.
+const REFUSED: i32 = 3;
 
 /// A scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -19,8 +22,9 @@ pub struct Scenario {
     /// Whether `./test` runs it; the others run in campaigns.
     #[serde(default)]
     pub short: bool,
-    /// The series of the kernel; None: [`super::kernel::DEFAULT_SERIES`].
-    pub kernel: Option<String>,
+    /// The series of the kernels that it runs on; none: [`super::kernel::DEFAULT_SERIES`].
+    #[serde(default)]
+    pub kernels: Vec<String>,
     /// The machine of QEMU.
     #[serde(default = "default_machine")]
     pub machine: String,
@@ -42,11 +46,48 @@ pub struct Scenario {
     /// Programs of this host that the guest needs.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Time limit (s); None: that of the campaign.
+    pub seconds: Option<u64>,
     /// Shell commands before the checks; the first that fails ends the scenario.
     #[serde(default)]
     pub setup: String,
-    /// The checks.
+    /// Adds the checks of a free block device.
+    pub block: Option<Place>,
+    /// Adds the checks of a folder in a file system on a disk.
+    pub folder: Option<Place>,
+    /// Adds checks that a device or file in use is not written to.
+    #[serde(default)]
+    pub in_use: Vec<InUse>,
+    /// Further checks.
+    #[serde(default)]
     pub check: Vec<Check>,
+}
+
+/// Something that can be measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Its path.
+    pub path: String,
+    /// Texts that `halfpower target` must print about it.
+    pub names: Vec<String>,
+}
+
+/// A device or file that is in use, so that writing to it must be refused in spite of consent.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InUse {
+    /// What it is ("the second disk of a mounted btrfs").
+    pub way: String,
+    /// Its path.
+    pub path: String,
+    /// The flag that consents; None: `--destroy-data-on` with the path.
+    pub consent: Option<String>,
+    /// Further flags.
+    #[serde(default)]
+    pub flags: String,
+    /// What the refusal must say.
+    pub reason: String,
 }
 
 /// The machine of QEMU if a scenario names none: one with PCI Express.
@@ -102,13 +143,82 @@ pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
         let mut scenario: Scenario =
             toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
         scenario.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let mut checks = scenario.block.as_ref().map_or_else(Vec::new, Place::block_checks);
+        checks.extend(scenario.folder.iter().flat_map(Place::folder_checks));
+        checks.extend(scenario.in_use.iter().map(InUse::check));
+        checks.append(&mut scenario.check);
+        ensure!(!checks.is_empty(), "{} checks nothing", path.display());
+        scenario.check = checks;
         found.push(scenario);
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
 }
 
+impl Place {
+    /// A device is described, measured, and not written to without consent.
+    fn block_checks(&self) -> Vec<Check> {
+        let path = &self.path;
+        let mut described =
+            Check::new("`target` names the device", format!("halfpower target {path}"));
+        described.has.clone_from(&self.names);
+        let reads = format!("measure {path} --rw randread --bs 4k --iodepth 4");
+        let measured = Check::new("random reads at depth 4 are measured", reads);
+        let writes = format!("halfpower run {path} --rw randwrite --bs 4k --size 1m --no-store");
+        let refused = Check::new("writing needs consent", writes).refused("--destroy-data-on");
+        vec![described, measured.shows("requests/s"), refused]
+    }
+
+    /// A file system is described, and test files and copies in it are as they must be.
+    fn folder_checks(&self) -> Vec<Check> {
+        let path = &self.path;
+        let mut described = Check::new(
+            "`target` names the file system and the disk",
+            format!("halfpower target {path}"),
+        );
+        described.has.clone_from(&self.names);
+        let reads = format!(
+            "measure {path} --rw randread --bs 4k --iodepth 4 --size 16m >/tmp/text 2>&1 && \
+             ls -A {path} && grep -o requests/s /tmp/text"
+        );
+        let what = "random reads of a test file are measured, which is removed";
+        let mut measured = Check::new(what, reads).shows("requests/s");
+        measured.lacks.push("halfpower-".to_owned());
+        let copy = format!(
+            "cp /bin/busybox {path}/a && halfpower copy {path}/a {path}/b && cmp {path}/a {path}/b"
+        );
+        vec![described, measured, Check::new("a copy is whole", copy)]
+    }
+}
+
+impl InUse {
+    fn check(&self) -> Check {
+        let InUse { way, path, consent, flags, reason } = self;
+        let consent = consent.clone().unwrap_or_else(|| format!("--destroy-data-on={path}"));
+        let run = format!(
+            "halfpower run {path} --rw write --bs 4k --size 1m --no-store {consent} {flags}"
+        );
+        Check::new(&format!("{way} is refused"), run.trim().to_owned()).refused(reason)
+    }
+}
+
 impl Check {
+    fn new(what: &str, run: String) -> Check {
+        let (has, lacks) = (Vec::new(), Vec::new());
+        Check { what: what.to_owned(), run, exit: 0, has, lacks, json: BTreeMap::new() }
+    }
+
+    fn shows(mut self, text: &str) -> Check {
+        self.has.push(text.to_owned());
+        self
+    }
+
+    /// The command must be refused for safety, with this reason.
+    fn refused(mut self, reason: &str) -> Check {
+        self.exit = REFUSED;
+        self.shows(reason)
+    }
+
     /// Judges an exit code and the output.
     ///
     /// # Errors

@@ -1,6 +1,8 @@
 //! The table of scenarios, and the result of power cuts, in docs/compatibility.md.
 
+use super::lying;
 use super::power::Outcome;
+use std::collections::BTreeSet;
 
 /// How a scenario ended.
 #[derive(Debug)]
@@ -11,6 +13,8 @@ pub struct Row {
     pub device: String,
     /// The release of the kernel.
     pub release: String,
+    /// What was in use, and must not have been written to.
+    pub in_use: Vec<String>,
     /// What was checked.
     pub checks: Vec<String>,
     /// What failed, with the output.
@@ -45,22 +49,47 @@ pub fn of(rows: &[Row]) -> String {
         let Row { name, device, release, .. } = row;
         text += &format!("| `{name}` | {device} | {release} | {checks} | {result} |\n");
     }
+    text + "\n" + &of_ways(rows)
+}
+
+/// Everything in use that must not be written to. Only what a scenario without any failure tried
+/// counts as refused.
+fn of_ways(rows: &[Row]) -> String {
+    let ways: BTreeSet<&String> = rows.iter().flat_map(|row| &row.in_use).collect();
+    let is_refused =
+        |way: &String| rows.iter().all(|row| row.result() == "ok" || !row.in_use.contains(way));
+    let refused = ways.iter().filter(|way| is_refused(way)).count();
+    let mut text = format!(
+        "{} ways to write to something in use, with consent; {refused} refused:\n\n",
+        ways.len()
+    );
+    for way in ways {
+        let result = if is_refused(way) { "" } else { " (FAILED)" };
+        text += &format!("- {way}{result}\n");
+    }
     text
 }
 
-/// What came of power cuts, in sentences.
-pub fn of_power_cuts(outcome: &Outcome, release: &str) -> String {
-    let Outcome { cuts, reported, faults } = outcome;
+/// What came of power cuts and of drives that ignore flushes, in sentences.
+pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) -> String {
+    let Outcome { cuts, settings, reported, faults } = outcome;
     let of = |kind: &str| reported.get(kind).copied().unwrap_or(0);
+    let found = lies.tries - lies.faults.len().min(lies.tries);
     format!(
         "{cuts} power cuts of a guest (Linux {release}, ext4 on a virtio disk): {} faults. \
          Before the cuts, {} copies of files, {} resumable copies, {} copies of trees and {} runs \
-         had been reported as done.",
+         had been reported as done. At {settings} of the cuts the write cache of another drive was \
+         switched, and `restore` had to put it back after the restart.\n\n\
+         {} drives that ignore flushes lost {} blocks at a power cut: on {found} of them, \
+         `--verify` found exactly the lost blocks; on {} honest drives it found none.",
         faults.len(),
         of("file"),
         of("resumed"),
         of("tree"),
-        of("run")
+        of("run"),
+        lies.tries,
+        lies.lost_blocks,
+        lies.honest
     )
 }
 
@@ -74,6 +103,7 @@ mod tests {
             name: "nvme".to_owned(),
             device: "an NVMe drive".to_owned(),
             release: "6.12".to_owned(),
+            in_use: vec!["a mounted disk".to_owned()],
             checks: vec!["it is named".to_owned(), "it is read".to_owned()],
             failures: failures.iter().map(|text| (*text).to_owned()).collect(),
             skipped: None,
@@ -82,5 +112,7 @@ mod tests {
         assert!(text.starts_with("2 scenarios in guests, 1 as they must be"), "{text}");
         assert!(text.contains("| it is named; it is read | ok |"), "{text}");
         assert!(text.contains("| FAILED: it is read: exit code 1 |"), "{text}");
+        assert!(text.contains("1 ways to write to something in use, with consent; 0 refused"));
+        assert!(of(&[row(&[])]).contains("; 1 refused:\n\n- a mounted disk\n"));
     }
 }

@@ -1,0 +1,210 @@
+//! A guest whose drive logs every write until the guest is killed, and a guest that looks at images
+//! made from the log.
+
+use super::kernel::Kernel;
+use super::machine::{Contents, Laboratory, RESULTS, step_text, steps, tail};
+use super::write_log;
+use crate::faults::running::pause;
+use crate::faults::tally::Stopped;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// The name of the log in the guest's folder.
+pub const LOG: &str = "log";
+/// Size of the log (bytes).
+const LOG_BYTES: u64 = 16 << 30;
+/// How often the reports are read (ms).
+const TICK_MS: u64 = 2;
+/// Reported when the operations begin.
+const BEGUN: &str = "begun";
+
+/// What a guest reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The kind of operation that is done.
+    pub kind: String,
+    /// Its number.
+    pub number: u64,
+    /// Entries of the log at that time: all that the operation wrote is among them.
+    pub entries: usize,
+}
+
+/// All reports of a guest.
+#[derive(Debug, Default)]
+pub struct Reports {
+    /// In their order.
+    pub all: Vec<Report>,
+    /// Entries of the log when the operations began.
+    pub begun_at: usize,
+}
+
+impl Reports {
+    /// The highest number of a kind that had been reported when the log had `count` entries.
+    pub fn last(&self, kind: &str, count: usize) -> Option<u64> {
+        let of_kind = self.all.iter().filter(|one| one.kind == kind && one.entries <= count);
+        of_kind.map(|one| one.number).max()
+    }
+}
+
+/// A guest that writes to a drive, `/dev/vda`, that logs every write.
+pub struct Writer<'a> {
+    /// Its commands. On descriptor 3 they report "begun 0", and "KIND NUMBER" after each operation.
+    pub script: &'a str,
+    pub modules: &'a [&'a str],
+    /// Further arguments of QEMU.
+    pub arguments: &'a [String],
+    /// The guest is killed this long after it has begun (ms).
+    pub kill_after_ms: u64,
+}
+
+impl Writer<'_> {
+    /// Boots the guest with a copy of `base` as its drive, and kills it. The log lies in `folder`
+    /// then.
+    ///
+    /// # Errors
+    /// The guest does not work, or Ctrl-C.
+    pub fn run(
+        &self,
+        laboratory: &Laboratory,
+        kernel: &Kernel,
+        base: &Path,
+        folder: &Path,
+    ) -> Result<Reports> {
+        let at = |name: &str| folder.join(name).display().to_string();
+        fs::copy(base, at("drive"))?;
+        File::create_new(at(LOG))?.set_len(LOG_BYTES)?;
+        let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
+        for node in [
+            format!("driver=file,node-name=drive-file,filename={}", at("drive")),
+            "driver=raw,node-name=drive-raw,file=drive-file".to_owned(),
+            format!("driver=file,node-name=log-file,filename={}", at(LOG)),
+            "driver=blklogwrites,node-name=d0,file=drive-raw,log=log-file,log-sector-size=512,\
+             log-super-update-interval=1"
+                .to_owned(),
+        ] {
+            qemu.args(["-blockdev", &node]);
+        }
+        qemu.args(["-device", "virtio-blk-pci,drive=d0,serial=logged,write-cache=on"]);
+        qemu.args(self.arguments);
+        let modules: Vec<String> = self.modules.iter().map(|one| (*one).to_owned()).collect();
+        let contents = Contents { modules: &modules, script: self.script, ..Contents::default() };
+        let mut running = laboratory.boot(qemu, kernel, &contents, folder)?;
+        let mut reports = Reports::default();
+        let (mut read, mut left_ms) = (0, None);
+        for _ in 0..laboratory.patience_ms / TICK_MS {
+            let text = fs::read_to_string(folder.join(RESULTS)).unwrap_or_default();
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            for line in text[read..whole].lines() {
+                let (kind, number) = line.split_once(' ').context("a guest that says nonsense")?;
+                // The log's head counts an entry before its write is reported to the guest, so all
+                // that the operation wrote is counted.
+                let entries = write_log::count(&folder.join(LOG))? as usize;
+                let report = Report { kind: kind.to_owned(), number: number.parse()?, entries };
+                if kind == BEGUN {
+                    (reports.begun_at, left_ms) = (entries, Some(self.kill_after_ms));
+                } else {
+                    reports.all.push(report);
+                }
+            }
+            read = whole;
+            if left_ms == Some(0) {
+                return Ok(reports);
+            }
+            left_ms = left_ms.map(|ms: u64| ms.saturating_sub(TICK_MS));
+            if running.child.try_wait()?.is_some() || laboratory.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            pause(TICK_MS);
+        }
+        if laboratory.stop.load(Ordering::Relaxed) {
+            return Err(Stopped.into());
+        }
+        bail!("the guest that writes does not: {}", tail(&running.said()))
+    }
+}
+
+/// An image of a drive.
+pub struct Image {
+    pub file: File,
+    path: PathBuf,
+    /// The name of the drive in the guest that looks ("vda").
+    pub name: String,
+}
+
+impl Image {
+    /// A copy of a drive, as drive `number` of the guest that looks.
+    ///
+    /// # Errors
+    /// The copy fails.
+    pub fn copy_of(base: &Path, folder: &Path, number: usize) -> Result<Image> {
+        let path = folder.join(format!("d{number}"));
+        fs::copy(base, &path)?;
+        let file = File::options().write(true).open(&path)?;
+        Ok(Image { file, path, name: format!("vd{}", char::from(b'a' + number as u8)) })
+    }
+}
+
+/// A guest that looks at images.
+pub struct Checker<'a> {
+    /// Its commands.
+    pub script: &'a str,
+    pub modules: &'a [&'a str],
+    /// Further arguments of QEMU, after those of the images.
+    pub arguments: &'a [String],
+    /// Files that the commands read: path and content.
+    pub files: &'a [(String, Vec<u8>)],
+}
+
+impl Checker<'_> {
+    /// Boots the guest and returns what its commands print.
+    ///
+    /// # Errors
+    /// The guest does not work, or Ctrl-C.
+    pub fn run(
+        &self,
+        laboratory: &Laboratory,
+        kernel: &Kernel,
+        images: &[Image],
+        folder: &Path,
+    ) -> Result<String> {
+        let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
+        for (number, image) in images.iter().enumerate() {
+            qemu.arg("-drive");
+            qemu.arg(format!("if=none,id=d{number},format=raw,file={}", image.path.display()));
+            qemu.args(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
+        }
+        qemu.args(self.arguments);
+        let modules: Vec<String> = self.modules.iter().map(|one| (*one).to_owned()).collect();
+        let script = step_text(0, self.script) + "finish\n";
+        let contents = Contents {
+            modules: &modules,
+            files: self.files,
+            script: &script,
+            ..Contents::default()
+        };
+        let running = laboratory.boot(qemu, kernel, &contents, folder)?;
+        let ended = running.ended_within(laboratory.patience_ms, |_| {})?;
+        let sent = fs::read(folder.join(RESULTS)).unwrap_or_default();
+        let found = steps(&sent).into_iter().next();
+        let step =
+            found.with_context(|| format!("the guest that looks does not: {}", ended.stdout))?;
+        Ok(step.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_report_of_a_kind_is_that_before_a_moment() {
+        let report = |number, entries| Report { kind: "file".to_owned(), number, entries };
+        let reports = Reports { all: vec![report(1, 10), report(2, 30)], begun_at: 5 };
+        assert_eq!(reports.last("file", 9), None);
+        assert_eq!(reports.last("file", 10), Some(1));
+        assert_eq!(reports.last("file", 30), Some(2));
+        assert_eq!(reports.last("tree", 30), None);
+    }
+}

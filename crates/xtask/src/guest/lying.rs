@@ -1,0 +1,143 @@
+//! Drives that ignore flushes: a guest writes verified blocks with flushes, the power is cut after
+//! the program has ended, and the drive loses a part of what it had reported as durable. A second
+//! guest must find exactly the lost blocks with `--verify`, and none on an honest drive.
+
+use super::kernel::Kernel;
+use super::logged::{self, Image};
+use super::machine::Laboratory;
+use super::write_log::{Entry, WriteLog};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::fs::File;
+
+/// Commands of the guest that writes, and of the guest that reads back.
+const WRITER: &str = "halfpower run /dev/vda --rw write --bs 4k --size 4m \
+    --fdatasync 16 --verify --trials 1 --no-store --quiet --destroy-data-on=logged >/tmp/text 2>&1
+[ $? -eq 0 -o $? -eq 5 ] && echo \"done 1\" >&3
+echo \"begun 0\" >&3
+sleep 1000
+";
+const READER: &str = "while read -r drive; do
+    halfpower run /dev/$drive --rw read --bs 4k --size 4m --verify --trials 1 --no-store --quiet \
+        >/tmp/text 2>&1
+    echo \"$drive $? $(grep -o 'failed: [0-9]*' /tmp/text | cut -c 9-)\"
+done </expected
+";
+/// Size of the drive and of a verified block (bytes).
+const DRIVE_BYTES: u64 = 16 << 20;
+const BLOCK_BYTES: u64 = 4096;
+/// Drives of the guest that reads back. The first of them is honest.
+const DRIVES: usize = 11;
+/// Shares of the writes that a lying drive keeps.
+const KEPT_SHARES: [f64; 3] = [0.5, 0.9, 0.99];
+/// Time between the end of the program and the power cut (ms).
+const KILL_AFTER_MS: u64 = 100;
+
+/// Exit codes of the program: all blocks are right; some are damaged.
+const INTACT: [&str; 2] = ["0", "5"];
+const DAMAGED: &str = "4";
+
+/// What came of the campaign.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Lying drives.
+    pub tries: usize,
+    /// Honest drives that were read back for comparison.
+    pub honest: usize,
+    /// Blocks that the lying drives lost.
+    pub lost_blocks: usize,
+    /// Drives on which other than exactly the lost blocks were found, or not the right number.
+    pub faults: Vec<String>,
+}
+
+/// Reads back `tries` lying drives.
+///
+/// # Errors
+/// A guest does not work, or Ctrl-C.
+pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) -> Result<Outcome> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut outcome = Outcome::default();
+    while outcome.tries < tries {
+        let folder = tempfile::tempdir_in(&laboratory.work)?;
+        let base = folder.path().join("base");
+        File::create_new(&base)?.set_len(DRIVE_BYTES)?;
+        let writer = logged::Writer {
+            script: WRITER,
+            modules: &["virtio_blk"],
+            arguments: &[],
+            kill_after_ms: KILL_AFTER_MS,
+        };
+        let reports = writer.run(laboratory, kernel, &base, folder.path())?;
+        ensure!(reports.last("done", usize::MAX).is_some(), "the program failed in the guest");
+        let log = WriteLog::open(&folder.path().join(logged::LOG))?;
+        let (mut images, mut lost) = (Vec::new(), Vec::new());
+        for number in 0..DRIVES.min(tries - outcome.tries + 1) {
+            let image = Image::copy_of(&base, folder.path(), number)?;
+            let kept_share = KEPT_SHARES[number % KEPT_SHARES.len()];
+            let keeps = || random.f64() < kept_share;
+            let entries = log.apply(&image.file, log.entries.len(), number > 0, keeps)?;
+            lost.push(blocks_of(&entries));
+            images.push(image);
+        }
+        let names: String = images.iter().map(|image| format!("{}\n", image.name)).collect();
+        let checker = logged::Checker {
+            script: READER,
+            modules: &["virtio_blk"],
+            arguments: &[],
+            files: &[("/expected".to_owned(), names.into_bytes())],
+        };
+        let output = checker.run(laboratory, kernel, &images, folder.path())?;
+        outcome.judge(&output, &lost)?;
+    }
+    Ok(outcome)
+}
+
+/// The blocks that entries cover.
+fn blocks_of(entries: &[Entry]) -> BTreeSet<u64> {
+    let blocks = |entry: &Entry| {
+        entry.offset / BLOCK_BYTES..(entry.offset + entry.bytes).div_ceil(BLOCK_BYTES)
+    };
+    entries.iter().flat_map(blocks).collect()
+}
+
+impl Outcome {
+    /// Compares a line for each drive, "NAME EXIT-CODE DAMAGED-BLOCKS", with the lost blocks.
+    fn judge(&mut self, output: &str, lost: &[BTreeSet<u64>]) -> Result<()> {
+        ensure!(output.lines().count() == lost.len(), "not all drives were read: {output}");
+        for (line, lost) in output.lines().zip(lost) {
+            let mut words = line.split(' ').skip(1);
+            let code = words.next().context("no exit code")?;
+            let damaged: usize = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+            let is_right = if lost.is_empty() { INTACT.contains(&code) } else { code == DAMAGED };
+            if !is_right || damaged != lost.len() {
+                let fault = format!("{} blocks lost, but found: {line}", lost.len());
+                println!("  {fault}");
+                self.faults.push(fault);
+            }
+            self.tries += usize::from(!lost.is_empty());
+            self.honest += usize::from(lost.is_empty());
+            self.lost_blocks += lost.len();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_lost_blocks_must_be_found() {
+        let lost = [BTreeSet::new(), BTreeSet::from([7, 9])];
+        let mut outcome = Outcome::default();
+        outcome.judge("vda 5 \nvdb 4 2\n", &lost).unwrap();
+        assert_eq!((outcome.tries, outcome.honest, outcome.lost_blocks), (1, 1, 2));
+        assert!(outcome.faults.is_empty(), "{outcome:?}");
+        for wrong in ["vda 4 1\nvdb 4 2\n", "vda 0 \nvdb 4 1\n", "vda 0 \nvdb 0 \n"] {
+            let mut outcome = Outcome::default();
+            outcome.judge(wrong, &lost).unwrap();
+            assert_eq!(outcome.faults.len(), 1, "{wrong}");
+        }
+        assert!(Outcome::default().judge("vda 0 \n", &lost).is_err());
+    }
+}
