@@ -95,6 +95,10 @@ impl fmt::Display for Error {
 
 /// The system's text for an error, in lower case and without Rust's "(os error N)".
 pub fn cause(source: &io::Error) -> String {
+    // The block layer reports wrong checksums with an error of multibyte characters.
+    if source.raw_os_error() == Some(libc::EILSEQ) {
+        return "the checksum of a block is wrong, or the block was never written".to_owned();
+    }
     let text = source.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_lowercase(),
@@ -111,6 +115,12 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_checksum_is_not_called_a_wrong_character() {
+        let text = cause(&io::Error::from_raw_os_error(libc::EILSEQ));
+        assert!(text.contains("checksum of a block is wrong"), "{text}");
+    }
 
     #[test]
     fn an_error_reads_as_what_cause_and_remedy() {

@@ -34,6 +34,7 @@ pub mod fault;
 pub mod network;
 pub mod engine;
 pub mod device;
+pub mod nvme_drive;
 pub mod mount;
 pub mod kernel;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Ioctls of NVMe drives (linux/nvme_ioctl.h): features of the controller, and the identifier of a
-//! namespace.
+//! Ioctls of NVMe drives (linux/nvme_ioctl.h): features, identification and logs of the controller,
+//! and the identifier of a namespace. Nothing is sent that changes data.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,7 @@ use crate::sys;
 
 /// An NVMe admin command without data (linux/nvme_ioctl.h, struct nvme_passthru_cmd).
 #[repr(C)]
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct NvmeCommand {
     opcode: u8,
     flags: u8,
@@ -29,18 +29,48 @@ const _: () = assert!(size_of::<NvmeCommand>() == 72);
 
 /// Gets or sets a feature of an NVMe controller; returns the controller's result.
 pub fn feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result<u32> {
-    const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
     // NVM Express Base Specification: Set Features 09h, Get Features 0Ah.
     let opcode = if set_to.is_some() { 0x09 } else { 0x0A };
     let words = [u32::from(feature), set_to.unwrap_or(0), 0, 0, 0, 0];
-    let mut command = NvmeCommand { opcode, words_10_15: words, ..NvmeCommand::default() };
-    // SAFETY: the command is a whole struct nvme_passthru_cmd that names no other memory.
+    admin(file, NvmeCommand { opcode, words_10_15: words, ..NvmeCommand::default() })
+}
+
+/// Reads a data structure of the command Identify (06h): 0 describes a namespace, 1 the controller.
+pub fn identify(file: &File, namespace: u32, structure: u32) -> io::Result<Vec<u8>> {
+    let words_10_15 = [structure, 0, 0, 0, 0, 0];
+    let command = NvmeCommand { opcode: 0x06, namespace, words_10_15, ..NvmeCommand::default() };
+    read(file, command, 4096)
+}
+
+/// Reads the first bytes of a log page of the controller (Get Log Page, 02h).
+pub fn log_page(file: &File, page: u8, bytes: usize) -> io::Result<Vec<u8>> {
+    let count = (bytes / 4 - 1) as u32;
+    let words_10_15 = [count << 16 | u32::from(page), 0, 0, 0, 0, 0];
+    let namespace = u32::MAX;
+    let command = NvmeCommand { opcode: 0x02, namespace, words_10_15, ..NvmeCommand::default() };
+    read(file, command, bytes)
+}
+
+/// Sends an admin command that reads `bytes` bytes.
+fn read(file: &File, command: NvmeCommand, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut data = vec![0_u8; bytes];
+    let command =
+        NvmeCommand { address: data.as_mut_ptr() as u64, data_bytes: bytes as u32, ..command };
+    admin(file, command)?;
+    Ok(data)
+}
+
+/// Sends an admin command; returns the controller's result. A memory that the command names must
+/// be valid and as long as it says.
+fn admin(file: &File, mut command: NvmeCommand) -> io::Result<u32> {
+    const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
+    // SAFETY: the command is a whole struct nvme_passthru_cmd, and the only memory that it names is
+    // that of `read`, which outlives the call.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), NVME_IOCTL_ADMIN_CMD, &mut command) };
     match sys::check(status)? {
         0 => Ok(command.result),
         status => Err(io::Error::other(format!(
-            "the controller refused the command (status \
-            {status:#x})"
+            "the controller refused the command (status {status:#x})"
         ))),
     }
 }

@@ -1,11 +1,12 @@
 //! The storage layers of a file or device, from the file system down to the bus.
 //!
 //! A file is on a file system, which is on a partition, a volume or several devices; a loop device
-//! is backed by a file, and so on. The layers are found in `/sys` and `/proc` through [`Kernel`],
-//! without I/O to any device. Branches of a layer (an array, a btrfs) are one level deeper than the
-//! layer.
+//! is backed by a file, and so on. The layers are found in `/sys` and `/proc` through [`Kernel`];
+//! nothing is read from a device, but an NVMe drive is asked to identify itself. Branches of a
+//! layer (an array, a btrfs) are one level deeper than the layer.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use crate::device::{Device, in_brackets};
 use crate::device_mapper;
 use crate::kernel::{Backing, Kernel, volume_name};
 use crate::mount::{self, Mount};
+use crate::nvme_drive::{self, BlockFormat, Health};
 
 /// Limit on the depth of branches; real stacks are shallower. Also ends a cycle.
 const DEPTH_MAX: usize = 16;
@@ -206,6 +208,8 @@ impl Walk<'_> {
             .text("cache_mode", device.text("bcache/cache_mode").map(|list| in_brackets(&list)))
             .text("members", joined(&names))
             .text("by_id", joined(&self.kernel.by_id(device)))
+            .bytes("preferred_write_bytes", number("queue/minimum_io_size"))
+            .bytes("optimal_write_bytes", number("queue/optimal_io_size").filter(|size| *size > 0))
             .bytes("size_bytes", device.info().size_bytes);
         self.layers.push(layer);
         let below = if slaves.len() > 1 { depth + 1 } else { depth };
@@ -251,7 +255,7 @@ impl Walk<'_> {
             .number("max_segments", info.max_segments)
             .number("queue_requests", info.queue_requests)
             .bytes("read_ahead_bytes", info.read_ahead_bytes);
-        self.layers.push(with_zones(layer, device));
+        self.layers.push(with_nvme(with_zones(layer, device), device));
         for (name, subsystem, rate) in device.buses() {
             let subsystem = Some(subsystem).filter(|subsystem| !subsystem.is_empty());
             let mut layer = Layer::new(Kind::Bus, name, depth).text("subsystem", subsystem);
@@ -276,6 +280,35 @@ fn with_zones(layer: Layer, device: &Device) -> Layer {
         .bytes("zone_bytes", number("queue/chunk_sectors").map(|sectors| sectors * 512))
         .number("max_open_zones", number("queue/max_open_zones").filter(|zones| *zones > 0))
         .number("max_active_zones", number("queue/max_active_zones").filter(|zones| *zones > 0))
+}
+
+/// What an NVMe drive says about itself and its state, if this process may ask it.
+fn with_nvme(layer: Layer, device: &Device) -> Layer {
+    let Some(Ok(identity)) = nvme_drive::identity(device) else { return layer };
+    let format = |format: &BlockFormat| {
+        let metadata = match format.metadata_bytes {
+            0 => String::new(),
+            bytes => format!("+{bytes}"),
+        };
+        let in_use = if format.in_use { " (in use)" } else { "" };
+        format!("{}{metadata}{in_use}", format.bytes)
+    };
+    let formats: Vec<String> = identity.formats.iter().map(format).collect();
+    let watts: Vec<String> = identity.power_watts.iter().map(|watts| format!("{watts}")).collect();
+    let health = nvme_drive::health(device).and_then(io::Result::ok);
+    let warnings: Vec<&str> = health.iter().flat_map(Health::warning_texts).collect();
+    let celsius = health.filter(|health| health.kelvin > 0).map(|h| i64::from(h.kelvin) - 273);
+    layer
+        .text("block_formats", Some(formats.join(", ")).filter(|text| !text.is_empty()))
+        .bytes("max_nvme_request_bytes", identity.max_request_bytes)
+        .text("power_states_watts", Some(watts.join(" ")).filter(|text| !text.is_empty()))
+        .bytes("preferred_write_bytes", identity.preferred_write_bytes)
+        .bytes("preferred_discard_bytes", identity.preferred_discard_bytes)
+        .bytes("optimal_write_bytes", identity.optimal_write_bytes)
+        .text("temperature_celsius", celsius.map(|celsius| celsius.to_string()))
+        .text("endurance_used_percent", health.map(|health| health.used_percent.to_string()))
+        .text("media_errors", health.map(|health| health.media_errors.to_string()))
+        .text("warnings", Some(warnings.join(", ")).filter(|text| !text.is_empty()))
 }
 
 /// What an MD array misses or is doing (Documentation/admin-guide/md.rst); None if it is complete

@@ -61,6 +61,12 @@ checks! {
     CpuQuota = "cpu-quota",
     /// The rate is not that of an I/O limit of the control group.
     IoLimit = "io-limit",
+    /// The drive was not too hot.
+    DriveHot = "drive-hot",
+    /// The drive reported no new media errors.
+    MediaErrors = "media-errors",
+    /// The drive is not worn out.
+    DriveWorn = "drive-worn",
     /// The depth was reached.
     DepthMissed = "depth-missed",
     /// Requests do not complete inside the submit call.

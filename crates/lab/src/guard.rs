@@ -253,6 +253,11 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
             "cannot find out whether {shown} is in use; use its name from lsblk"
         )));
     };
+    if device.text("ro").is_some_and(|flag| flag == "1") {
+        return Err(Failure::refused(format!(
+            "{shown} is read-only; make it writable with blockdev --setrw, or name another device"
+        )));
+    }
     if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
         return Err(Failure::refused(format!(
             "{shown} {why}: writing would destroy data in use; unmount it, detach it or end \

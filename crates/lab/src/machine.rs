@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use ioengine::device::Device;
+use ioengine::nvme_drive;
 use ioengine::{HostTarget, Monotonic, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,6 +120,44 @@ pub struct DeviceFacts {
     pub max_segments: Option<u64>,
     /// Read-ahead window (bytes).
     pub read_ahead_bytes: Option<u64>,
+    /// What an NVMe drive says about itself; null for other devices and without the permission to
+    /// ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvme: Option<NvmeFacts>,
+}
+
+/// What an NVMe drive and its namespace say about themselves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NvmeFacts {
+    /// Largest request (bytes); null: no limit.
+    pub max_request_bytes: Option<u64>,
+    /// Whether the drive has a volatile write cache.
+    pub has_write_cache: bool,
+    /// Largest power of each power state, from the fastest (watts).
+    pub power_watts: Vec<f64>,
+    /// Data of a block in each format that the namespace can have (bytes).
+    pub format_bytes: Vec<u64>,
+    /// Preferred unit of writes, NPWG (bytes).
+    pub preferred_write_bytes: Option<u64>,
+    /// Preferred unit of discards, NPDG (bytes).
+    pub preferred_discard_bytes: Option<u64>,
+    /// Size of a write from which on the drive is fastest, NOWS (bytes).
+    pub optimal_write_bytes: Option<u64>,
+}
+
+impl NvmeFacts {
+    fn of(device: &Device) -> Option<NvmeFacts> {
+        let identity = nvme_drive::identity(device)?.ok()?;
+        Some(NvmeFacts {
+            max_request_bytes: identity.max_request_bytes,
+            has_write_cache: identity.has_write_cache,
+            power_watts: identity.power_watts,
+            format_bytes: identity.formats.iter().map(|format| format.bytes).collect(),
+            preferred_write_bytes: identity.preferred_write_bytes,
+            preferred_discard_bytes: identity.preferred_discard_bytes,
+            optimal_write_bytes: identity.optimal_write_bytes,
+        })
+    }
 }
 
 /// The advertised rate of a link between host and device, such as a PCIe link.
@@ -217,6 +257,7 @@ impl TargetFacts {
                 max_request_bytes: d.max_request_bytes,
                 max_segments: d.max_segments,
                 read_ahead_bytes: d.read_ahead_bytes,
+                nvme: target.device_number().and_then(Device::of).and_then(|d| NvmeFacts::of(&d)),
             }),
             links: links.collect(),
             simulated: None,

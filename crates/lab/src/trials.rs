@@ -13,6 +13,7 @@ use ioengine::cgroup::{Groups, IoLimit};
 use ioengine::clock::unix_ns;
 use ioengine::device::{Device, DeviceCounters};
 use ioengine::host::dirtied_bytes;
+use ioengine::nvme_drive::{self, Health};
 use ioengine::stripe::Layout;
 use ioengine::target::{Coverage, Hint, Scrub};
 use ioengine::{Caching, Clock, HostTarget, Monotonic, Target};
@@ -32,7 +33,7 @@ use crate::ranks::Ranks;
 use crate::record;
 use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
-use crate::verdict::{self, Circumstances, Tail, Throttled};
+use crate::verdict::{self, Circumstances, DriveHealth, Tail, Throttled};
 
 /// Duration of the measurement of background CPU use before soaked trials.
 const BACKGROUND: Duration = Duration::from_millis(300);
@@ -63,21 +64,25 @@ pub struct Lab {
     soaker: RefCell<Option<ReadySoaker>>,
 }
 
-/// Memory that could serve direct requests instead of storage, with its counters before a trial.
-struct Memory {
+/// Memory that could serve direct requests instead of storage, and the drives below the targets,
+/// with their counters before a trial.
+struct Before {
     /// The devices that hold the images of loop devices, with their counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
+    /// The health of the NVMe drives, each once; empty without the permission to ask.
+    drives: Vec<(Device, Health)>,
 }
 
-impl Memory {
-    fn before(targets: &[&HostTarget]) -> Memory {
+impl Before {
+    fn trial(targets: &[&HostTarget]) -> Before {
         let direct = targets.iter().filter(|t| t.kind().is_storage() && t.caching().is_direct());
         let mut devices: Vec<Device> =
             direct.clone().filter_map(|target| target.devices_of_images()).flatten().collect();
         devices.dedup();
         let counted = |device: Device| device.counters().map(|counters| (device, counters));
-        Memory {
+        Before {
+            drives: health_of_drives(targets),
             images: devices.into_iter().filter_map(counted).collect(),
             dirtied_bytes: direct.clone().next().and_then(|_| dirtied_bytes()),
         }
@@ -91,6 +96,15 @@ impl Memory {
 
     fn dirtied_bytes(&self) -> Option<u64> {
         dirtied_bytes()?.checked_sub(self.dirtied_bytes?)
+    }
+
+    /// The health of the drives then and now.
+    fn health(&self) -> Vec<DriveHealth> {
+        let again = |(disk, before): &(Device, Health)| {
+            let after = nvme_drive::health(disk)?.ok()?;
+            Some(DriveHealth { name: disk.name(), before: *before, after })
+        };
+        self.drives.iter().filter_map(again).collect()
     }
 }
 
@@ -127,6 +141,16 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     let whole = device.whole().unwrap_or(device);
     let limit = Groups::of_this_process().io_limit(whole.number()?);
     (!limit.is_none()).then_some(limit)
+}
+
+/// The health of the NVMe drives below the targets.
+fn health_of_drives(targets: &[&HostTarget]) -> Vec<(Device, Health)> {
+    let devices = targets.iter().filter_map(|target| Device::of(target.device_number()?));
+    let mut disks: Vec<Device> = devices.map(|device| device.whole().unwrap_or(device)).collect();
+    disks.sort_by_key(Device::name);
+    disks.dedup();
+    let known = |disk: Device| nvme_drive::health(&disk)?.ok().map(|health| (disk, health));
+    disks.into_iter().filter_map(known).collect()
 }
 
 /// A calibrated soaker, and the CPU time that it loses to other programs when nothing is measured.
@@ -221,7 +245,6 @@ pub struct Setting<'a> {
     pub ranks: Option<RankGroup>,
 }
 
-/// The sum of the scrub results of two targets.
 /// Releases the blocks of the ranges in which a replayed program wrote new files. That they are
 /// overwritten was asked before.
 fn release_new_ranges(target: &HostTarget, workload: &Workload) -> Outcome<()> {
@@ -233,6 +256,7 @@ fn release_new_ranges(target: &HostTarget, workload: &Workload) -> Outcome<()> {
     Ok(())
 }
 
+/// The sum of the scrub results of two targets.
 fn sum_of(one: Scrub, two: Scrub) -> Scrub {
     let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     Scrub {
@@ -421,23 +445,22 @@ impl Lab {
             }
         };
         let scrubbed = self.prepare(targets, setting)?;
-        let planned = match ranks {
-            None => plan::resolve(&setting.workload, targets[0])?,
-            Some(_) => {
-                let seed = self.seed_of_rank(setting.workload.seed);
-                plan::resolve(&Workload { seed, ..setting.workload.clone() }, targets[0])?
-            }
+        let seed = match ranks {
+            None => setting.workload.seed,
+            Some(_) => self.seed_of_rank(setting.workload.seed),
         };
+        let planned = plan::resolve(&Workload { seed, ..setting.workload.clone() }, targets[0])?;
         let waited_ns = self.quota.as_ref().map(Quota::waited_ns);
-        let memory = Memory::before(targets);
+        let before = Before::trial(targets);
         let (started_unix_ns, clocks) = (unix_ns(), self.clock.clocks());
         let server = self.server_before(setting);
         let (sample, soaked) = self.run(targets, &planned, setting, on_progress, ranks)?;
         let server = server.and_then(|before| self.server_since(&before));
         let around = Circumstances {
+            drives: before.health(),
             clocks: self.clock.clocks().since(&clocks),
-            beneath_images: memory.beneath_images(),
-            dirtied_bytes: memory.dirtied_bytes(),
+            beneath_images: before.beneath_images(),
+            dirtied_bytes: before.dirtied_bytes(),
             unseen_image: targets.iter().find_map(|target| target.unseen_image()),
             in_memory: targets.iter().any(|target| target.is_in_memory()),
             io_limit: io_limit(targets),

@@ -3,6 +3,8 @@
 //! Invalid: the wrong thing was measured. Suspect: noise, drift or too few samples. Every reason
 //! contains the numbers needed to check it.
 
+mod health;
+
 mod series;
 
 use analysis::littles_law;
@@ -18,6 +20,8 @@ use crate::check::Check;
 use crate::point::{State, Trial, Verdict};
 use crate::point_key::PointKey;
 
+pub use health::DriveHealth;
+use health::check_drive_health;
 pub use series::fall;
 use series::{check_series, check_stall};
 
@@ -52,6 +56,8 @@ pub struct Circumstances {
     pub throttled: Option<Throttled>,
     /// I/O limit of the control group for the device; None with several devices.
     pub io_limit: Option<IoLimit>,
+    /// The health of the NVMe drives below the targets.
+    pub drives: Vec<DriveHealth>,
     /// Whether the rate became steady; None without `--steady-state`.
     pub became_steady: Option<bool>,
     /// Differences between the clocks during the trial.
@@ -207,6 +213,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         check_memory(key, trial, around, &mut verdict);
         check_pages(key, trial, &mut verdict);
         check_device_load(key, trial, around, &mut verdict);
+        check_drive_health(&around.drives, &mut verdict);
     }
     check_depth(key, trial, &mut verdict);
     if real {

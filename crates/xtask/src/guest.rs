@@ -27,7 +27,7 @@ use crate::bench::clock;
 use crate::faults::tally::Stopped;
 use crate::repository;
 use anyhow::{Context, Result, ensure};
-use kernel::Kernel;
+use kernel::{Kernel, Packages};
 use machine::Laboratory;
 use scenario::Scenario;
 use std::collections::BTreeMap;
@@ -130,6 +130,8 @@ fn run_all(
     println!("\n{passed} passed, {failed} failed, {skipped} skipped");
     if options.write {
         repository::write_section("docs/compatibility.md", "guests", &table::of(&rows))?;
+        let features = table::of_features(&rows);
+        repository::write_section("docs/compatibility.md", "features", &features)?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -162,7 +164,7 @@ fn laboratory(options: &Options, cache: &Path, work: &Path) -> Result<Laboratory
     }
     let busybox = cache.join("busybox");
     if !busybox.is_dir() {
-        kernel::unpack("busybox-static", &busybox)?;
+        Packages::default().unpack("busybox-static", &busybox)?;
     }
     let built = match &options.program {
         Some(program) => program.clone(),
@@ -220,6 +222,7 @@ fn row(
         name: scenario.name.clone(),
         device: scenario.device.clone(),
         release: kernel.release.clone(),
+        features: Vec::new(),
         in_use: scenario.in_use.iter().map(|one| one.way.clone()).collect(),
         checks: scenario.check.iter().map(|check| check.what.clone()).collect(),
         failures: Vec::new(),
@@ -235,9 +238,13 @@ fn row(
                 if is_verbose {
                     println!("$ {}\n{}", one.check.run, one.output);
                 }
+                if one.check.lists_features {
+                    row.features.extend(table::features_in(&one.output));
+                }
                 if let Err(why) = one.result {
                     let (what, run) = (&one.check.what, &one.check.run);
-                    row.failures.push(format!("{what}: {why}\n$ {run}\n{}", one.output));
+                    let output = machine::tail(&one.output);
+                    row.failures.push(format!("{what}: {why}\n$ {run}\n{output}"));
                 }
             }
         }

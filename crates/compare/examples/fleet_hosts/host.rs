@@ -240,6 +240,7 @@ impl Machine {
             rotational: Some(false),
             revolutions_per_min: None,
             transfer_mode: None,
+            nvme: None,
             scheduler: Some(scheduler.to_owned()),
             write_cache: Some("write through".to_owned()),
             size_bytes: Some(3_840_755_982_336),

@@ -92,17 +92,23 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
 #[test]
 fn devices_of_known_truth_are_striped_and_work_at_the_same_time() {
     let place = Place::new();
-    // Each device serves one request at a time, in 2 ms.
+    // Each device serves one request at a time, in 10 ms. A busy machine makes a run slower, never
+    // faster, so the best of several runs counts.
     let rate = |targets: &str| {
         let line =
-            format!("{targets} --bs 4k --iodepth 16 --runtime 300ms --time-based --size 16m");
+            format!("{targets} --bs 4k --iodepth 16 --runtime 500ms --time-based --size 16m");
         let document = place.does(&format!("run {line} --trials 1 --no-store --json")).json();
         real(&document["summary"]["requests_per_s"]["median"])
     };
-    let four = format!("{}--chunk 4k", "truth:fixed=2ms ".repeat(4));
-    let mut times = [(); 3].map(|()| rate(&four) / rate("truth:fixed=2ms"));
-    times.sort_by(f64::total_cmp);
-    assert!((3.0..=4.4).contains(&times[1]), "{times:?}");
+    let four = format!("{}--chunk 4k", "truth:fixed=10ms ".repeat(4));
+    let mut rates = Vec::new();
+    while rates.len() < 20 && !rates.iter().any(|rate| *rate > 300.0) {
+        rates.push(rate(&four));
+    }
+    assert!(rates.iter().any(|rate| *rate > 300.0), "more than three devices' worth: {rates:?}");
+    assert!(rates.iter().all(|rate| *rate < 410.0), "no more than four devices give: {rates:?}");
+    let alone = rate("truth:fixed=10ms");
+    assert!(alone < 103.0, "no more than one device gives: {alone}");
 }
 
 #[test]

@@ -90,6 +90,9 @@ fn place(runner: &mut StudyRunner<'_>, name: &str, target: &HostTarget) {
         ("discard-granularity", "queue/discard_granularity"),
         ("discard-max", "queue/discard_max_bytes"),
         ("discard-offset", "discard_alignment"),
+        ("preferred-unit", "queue/minimum_io_size"),
+        ("optimal-size", "queue/optimal_io_size"),
+        ("block", "queue/logical_block_size"),
     ] {
         if let Some(bytes) = number(whole.text(file)) {
             runner.evidence.note(quantity, "bytes", &disk, bytes as f64);
@@ -181,6 +184,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     placement(&mut found, evidence);
     space(&mut found, evidence);
     discard(&mut found, evidence);
+    preferred(&mut found, evidence);
     claims(&mut found, evidence);
     found
 }
@@ -440,6 +444,24 @@ fn discard(found: &mut Conclusion, evidence: &Evidence) {
     );
 }
 
+/// The sizes that the device prefers, as it reports them: of an NVMe drive NPWG and NOWS, of an
+/// array its chunk and its stripe (Documentation/ABI/stable/sysfs-block, minimum_io_size and
+/// optimal_io_size).
+fn preferred(found: &mut Conclusion, evidence: &Evidence) {
+    let Some((unit, device)) = size_of(evidence, "preferred-unit") else { return };
+    let block = size_of(evidence, "block").map_or(0, |(bytes, _)| bytes);
+    let optimal = size_of(evidence, "optimal-size").filter(|(bytes, _)| *bytes > 0);
+    if unit <= block && optimal.is_none() {
+        return;
+    }
+    let optimal = optimal.map_or_else(String::new, |(bytes, _)| {
+        format!(", and is fastest with writes of {}", units::size(bytes))
+    });
+    let unit = units::size(unit);
+    let text = format!("{device} prefers writes in units of {unit}{optimal} (as it reports)");
+    found.find("preferred-sizes", text);
+}
+
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let at = |rw: &str, offset: &str| {
         evidence.find(&[("part", "chunk"), ("rw", rw), ("offset", offset)])
@@ -592,6 +614,18 @@ mod tests {
         assert!(
             text_of(&sizes(&[("discard-granularity", 0)]), "discard").contains("does not support")
         );
+    }
+
+    #[test]
+    fn sizes_that_the_device_prefers_are_named_if_they_are_more_than_a_block() {
+        let array = [("preferred-unit", 65536), ("optimal-size", 131_072), ("block", 512)];
+        assert_eq!(
+            text_of(&sizes(&array), "preferred-sizes"),
+            "sda1 prefers writes in units of 64 KiB, and is fastest with writes of 128 KiB (as it \
+             reports)"
+        );
+        let plain = sizes(&[("preferred-unit", 512), ("optimal-size", 0), ("block", 512)]);
+        assert!(analyse(&plain).findings.iter().all(|finding| finding.id != "preferred-sizes"));
     }
 
     #[test]

@@ -10,9 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The kernels that scenarios can ask for, oldest first: their series.
-pub const SERIES: [&str; 2] = ["6.1", "6.12"];
+pub const SERIES: [&str; 3] = ["5.10", "6.1", "6.12"];
 /// The kernel of scenarios that ask for none.
 pub const DEFAULT_SERIES: &str = "6.12";
+
+/// Releases of Debian with series that the release of this machine may not have.
+const OTHER_RELEASES: [(&str, &str); 1] = [("5.10", "bullseye")];
+/// The keys that sign Debian's releases.
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Names under which modules ask for another one, which the kernel resolves by aliases.
 const PROVIDERS: [(&str, &str); 5] = [
@@ -44,8 +49,8 @@ impl Kernel {
     pub fn of_series(series: &str, cache: &Path) -> Result<Kernel> {
         let folder = cache.join(format!("linux-{series}"));
         if !folder.join("boot").is_dir() {
-            let package = newest_package(series)?;
-            unpack(&package, &folder)?;
+            let packages = Packages::with_series(series, cache)?;
+            packages.unpack(&packages.newest_kernel(series)?, &folder)?;
         }
         Kernel::in_folder(&folder)
     }
@@ -107,40 +112,96 @@ impl Kernel {
     }
 }
 
-/// Downloads and unpacks a package.
-///
-/// # Errors
-/// The package manager cannot download it, or it is damaged.
-pub fn unpack(package: &str, folder: &Path) -> Result<()> {
-    let scratch = tempfile::tempdir()?;
-    let mut download = Command::new("apt-get");
-    download.args(["download", "-qq", package]).current_dir(scratch.path());
-    repository::output_of(&mut download)
-        .with_context(|| format!("cannot download {package}; try `apt-get update`"))?;
-    let file = fs::read_dir(scratch.path())?.next().context("apt-get downloaded nothing")??.path();
-    let parent = folder.parent().context("a folder below target/guest")?;
-    fs::create_dir_all(parent)?;
-    // Unpacked beside its place and renamed, so that an interruption leaves nothing half unpacked.
-    let beside = tempfile::tempdir_in(parent)?;
-    repository::output_of(Command::new("dpkg").arg("-x").arg(&file).arg(beside.path()))?;
-    let unpacked = beside.keep();
-    fs::rename(&unpacked, folder).with_context(|| format!("cannot make {}", folder.display()))
+/// A list of packages: that of this machine, or that of another release of Debian, which is kept
+/// apart from it.
+#[derive(Debug, Default)]
+pub struct Packages {
+    /// Options of apt.
+    options: Vec<String>,
 }
 
-/// The newest package of a series.
-fn newest_package(series: &str) -> Result<String> {
-    let pattern = format!("^linux-image-{}\\.[0-9].*-amd64$", series.replace('.', "\\."));
-    let found = repository::output_of(Command::new("apt-cache").args([
-        "search",
-        "--names-only",
-        &pattern,
-    ]))?;
-    let names = found.lines().filter_map(|line| line.split_whitespace().next());
-    let plain = names.filter(|name| !["-rt-", "-cloud-"].iter().any(|kind| name.contains(kind)));
-    plain
-        .max_by_key(|name| numbers(name))
-        .map(str::to_owned)
-        .with_context(|| format!("no package of Linux {series}; try `apt-get update`"))
+impl Packages {
+    /// The list that has the kernels of a series.
+    ///
+    /// # Errors
+    /// The list of another release cannot be fetched.
+    fn with_series(series: &str, cache: &Path) -> Result<Packages> {
+        let configured = Packages::default();
+        let other = OTHER_RELEASES.iter().find(|(other, _)| *other == series);
+        match (configured.newest_kernel(series), other) {
+            (Err(_), Some((_, release))) => Packages::of_release(release, cache),
+            _ => Ok(configured),
+        }
+    }
+
+    /// The list of a release, from the server that this machine uses.
+    fn of_release(release: &str, cache: &Path) -> Result<Packages> {
+        let mut targets = Command::new("apt-get");
+        targets.args(["indextargets", "--format", "$(REPO_URI)"]);
+        let servers = repository::output_of(&mut targets)?;
+        let server = servers.lines().find(|server| server.ends_with("/debian/"));
+        let server = server.context("this machine gets no packages from a server of Debian")?;
+        let folder = cache.join(format!("packages-{release}"));
+        fs::create_dir_all(folder.join("lists"))?;
+        fs::create_dir_all(folder.join("cache/archives/partial"))?;
+        let list = folder.join("list");
+        fs::write(&list, format!("deb [signed-by={KEYS}] {server} {release} main\n"))?;
+        let option = |name: &str, value: &Path| format!("{name}={}", value.display());
+        let options = vec![
+            option("Dir::Etc::sourcelist", &list),
+            option("Dir::Etc::sourceparts", Path::new("-")),
+            option("Dir::State::lists", &folder.join("lists")),
+            option("Dir::Cache", &folder.join("cache")),
+        ];
+        let packages = Packages { options };
+        repository::output_of(packages.apt("apt-get").args(["update", "-qq"]))
+            .with_context(|| format!("cannot fetch the list of packages of {release}"))?;
+        Ok(packages)
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for option in &self.options {
+            command.args(["-o", option]);
+        }
+        command
+    }
+
+    /// Downloads and unpacks a package.
+    ///
+    /// # Errors
+    /// The package manager cannot download it, or it is damaged.
+    pub fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
+        let scratch = tempfile::tempdir()?;
+        let mut download = self.apt("apt-get");
+        download.args(["download", "-qq", package]).current_dir(scratch.path());
+        repository::output_of(&mut download)
+            .with_context(|| format!("cannot download {package}; try `apt-get update`"))?;
+        let downloaded = fs::read_dir(scratch.path())?.next();
+        let file = downloaded.context("apt-get downloaded nothing")??.path();
+        let parent = folder.parent().context("a folder below target/guest")?;
+        fs::create_dir_all(parent)?;
+        // Unpacked beside its place and renamed, so that an interruption leaves nothing half
+        // unpacked.
+        let beside = tempfile::tempdir_in(parent)?;
+        repository::output_of(Command::new("dpkg").arg("-x").arg(&file).arg(beside.path()))?;
+        let unpacked = beside.keep();
+        fs::rename(&unpacked, folder).with_context(|| format!("cannot make {}", folder.display()))
+    }
+
+    /// The newest package of a series.
+    fn newest_kernel(&self, series: &str) -> Result<String> {
+        let pattern = format!("^linux-image-{}\\.[0-9].*-amd64$", series.replace('.', "\\."));
+        let mut search = self.apt("apt-cache");
+        let found = repository::output_of(search.args(["search", "--names-only", &pattern]))?;
+        let names = found.lines().filter_map(|line| line.split_whitespace().next());
+        let plain =
+            names.filter(|name| !["-rt-", "-cloud-"].iter().any(|kind| name.contains(kind)));
+        plain
+            .max_by_key(|name| numbers(name))
+            .map(str::to_owned)
+            .with_context(|| format!("no package of Linux {series}; try `apt-get update`"))
+    }
 }
 
 /// The numbers in a name, to compare versions.

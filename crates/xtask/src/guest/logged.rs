@@ -2,7 +2,9 @@
 //! made from the log.
 
 use super::kernel::Kernel;
-use super::machine::{Contents, Laboratory, RESULTS, step_text, steps, tail};
+use super::machine::{
+    Contents, CrashedAtBoot, Laboratory, RESULTS, booted, step_text, steps, tail,
+};
 use super::write_log;
 use crate::faults::running::pause;
 use crate::faults::tally::Stopped;
@@ -72,9 +74,19 @@ impl Writer<'_> {
         base: &Path,
         folder: &Path,
     ) -> Result<Reports> {
+        booted(|| self.run_once(laboratory, kernel, base, folder))
+    }
+
+    fn run_once(
+        &self,
+        laboratory: &Laboratory,
+        kernel: &Kernel,
+        base: &Path,
+        folder: &Path,
+    ) -> Result<Reports> {
         let at = |name: &str| folder.join(name).display().to_string();
         fs::copy(base, at("drive"))?;
-        File::create_new(at(LOG))?.set_len(LOG_BYTES)?;
+        File::create(at(LOG))?.set_len(LOG_BYTES)?;
         let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
         for node in [
             format!("driver=file,node-name=drive-file,filename={}", at("drive")),
@@ -121,7 +133,11 @@ impl Writer<'_> {
         if laboratory.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
         }
-        bail!("the guest that writes does not: {}", tail(&running.said()))
+        let console = running.said();
+        if let Some(crash) = CrashedAtBoot::seen_on(&console).filter(|_| left_ms.is_none()) {
+            return Err(crash.into());
+        }
+        bail!("the guest that writes does not: {}", tail(&console))
     }
 }
 
@@ -169,6 +185,16 @@ impl Checker<'_> {
         images: &[Image],
         folder: &Path,
     ) -> Result<String> {
+        booted(|| self.run_once(laboratory, kernel, images, folder))
+    }
+
+    fn run_once(
+        &self,
+        laboratory: &Laboratory,
+        kernel: &Kernel,
+        images: &[Image],
+        folder: &Path,
+    ) -> Result<String> {
         let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
         for (number, image) in images.iter().enumerate() {
             qemu.arg("-drive");
@@ -187,10 +213,11 @@ impl Checker<'_> {
         let running = laboratory.boot(qemu, kernel, &contents, folder)?;
         let ended = running.ended_within(laboratory.patience_ms, |_| {})?;
         let sent = fs::read(folder.join(RESULTS)).unwrap_or_default();
-        let found = steps(&sent).into_iter().next();
-        let step =
-            found.with_context(|| format!("the guest that looks does not: {}", ended.stdout))?;
-        Ok(step.output)
+        match (steps(&sent).into_iter().next(), CrashedAtBoot::seen_on(&ended.stdout)) {
+            (Some(step), _) => Ok(step.output),
+            (None, Some(crash)) => Err(crash.into()),
+            (None, None) => bail!("the guest that looks does not: {}", tail(&ended.stdout)),
+        }
     }
 }
 

@@ -112,6 +112,9 @@ pub struct Check {
     /// Texts that its output must not contain.
     #[serde(default)]
     pub lacks: Vec<String>,
+    /// Whether its output is a list of features for the docs: lines "NAME yes" or "NAME no REASON".
+    #[serde(default)]
+    pub lists_features: bool,
     /// Values of the JSON document that it prints, by pointer (RFC 6901).
     #[serde(default)]
     pub json: BTreeMap<String, Expected>,
@@ -204,8 +207,9 @@ impl InUse {
 
 impl Check {
     fn new(what: &str, run: String) -> Check {
-        let (has, lacks) = (Vec::new(), Vec::new());
-        Check { what: what.to_owned(), run, exit: 0, has, lacks, json: BTreeMap::new() }
+        let what = what.to_owned();
+        let (has, lacks, json) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Check { what, run, exit: 0, has, lacks, lists_features: false, json }
     }
 
     fn shows(mut self, text: &str) -> Check {

@@ -13,6 +13,8 @@ pub struct Row {
     pub device: String,
     /// The release of the kernel.
     pub release: String,
+    /// What this kernel has, and why it lacks the rest: name and result.
+    pub features: Vec<(String, String)>,
     /// What was in use, and must not have been written to.
     pub in_use: Vec<String>,
     /// What was checked.
@@ -70,6 +72,46 @@ fn of_ways(rows: &[Row]) -> String {
     text
 }
 
+/// The lines "NAME yes ..." and "NAME no ..." of an output: names, and "yes" with what follows in
+/// parentheses, or "no" with the reason.
+pub fn features_in(output: &str) -> Vec<(String, String)> {
+    let read = |line: &str| {
+        let at = |word: &'static str| Some((line.find(word)?, word));
+        let (at, word) = [at(" yes"), at(" no ")].into_iter().flatten().min()?;
+        let (name, rest) = (line[..at].trim(), line[at + word.len()..].trim());
+        let result = if word == " yes" {
+            rest.find('(').map_or("yes".to_owned(), |details| format!("yes {}", &rest[details..]))
+        } else {
+            format!("no: {}", rest.split_once(": ").map_or(rest, |(_, reason)| reason))
+        };
+        Some((name.to_owned(), result))
+    };
+    output.lines().filter_map(read).collect()
+}
+
+/// A table of features by kernel.
+pub fn of_features(rows: &[Row]) -> String {
+    let listed: Vec<&Row> = rows.iter().filter(|row| !row.features.is_empty()).collect();
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in listed.iter().flat_map(|row| &row.features) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let releases: Vec<&str> = listed.iter().map(|row| row.release.as_str()).collect();
+    let mut text =
+        format!("| | {} |\n|---|{}\n", releases.join(" | "), "---|".repeat(releases.len()));
+    for name in names {
+        let cell = |row: &&Row| {
+            let found = row.features.iter().find(|(listed, _)| listed == name);
+            found.map_or("not there", |(_, result)| result).replace('|', "\\|")
+        };
+        let cells: Vec<String> = listed.iter().map(cell).collect();
+        text += &format!("| {name} | {} |\n", cells.join(" | "));
+    }
+    text
+}
+
 /// What came of power cuts and of drives that ignore flushes, in sentences.
 pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) -> String {
     let Outcome { cuts, settings, reported, faults } = outcome;
@@ -103,6 +145,9 @@ mod tests {
             name: "nvme".to_owned(),
             device: "an NVMe drive".to_owned(),
             release: "6.12".to_owned(),
+            features: features_in(
+                "sync  yes  blocking\nuring no  batched: kernel too old\nnothing\n",
+            ),
             in_use: vec!["a mounted disk".to_owned()],
             checks: vec!["it is named".to_owned(), "it is read".to_owned()],
             failures: failures.iter().map(|text| (*text).to_owned()).collect(),
@@ -112,6 +157,11 @@ mod tests {
         assert!(text.starts_with("2 scenarios in guests, 1 as they must be"), "{text}");
         assert!(text.contains("| it is named; it is read | ok |"), "{text}");
         assert!(text.contains("| FAILED: it is read: exit code 1 |"), "{text}");
+        assert!(
+            of_features(&[row(&[])]).ends_with(
+                "| | 6.12 |\n|---|---|\n| sync | yes |\n| uring | no: kernel too old |\n"
+            )
+        );
         assert!(text.contains("1 ways to write to something in use, with consent; 0 refused"));
         assert!(of(&[row(&[])]).contains("; 1 refused:\n\n- a mounted disk\n"));
     }

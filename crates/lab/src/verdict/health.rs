@@ -1,0 +1,84 @@
+//! Checks of a drive's health around a trial: heat, damaged data, wear.
+
+use ioengine::nvme_drive::Health;
+
+use crate::check::Check;
+use crate::point::{State, Verdict};
+
+/// Share of its endurance from which on a drive is worn out (percent).
+const USED_UP_PERCENT: u8 = 100;
+
+/// The health of a drive before and after a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveHealth {
+    /// Kernel name of the disk.
+    pub name: String,
+    /// Before the trial.
+    pub before: Health,
+    /// After it.
+    pub after: Health,
+}
+
+/// Throttling, new media errors, wear and warnings make a trial suspect.
+pub fn check_drive_health(drives: &[DriveHealth], verdict: &mut Verdict) {
+    for DriveHealth { name, before, after } in drives {
+        let more = |of: fn(&Health) -> u32| of(after).saturating_sub(of(before));
+        let throttles = more(|health| health.throttles);
+        let throttled_s = more(|health| health.throttled_s);
+        let hot_min = more(|health| health.hot_min);
+        let celsius = i32::from(after.kelvin) - 273;
+        if throttles > 0 || throttled_s > 0 || hot_min > 0 {
+            let text = format!(
+                "{name} throttled itself {throttles} times, for {throttled_s} s, and was too hot \
+                 for {hot_min} min during the trial ({celsius} C now); cool it, or pause between \
+                 trials"
+            );
+            verdict.flag(State::Suspect, Check::DriveHot, text);
+        }
+        let errors = after.media_errors.saturating_sub(before.media_errors);
+        if errors > 0 {
+            let text = format!(
+                "{name} reports {errors} new media errors; save its data and replace the drive"
+            );
+            verdict.flag(State::Suspect, Check::MediaErrors, text);
+        }
+        let warnings: Vec<&str> = after.warning_texts().collect();
+        if !warnings.is_empty() || after.used_percent >= USED_UP_PERCENT {
+            let used = format!("{}% of its endurance is used", after.used_percent);
+            let all: Vec<&str> = warnings.into_iter().chain([used.as_str()]).collect();
+            let text = format!("{name} reports: {}; plan to replace the drive", all.join("; "));
+            verdict.flag(State::Suspect, Check::DriveWorn, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(change: impl FnOnce(&mut Health)) -> Vec<String> {
+        let before = Health { kelvin: 313, throttles: 2, media_errors: 1, ..Health::default() };
+        let mut after = before;
+        change(&mut after);
+        let mut verdict = Verdict::default();
+        let drive = DriveHealth { name: "nvme0n1".to_owned(), before, after };
+        check_drive_health(&[drive], &mut verdict);
+        verdict.reasons
+    }
+
+    #[test]
+    fn a_healthy_drive_raises_no_doubt() {
+        assert_eq!(judged(|_| ()), Vec::<String>::new(), "old errors are not of this trial");
+        assert_eq!(judged(|health| health.used_percent = 99), Vec::<String>::new());
+    }
+
+    #[test]
+    fn heat_new_errors_and_wear_are_named_with_the_remedy() {
+        let hot = judged(|health| (health.throttles, health.kelvin) = (5, 358));
+        assert!(hot[0].contains("throttled itself 3 times") && hot[0].contains("85 C now"));
+        assert!(judged(|health| health.hot_min = 1)[0].contains("too hot for 1 min"));
+        assert!(judged(|health| health.media_errors = 3)[0].contains("2 new media errors"));
+        assert!(judged(|health| health.used_percent = 104)[0].contains("104% of its endurance"));
+        assert!(judged(|health| health.warnings = 8)[0].contains("it takes no more writes"));
+    }
+}
