@@ -239,8 +239,8 @@ impl Kernel {
     }
 }
 
-/// Whether a descriptor of a process is of a file or device. Only files of the same name and device
-/// nodes are looked at, because a file on a server that is gone would hang this process.
+/// Whether a descriptor of a process is of a file or device. Only files of the same name, and nodes
+/// in /dev, are looked at: a file on a server that does not answer would hang this process.
 fn is_open_at(descriptor: &fs::DirEntry, wanted: Backing, name: &OsStr) -> bool {
     let Ok(path) = fs::read_link(descriptor.path()) else { return false };
     let is_candidate = match wanted {

@@ -16,6 +16,11 @@ const PAGE_BYTES: u64 = 4096;
 const HEALTH_PAGE: u8 = 0x02;
 const HEALTH_BYTES: usize = 512;
 
+/// Sizes of blocks, as powers of two: 512 bytes, and more than any drive has. A format with another
+/// size is not available.
+const BLOCK_SHIFT_MIN: u8 = 9;
+const BLOCK_SHIFT_MAX: u8 = 24;
+
 /// A format of a namespace's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockFormat {
@@ -70,7 +75,7 @@ pub struct Health {
 impl Health {
     /// What the bits of `warnings` mean, from bit 0.
     pub const WARNINGS: [&str; 6] = [
-        "its spare space is used up",
+        "its spare space is below the threshold",
         "its temperature is beyond a limit",
         "it has many errors",
         "it takes no more writes",
@@ -141,13 +146,17 @@ fn read_identity(controller: &[u8], namespace: &[u8]) -> Identity {
     let format = |number: usize| {
         let at = 128 + 4 * number;
         BlockFormat {
-            bytes: 1 << namespace[at + 2].min(63),
+            bytes: 1 << namespace[at + 2].min(BLOCK_SHIFT_MAX + 1),
             metadata_bytes: u16_at(namespace, at),
             in_use: number == in_use,
         }
     };
     let formats: Vec<BlockFormat> = (0..=usize::from(namespace[25].min(63))).map(format).collect();
-    let block_bytes = formats.iter().find(|format| format.in_use).map(|format| format.bytes);
+    let is_possible = |format: &BlockFormat| {
+        (1 << BLOCK_SHIFT_MIN..=1 << BLOCK_SHIFT_MAX).contains(&format.bytes)
+    };
+    let used = formats.iter().find(|format| format.in_use && is_possible(format));
+    let block_bytes = used.map(|format| format.bytes);
     // Bit 4 of the features: the fields of preferred sizes are valid. They count from 0, in blocks.
     let are_valid = namespace[24] & 0x10 != 0;
     let size = |at: usize| {
@@ -158,7 +167,7 @@ fn read_identity(controller: &[u8], namespace: &[u8]) -> Identity {
         max_request_bytes: (1..=40).contains(&controller[77]).then(|| PAGE_BYTES << controller[77]),
         has_write_cache: controller[525] & 1 == 1,
         power_watts: (0..=usize::from(controller[263].min(31))).map(state).collect(),
-        formats: formats.into_iter().filter(|format| format.bytes > 1).collect(),
+        formats: formats.into_iter().filter(is_possible).collect(),
         preferred_write_bytes: size(64),
         preferred_discard_bytes: size(68),
         optimal_write_bytes: size(72),

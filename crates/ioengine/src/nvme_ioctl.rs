@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use crate::sys;
 
-/// An NVMe admin command without data (linux/nvme_ioctl.h, struct nvme_passthru_cmd).
+/// An NVMe admin command (linux/nvme_ioctl.h, struct nvme_passthru_cmd).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct NvmeCommand {

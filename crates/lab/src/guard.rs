@@ -2,9 +2,11 @@
 //!
 //! A regular file needs `--overwrite` with its own path. Symbolic links, files with several hard
 //! links, swap files and images of loop devices are always refused. A block device needs
-//! `--destroy-data-on` with its by-id name, its serial, or its kernel path if it has neither. It is
-//! always refused while in use ([`ioengine::usage`]). Checks use the open descriptor, because a
-//! name can be redirected at any time. A reopened target is compared with its [`Permit`].
+//! `--destroy-data-on` with its by-id name, its serial if no other disk has it, or its kernel path
+//! if it has neither. It is always refused while in use ([`ioengine::usage`]). So is a file that
+//! another program has open for writing, but not as the destination of a copy, which takes its name
+//! only. Checks use the open descriptor, because a name can be redirected at any time. A reopened
+//! target is compared with its [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -325,7 +327,15 @@ fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    names.extend(device.info().serial);
+    // Some adapters give all drives one serial number, which then names none of them.
+    if let Some(serial) = device.info().serial {
+        let disk = device.whole().unwrap_or_else(|| device.clone());
+        let mut others = Kernel::of_host().all();
+        others.retain(|other| *other != disk && other.info().serial.as_ref() == Some(&serial));
+        if others.is_empty() {
+            names.push(serial);
+        }
+    }
     if names.is_empty() {
         names.push(real_path(device).display().to_string());
     }

@@ -92,7 +92,7 @@ pub enum Standing {
         /// The changes to undo.
         changes: Vec<Change>,
     },
-    /// The device is not attached, and may have kept a setting; contains the setting and the
+    /// The device cannot be found, and may have kept a setting; contains the setting and the
     /// device.
     Absent(String),
     /// There is nothing to restore; contains the reason.
@@ -175,10 +175,18 @@ impl Changed {
 
     fn put_back(&mut self) -> bool {
         let Some(recorded) = self.recorded.take() else { return true };
-        if let Standing::Forget(why) = standing(&self.entry) {
-            console::error(&format!("settings of {} are not restored: {why}", name_of(&self.disk)));
-            recorded.undone();
-            return true;
+        match standing(&self.entry) {
+            Standing::Pending { .. } => {}
+            Standing::Forget(why) => {
+                let name = name_of(&self.disk);
+                console::error(&format!("settings of {name} are not restored: {why}"));
+                recorded.undone();
+                return true;
+            }
+            Standing::Absent(what) => {
+                console::error(&format!("not restored: {what}; run halfpower restore then"));
+                return false;
+            }
         }
         let mut failed = false;
         for (change, fate) in undo(&self.entry.changes) {
@@ -308,10 +316,15 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
         return Err(held(disk));
     };
     match standing(&entry) {
-        Standing::Forget(_) | Standing::Absent(_) => {
+        Standing::Forget(_) => {
             recorded.undone();
             Ok(())
         }
+        Standing::Absent(what) => Err(Failure::failed(format!(
+            "a run that was killed left a drive changed: {what}; attach it and run halfpower \
+             restore, or remove {}",
+            recorded.file().display()
+        ))),
         Standing::Pending { .. } => Err(Failure::failed(format!(
             "a run that was killed left settings of {name} changed; run halfpower restore first"
         ))),
@@ -440,9 +453,13 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
 pub fn standing(entry: &Entry) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     if entry.boot_id != machine::boot_id() {
-        return after_reboot(entry, &Kernel::of_host());
+        return in_drive(entry, &Kernel::of_host());
     }
+    let kept = || entry.device.serial.is_some() && entry.changes.iter().any(is_of_drive);
     let Some(device) = device_numbered(&entry.device.number) else {
+        if kept() {
+            return in_drive(entry, &Kernel::of_host());
+        }
         return forget("the device is gone");
     };
     let disk = device.disk();
@@ -451,6 +468,9 @@ pub fn standing(entry: &Entry) -> Standing {
     let now = identity(disk);
     let same_queue = now.queue.is_some() && now.queue == entry.device.queue;
     if !same_queue && now != entry.device {
+        if kept() {
+            return in_drive(entry, &Kernel::of_host());
+        }
         return forget("another device has that name now");
     }
     // The journal can be edited by hand, so only files of settings of this device are written.
@@ -465,12 +485,16 @@ pub fn standing(entry: &Entry) -> Standing {
     Standing::Pending { disk: disk.to_path_buf(), changes: entry.changes.clone() }
 }
 
-/// What can be undone after a reboot, which resets the settings of the kernel. A drive may keep the
-/// mode of its write cache: SCSI disks save their caching page if they can. The drive is found by
-/// its serial number, because its name may have changed.
-fn after_reboot(entry: &Entry, kernel: &Kernel) -> Standing {
+fn is_of_drive(change: &Change) -> bool {
+    change.name == DRIVE_CACHE
+}
+
+/// What can be undone after a reboot, or after the drive was detached, which reset the settings of
+/// the kernel. A drive may keep the mode of its write cache: SCSI disks save their caching page if
+/// they can. The drive is found by its serial number, because its name may have changed.
+fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
-    let Some(change) = entry.changes.iter().find(|change| change.name == DRIVE_CACHE) else {
+    let Some(change) = entry.changes.iter().find(|change| is_of_drive(change)) else {
         return forget("the machine was rebooted since, which reset them");
     };
     let Some(serial) = &entry.device.serial else {
@@ -481,15 +505,24 @@ fn after_reboot(entry: &Entry, kernel: &Kernel) -> Standing {
     };
     let mut drives = kernel.all();
     drives.retain(|drive| drive.info().serial.as_ref() == Some(serial));
-    // The namespaces of an NVMe drive share its serial number.
-    let of_same_name = drives.iter().find(|drive| drive.name() == entry.device.name);
-    let drive = of_same_name.or(drives.first());
-    let control = drive.and_then(|drive| Some((drive, path_of(drive.disk(), DRIVE_CACHE)?)));
+    // The namespaces of an NVMe drive share its serial number. Other drives with one number cannot
+    // be told apart, so none of them is written to.
+    let controller = |drive: &Device| {
+        let name = drive.name();
+        name.strip_prefix("nvme").and_then(|rest| rest.split('n').next().map(str::to_owned))
+    };
+    drives.dedup_by_key(|drive| controller(drive).unwrap_or_else(|| drive.name()));
+    let control = match drives.as_slice() {
+        [drive] => path_of(drive.disk(), DRIVE_CACHE).map(|path| (drive, path)),
+        _ => None,
+    };
     let Some((drive, path)) = control else {
         let (name, wanted) = (&entry.device.name, change.wanted.as_deref().unwrap_or_default());
         return Standing::Absent(format!(
-            "{DRIVE_CACHE} of {name} (serial number {serial}) was set from {} to {wanted}",
-            change.old
+            "{DRIVE_CACHE} of {name} (serial number {serial}) was set from {} to {wanted}, and {} \
+             drives with that number are attached now",
+            change.old,
+            drives.len()
         ));
     };
     let changes = vec![Change { path, ..change.clone() }];
@@ -649,17 +682,23 @@ mod tests {
         fs::create_dir_all(root.path().join("sys/block")).unwrap();
         std::os::unix::fs::symlink(&disk, root.path().join("sys/block/sdb")).unwrap();
         let kernel = Kernel::below(root.path());
-        let standing = after_reboot(&entry_of_earlier_boot(Some("S1")), &kernel);
+        let standing = in_drive(&entry_of_earlier_boot(Some("S1")), &kernel);
         let Standing::Pending { disk: found, changes } = standing else { panic!("{standing:?}") };
         assert_eq!(found, fs::canonicalize(&disk).unwrap());
         assert_eq!(changes.len(), 1, "the reboot reset what the kernel holds: {changes:?}");
         assert_eq!(fs::canonicalize(&changes[0].path).unwrap(), fs::canonicalize(cache).unwrap());
         assert_eq!(fates(&changes), [Fate::Restored]);
 
-        let standing = after_reboot(&entry_of_earlier_boot(Some("S2")), &kernel);
+        let standing = in_drive(&entry_of_earlier_boot(Some("S2")), &kernel);
         let Standing::Absent(text) = standing else { panic!("{standing:?}") };
         assert!(text.contains("sda (serial number S2) was set from write back to"), "{text}");
-        let standing = after_reboot(&entry_of_earlier_boot(None), &kernel);
+        assert!(text.contains("and 0 drives with that number"), "{text}");
+        let twin = root.path().join("sys/devices/sdc");
+        file(&twin, "serial", "S1");
+        std::os::unix::fs::symlink(&twin, root.path().join("sys/block/sdc")).unwrap();
+        let standing = in_drive(&entry_of_earlier_boot(Some("S1")), &kernel);
+        assert!(matches!(standing, Standing::Absent(text) if text.contains("and 2 drives")));
+        let standing = in_drive(&entry_of_earlier_boot(None), &kernel);
         assert!(matches!(standing, Standing::Forget(why) if why.contains("no serial number")));
     }
 

@@ -70,7 +70,8 @@ struct Before {
     /// The devices that hold the images of loop devices, with their counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
-    /// The health of the NVMe drives, each once; empty without the permission to ask.
+    /// The health of the NVMe drives directly below the targets; empty without the permission to
+    /// ask.
     drives: Vec<(Device, Health)>,
 }
 
@@ -143,7 +144,7 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     (!limit.is_none()).then_some(limit)
 }
 
-/// The health of the NVMe drives below the targets.
+/// The health of the NVMe drives directly below the targets, not of those below a volume.
 fn health_of_drives(targets: &[&HostTarget]) -> Vec<(Device, Health)> {
     let devices = targets.iter().filter_map(|target| Device::of(target.device_number()?));
     let mut disks: Vec<Device> = devices.map(|device| device.whole().unwrap_or(device)).collect();

@@ -41,7 +41,8 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     let (disk, changes) = match settings::standing(entry) {
         Standing::Pending { disk, changes } => (disk, changes),
         Standing::Absent(what) => {
-            console::data(&format!("not restored: {what}, and is not attached now"));
+            let file = recorded.file().display();
+            console::data(&format!("not restored: {what}; to forget it, remove {file}"));
             return true;
         }
         Standing::Forget(why) => {
@@ -62,7 +63,7 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         return true;
     }
     let Some(_claim) = settings::claim_to_undo(&disk) else {
-        console::data(&format!("another run uses the settings of {name}"));
+        console::data(&format!("another run uses the settings of {}", disk.display()));
         return true;
     };
     let mut is_complete = true;

@@ -104,6 +104,11 @@ impl Recorded {
         Ok(Recorded { file, _lock: lock })
     }
 
+    /// The file of the entry.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Removes the entry after all changes are undone.
     pub fn undone(self) {
         let _ = fs::remove_file(&self.file);

@@ -8,6 +8,9 @@ use crate::point::{State, Verdict};
 /// Share of its endurance from which on a drive is worn out (percent).
 const USED_UP_PERCENT: u8 = 100;
 
+/// The warning that the temperature is beyond a limit.
+const HOT: u8 = 1 << 1;
+
 /// The health of a drive before and after a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveHealth {
@@ -26,12 +29,16 @@ pub fn check_drive_health(drives: &[DriveHealth], verdict: &mut Verdict) {
         let throttles = more(|health| health.throttles);
         let throttled_s = more(|health| health.throttled_s);
         let hot_min = more(|health| health.hot_min);
-        let celsius = i32::from(after.kelvin) - 273;
-        if throttles > 0 || throttled_s > 0 || hot_min > 0 {
+        let celsius = match after.kelvin {
+            0 => String::new(),
+            kelvin => format!(" ({} C now)", i32::from(kelvin) - 273),
+        };
+        let is_hot = after.warnings & HOT != 0;
+        if throttles > 0 || throttled_s > 0 || hot_min > 0 || is_hot {
+            let now = if is_hot { ", and warns of its temperature" } else { "" };
             let text = format!(
                 "{name} throttled itself {throttles} times, for {throttled_s} s, and was too hot \
-                 for {hot_min} min during the trial ({celsius} C now); cool it, or pause between \
-                 trials"
+                 for {hot_min} min during the trial{now}{celsius}; cool it, or pause between trials"
             );
             verdict.flag(State::Suspect, Check::DriveHot, text);
         }
@@ -42,10 +49,12 @@ pub fn check_drive_health(drives: &[DriveHealth], verdict: &mut Verdict) {
             );
             verdict.flag(State::Suspect, Check::MediaErrors, text);
         }
-        let warnings: Vec<&str> = after.warning_texts().collect();
-        if !warnings.is_empty() || after.used_percent >= USED_UP_PERCENT {
-            let used = format!("{}% of its endurance is used", after.used_percent);
-            let all: Vec<&str> = warnings.into_iter().chain([used.as_str()]).collect();
+        let others = Health { warnings: after.warnings & !HOT, ..*after };
+        let mut all: Vec<String> = others.warning_texts().map(str::to_owned).collect();
+        if after.used_percent >= USED_UP_PERCENT {
+            all.push(format!("{}% of its endurance is used", after.used_percent));
+        }
+        if !all.is_empty() {
             let text = format!("{name} reports: {}; plan to replace the drive", all.join("; "));
             verdict.flag(State::Suspect, Check::DriveWorn, text);
         }
@@ -79,6 +88,12 @@ mod tests {
         assert!(judged(|health| health.hot_min = 1)[0].contains("too hot for 1 min"));
         assert!(judged(|health| health.media_errors = 3)[0].contains("2 new media errors"));
         assert!(judged(|health| health.used_percent = 104)[0].contains("104% of its endurance"));
-        assert!(judged(|health| health.warnings = 8)[0].contains("it takes no more writes"));
+        let read_only = judged(|health| health.warnings = 8);
+        assert!(read_only[0].contains("reports: it takes no more writes; plan"), "{read_only:?}");
+        let warns = judged(|health| (health.warnings, health.kelvin) = (2, 0));
+        assert!(
+            warns.len() == 1 && warns[0].contains("warns of its temperature; cool"),
+            "{warns:?}"
+        );
     }
 }

@@ -20,7 +20,8 @@ sleep 1000
 const READER: &str = "while read -r drive; do
     halfpower run /dev/$drive --rw read --bs 4k --size 4m --verify --trials 1 --no-store --quiet \
         >/tmp/text 2>&1
-    echo \"$drive $? $(grep -o 'failed: [0-9]*' /tmp/text | cut -c 9-)\"
+    echo \"$drive $? $(grep -o 'failed: [0-9]*' /tmp/text | cut -c 9-) \\
+$(grep -o 'at offset [0-9]*' /tmp/text | cut -c 11-)\"
 done </expected
 ";
 /// Size of the drive and of a verified block (bytes).
@@ -101,14 +102,20 @@ fn blocks_of(entries: &[Entry]) -> BTreeSet<u64> {
 }
 
 impl Outcome {
-    /// Compares a line for each drive, "NAME EXIT-CODE DAMAGED-BLOCKS", with the lost blocks.
+    /// Compares a line for each drive, "NAME EXIT-CODE DAMAGED-BLOCKS FIRST-OFFSET", with the lost
+    /// blocks. The first drive is honest.
     fn judge(&mut self, output: &str, lost: &[BTreeSet<u64>]) -> Result<()> {
         ensure!(output.lines().count() == lost.len(), "not all drives were read: {output}");
+        ensure!(lost[0].is_empty(), "the program ended before its last blocks were durable");
         for (line, lost) in output.lines().zip(lost) {
             let mut words = line.split(' ').skip(1);
             let code = words.next().context("no exit code")?;
             let damaged: usize = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-            let is_right = if lost.is_empty() { INTACT.contains(&code) } else { code == DAMAGED };
+            let offset = words.next().and_then(|word| word.parse::<u64>().ok());
+            let is_right = match lost.first() {
+                None => INTACT.contains(&code),
+                Some(first) => code == DAMAGED && offset == Some(first * BLOCK_BYTES),
+            };
             if !is_right || damaged != lost.len() {
                 let fault = format!("{} blocks lost, but found: {line}", lost.len());
                 println!("  {fault}");
@@ -130,10 +137,12 @@ mod tests {
     fn exactly_the_lost_blocks_must_be_found() {
         let lost = [BTreeSet::new(), BTreeSet::from([7, 9])];
         let mut outcome = Outcome::default();
-        outcome.judge("vda 5 \nvdb 4 2\n", &lost).unwrap();
+        outcome.judge("vda 5 \nvdb 4 2 28672\n", &lost).unwrap();
         assert_eq!((outcome.tries, outcome.honest, outcome.lost_blocks), (1, 1, 2));
         assert!(outcome.faults.is_empty(), "{outcome:?}");
-        for wrong in ["vda 4 1\nvdb 4 2\n", "vda 0 \nvdb 4 1\n", "vda 0 \nvdb 0 \n"] {
+        for wrong in
+            ["vda 4 1 0\nvdb 4 2 28672\n", "vda 0 \nvdb 4 1 28672\n", "vda 0 \nvdb 4 2 0\n"]
+        {
             let mut outcome = Outcome::default();
             outcome.judge(wrong, &lost).unwrap();
             assert_eq!(outcome.faults.len(), 1, "{wrong}");

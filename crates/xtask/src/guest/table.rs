@@ -123,7 +123,7 @@ pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) ->
          had been reported as done. At {settings} of the cuts the write cache of another drive was \
          switched, and `restore` had to put it back after the restart.\n\n\
          {} drives that ignore flushes lost {} blocks at a power cut: on {found} of them, \
-         `--verify` found exactly the lost blocks; on {} honest drives it found none.",
+         `--verify` found as many damaged blocks as were lost; on {} honest drives it found none.",
         faults.len(),
         of("file"),
         of("resumed"),
