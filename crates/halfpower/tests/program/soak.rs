@@ -1,7 +1,7 @@
 //! `soak`: a command runs undisturbed, ends with its own exit code, and its CPU cost gets a lower
 //! and an upper bound.
 //!
-//! Other programs run on the machine, so costs are compared with wide margins and may fail twice.
+//! Other programs run on the machine, so costs are compared with wide margins and may fail several times.
 
 use std::os::unix::process::CommandExt;
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +16,10 @@ const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
 
 /// Number of attempts to find a quiet moment.
 const MOMENTS: u32 = 12;
+
+/// Attempts in quiet moments of which one must succeed. A program that runs only in the middle of
+/// one is not noticed.
+const QUIET_MOMENTS: usize = 6;
 
 /// Runs `soak` on a shell script; waits while another program uses the soaker.
 fn soaked(script: &str) -> Result<Value, String> {
@@ -42,15 +46,17 @@ fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), S
     for _ in 0..MOMENTS {
         let document = soaked(script)?;
         let background = &document["background_cpus"];
-        let used = real(&background["before"]).max(real(&background["after"]));
-        if used > 0.6 * real(&document["cpus"]) {
+        let (before, after) = (real(&background["before"]), real(&background["after"]));
+        let cpus = real(&document["cpus"]);
+        // A program that came or went meanwhile is in the upper bound.
+        if before.max(after) > 0.6 * cpus || (before - after).abs() > 0.15 * cpus {
             continue;
         }
         if check(&document) {
             return Ok(());
         }
         seen.push(document);
-        assert!(seen.len() < 3, "{seen:#?}");
+        assert!(seen.len() < QUIET_MOMENTS, "{seen:#?}");
     }
     Err("other programs keep the machine busy".to_owned())
 }
