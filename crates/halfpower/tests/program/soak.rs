@@ -1,7 +1,8 @@
 //! `soak`: a command runs undisturbed, ends with its own exit code, and its CPU cost gets a lower
 //! and an upper bound.
 //!
-//! Other programs run on the machine, so costs are compared with wide margins and may fail several times.
+//! Other programs run on the machine, so costs are compared with wide margins and may fail several
+//! times.
 
 use std::os::unix::process::CommandExt;
 use std::sync::{Mutex, PoisonError};
