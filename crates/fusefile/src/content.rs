@@ -2,28 +2,47 @@
 //!
 //! Only written pages use memory; others read as zeros.
 
+use std::collections::BTreeMap;
+
 use ioengine::fault::Fault;
+
+/// Size of a page (bytes).
+const PAGE: usize = 64 << 10;
 
 /// The contents of the file.
 #[derive(Debug)]
 pub(crate) struct Content {
-    bytes: Vec<u8>,
+    size: u64,
+    /// The written pages, by number.
+    pages: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Content {
-    /// `bytes` zeros.
-    pub(crate) fn new(bytes: u64) -> Content {
-        Content { bytes: vec![0; bytes as usize] }
+    /// `size` zeros.
+    pub(crate) fn new(size: u64) -> Content {
+        Content { size, pages: BTreeMap::new() }
     }
 
-    pub(crate) fn size(&self) -> u64 {
-        self.bytes.len() as u64
+    /// Length of the part of a range that lies inside the file (bytes).
+    fn clip(&self, offset: u64, length: usize) -> usize {
+        (length as u64).min(self.size.saturating_sub(offset)) as usize
     }
 
-    /// The bytes of a range that lie inside the file.
-    fn clip(&self, offset: u64, length: usize) -> std::ops::Range<usize> {
-        let start = (offset.min(self.size())) as usize;
-        start..(start + length).min(self.bytes.len())
+    /// Calls `each` for the part of every page that a range touches, with the number of the page,
+    /// the part, and where it begins in the range.
+    fn for_pages(
+        offset: u64,
+        length: usize,
+        mut each: impl FnMut(u64, std::ops::Range<usize>, usize),
+    ) {
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            let within = (at % PAGE as u64) as usize;
+            let count = (PAGE - within).min(length - done);
+            each(at / PAGE as u64, within..within + count, done);
+            done += count;
+        }
     }
 
     /// Reads a range under a fault; the result is shorter at the end of the file.
@@ -32,7 +51,12 @@ impl Content {
             Fault::Short(most) => length.min(most.max(1)),
             _ => length,
         };
-        let mut data = self.bytes[self.clip(offset, wanted as usize)].to_vec();
+        let mut data = vec![0; self.clip(offset, wanted as usize)];
+        Content::for_pages(offset, data.len(), |page, part, begin| {
+            if let Some(written) = self.pages.get(&page) {
+                data[begin..begin + part.len()].copy_from_slice(&written[part]);
+            }
+        });
         let middle = data.len() / 4;
         if let (Fault::Flip, Some(byte)) = (fault, data.get_mut(middle)) {
             *byte ^= 1;
@@ -51,12 +75,15 @@ impl Content {
             _ => {}
         }
         let really = if fault == Fault::Tear { taken / 2 } else { taken };
-        let range = self.clip(at, really);
-        let there = range.len();
-        self.bytes[range.clone()].copy_from_slice(&data[..there]);
-        if fault == Fault::Flip && there > 0 {
-            self.bytes[range.start + there / 2] ^= 1;
+        let mut data = data[..self.clip(at, really)].to_vec();
+        let middle = data.len() / 2;
+        if let (Fault::Flip, Some(byte)) = (fault, data.get_mut(middle)) {
+            *byte ^= 1;
         }
+        Content::for_pages(at, data.len(), |page, part, begin| {
+            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE].into());
+            page[part.clone()].copy_from_slice(&data[begin..begin + part.len()]);
+        });
         taken as u32
     }
 }
@@ -71,6 +98,17 @@ mod tests {
         assert_eq!(content.write(90, &[7; 10], Fault::None), 10);
         assert_eq!(content.read(80, 50, Fault::None), [vec![0; 10], vec![7; 10]].concat());
         assert!(content.read(200, 10, Fault::None).is_empty());
+    }
+
+    #[test]
+    fn a_large_file_needs_memory_only_for_what_was_written() {
+        let mut content = Content::new(1 << 50);
+        let (at, data) = ((1 << 49) - 5, [9; PAGE + 10]);
+        content.write(at, &data, Fault::None);
+        assert_eq!(content.pages.len(), 3);
+        assert_eq!(content.read(at, data.len() as u32, Fault::None), data);
+        assert_eq!(content.read(at - 2, 4, Fault::None), [0, 0, 9, 9]);
+        assert_eq!(content.read(0, 4, Fault::None), [0; 4]);
     }
 
     #[test]
