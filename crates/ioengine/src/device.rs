@@ -154,6 +154,11 @@ impl Device {
         Device::at(fs::canonicalize(link).ok()?)
     }
 
+    /// The device with a number as the kernel writes it ("8:0"), if sysfs lists it.
+    pub fn numbered(number: &str) -> Option<Device> {
+        Device::of(parse_number(number.trim())?)
+    }
+
     /// The device with this sysfs directory, a path without symbolic links.
     pub(crate) fn at(folder: PathBuf) -> Option<Device> {
         let partition = folder.join("partition").exists();
@@ -204,9 +209,7 @@ impl Device {
 
     /// Device number of the device.
     pub fn number(&self) -> Option<(u32, u32)> {
-        let text = read(&self.folder.join("dev"))?;
-        let (major, minor) = text.split_once(':')?;
-        Some((major.parse().ok()?, minor.parse().ok()?))
+        parse_number(&read(&self.folder.join("dev"))?)
     }
 
     /// Sysfs directory of the device.
@@ -288,6 +291,12 @@ fn devices_in(folder: &Path) -> Vec<Device> {
 fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?.trim().to_owned();
     (!text.is_empty()).then_some(text)
+}
+
+/// Major and minor number of a device from a text such as "8:0".
+fn parse_number(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn file_name(path: &Path) -> String {

@@ -4,10 +4,10 @@
 //! which this machine lacks can be tested. Nothing is written. Unreadable entries are treated as
 //! absent.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use crate::device::Device;
 use crate::mount::{self, Mount};
@@ -17,6 +17,19 @@ use crate::sys;
 #[derive(Clone, Debug)]
 pub struct Kernel {
     root: PathBuf,
+    /// The block devices that other programs have open for writing, once they were looked for.
+    device_writers: Arc<OnceLock<Vec<Writer>>>,
+}
+
+/// A file or device that another program has open for writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// The file or device.
+    pub of: Backing,
+    /// The name of the program.
+    pub program: String,
+    /// The id of its process.
+    pub process: u32,
 }
 
 /// An attached loop device.
@@ -69,7 +82,7 @@ impl Kernel {
 
     /// A kernel whose files are below another root, for tests.
     pub fn below(root: &Path) -> Kernel {
-        Kernel { root: root.to_path_buf() }
+        Kernel { root: root.to_path_buf(), device_writers: Arc::default() }
     }
 
     /// The location of an absolute path below this root.
@@ -210,46 +223,60 @@ impl Kernel {
         namespaces.filter_map(exported).collect()
     }
 
-    /// The first process of another program that has a file or device open for writing: its name
-    /// and id. A process of another user is found only by root.
-    pub fn writer(&self, wanted: Backing, name: &OsStr) -> Option<(String, u32)> {
+    /// The first process of another program that has a block device open for writing. A process of
+    /// another user is found only by root.
+    pub fn writer_of_device(&self, number: u64) -> Option<&Writer> {
+        let is_device = |backing| matches!(backing, Backing::Device(_));
+        let writers = self.device_writers.get_or_init(|| self.writers(is_device));
+        writers.iter().find(|writer| writer.of == Backing::Device(number))
+    }
+
+    /// The first process of another program that has a regular file open for writing. A process of
+    /// another user is found only by root.
+    pub fn writer_of_file(&self, file: Backing) -> Option<Writer> {
+        self.writers(|backing| backing == file).into_iter().next()
+    }
+
+    /// What other programs have open for writing, of the files and block devices that are wanted.
+    fn writers(&self, is_wanted: impl Fn(Backing) -> bool) -> Vec<Writer> {
         let proc = self.path("/proc");
-        let own_program = fs::metadata(proc.join("self/exe")).ok();
-        let is_own = |folder: &Path| {
-            let program = fs::metadata(folder.join("exe")).ok();
-            let both = program.as_ref().zip(own_program.as_ref());
-            both.is_some_and(|(one, other)| Backing::of(one) == Backing::of(other))
-        };
-        let id = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
-        let mut ids: Vec<u32> =
-            fs::read_dir(&proc).into_iter().flatten().flatten().filter_map(|e| id(&e)).collect();
-        ids.retain(|id| *id != std::process::id());
-        let writes = |id: &u32| {
-            let folder = proc.join(id.to_string());
-            let descriptors = fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
-            let mut found = descriptors.filter(|entry| is_open_at(entry, wanted, name));
-            found.any(|entry| {
-                let info = folder.join("fdinfo").join(entry.file_name());
-                may_write(&fs::read_to_string(info).unwrap_or_default())
-            }) && !is_own(&folder)
-        };
-        let id = ids.into_iter().find(writes)?;
-        let name = fs::read_to_string(proc.join(id.to_string()).join("comm")).unwrap_or_default();
-        Some((name.trim().to_owned(), id))
+        let own_program = backing_of_descriptor(&proc.join("self/exe"));
+        let mut found = Vec::new();
+        for process in fs::read_dir(&proc).into_iter().flatten().flatten() {
+            let name = process.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
+            let folder = process.path();
+            let program = backing_of_descriptor(&folder.join("exe"));
+            if id == std::process::id() || (program.is_some() && program == own_program) {
+                continue;
+            }
+            for descriptor in fs::read_dir(folder.join("fd")).into_iter().flatten().flatten() {
+                let Some(of) = backing_of_descriptor(&descriptor.path()) else { continue };
+                let info = folder.join("fdinfo").join(descriptor.file_name());
+                if is_wanted(of) && may_write(&fs::read_to_string(info).unwrap_or_default()) {
+                    let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+                    found.push(Writer { of, program: name.trim().to_owned(), process: id });
+                }
+            }
+        }
+        found
     }
 }
 
-/// Whether a descriptor of a process is of a file or device. Only files of the same name, and nodes
-/// in /dev, are looked at: a file on a server that does not answer would hang this process.
-fn is_open_at(descriptor: &fs::DirEntry, wanted: Backing, name: &OsStr) -> bool {
-    let Ok(path) = fs::read_link(descriptor.path()) else { return false };
-    let is_candidate = match wanted {
-        Backing::File(..) => path.file_name() == Some(name),
-        Backing::Device(_) => path.starts_with("/dev"),
-    };
-    let is_wanted =
-        || fs::metadata(descriptor.path()).is_ok_and(|found| Backing::of(&found) == wanted);
-    is_candidate && is_wanted()
+/// The regular file or block device behind a descriptor of a process, or behind its `exe`.
+fn backing_of_descriptor(link: &Path) -> Option<Backing> {
+    let stat = sys::known_attributes(link)?;
+    match u32::from(stat.stx_mode) & libc::S_IFMT {
+        libc::S_IFREG => {
+            Some(Backing::File(libc::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino))
+        }
+        libc::S_IFBLK => {
+            Some(Backing::Device(libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor)))
+        }
+        _ => None,
+    }
 }
 
 /// Whether a descriptor may write, from its file in /proc/PID/fdinfo (proc_pid_fdinfo(5)).

@@ -4,11 +4,13 @@
 //! comment why the call is memory-safe. Calls that let the kernel use memory after they return are
 //! in the engines that own this memory.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::ptr;
 
 /// The result of a system call, or its error.
@@ -196,6 +198,18 @@ pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     let result = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &mut stat) };
     let told = result == 0 && stat.stx_mask & libc::STATX_DIOALIGN != 0;
     told.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
+}
+
+/// The attributes of a file as far as this machine knows them; a server is not asked, because one
+/// that is gone would hang this process (statx(2), AT_STATX_DONT_SYNC).
+pub fn known_attributes(path: &Path) -> Option<libc::statx> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: an all-zero statx is a valid value of that plain C struct.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS);
+    // SAFETY: the path is a C string, and both outlive the call.
+    let result = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, &mut stat) };
+    (result == 0).then_some(stat)
 }
 
 /// Size of a block device (bytes).

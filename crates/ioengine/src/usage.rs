@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use crate::device::Device;
-use crate::kernel::{Backing, Kernel, LoopDevice, volume_name};
+use crate::kernel::{Backing, Kernel, LoopDevice, Writer, volume_name};
 
 /// Maximum number of stacked volumes that are followed; also ends a cycle.
 const LEVELS_MAX: usize = 16;
@@ -29,11 +29,13 @@ pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
     Some(format!("is the image of the loop device {}", image.device.name()))
 }
 
-/// The other program that has the file or device at a path open for writing, to be read after its
-/// name.
-pub fn by_writer(kernel: &Kernel, wanted: Backing, path: &Path) -> Option<String> {
-    let (name, id) = kernel.writer(wanted, path.file_name()?)?;
-    Some(format!("is open for writing in {name} (process {id})"))
+/// The other program that has a regular file open for writing, to be read after its name.
+pub fn by_writer(kernel: &Kernel, file: Backing) -> Option<String> {
+    kernel.writer_of_file(file).as_ref().map(describe_writer)
+}
+
+fn describe_writer(writer: &Writer) -> String {
+    format!("is open for writing in {} (process {})", writer.program, writer.process)
 }
 
 fn is_swap(kernel: &Kernel, wanted: Backing) -> bool {
@@ -98,7 +100,7 @@ fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Optio
         return Some("is exported by the NVMe target of this kernel".to_owned());
     }
     let (major, minor) = device.number()?;
-    by_writer(kernel, Backing::Device(libc::makedev(major, minor)), device.folder())
+    kernel.writer_of_device(libc::makedev(major, minor)).map(describe_writer)
 }
 
 /// Describes the holder of a device and, recursively, why the holder is in use.
@@ -216,7 +218,7 @@ mod tests {
         let of = |path: &str| {
             let path = kernel.path(path);
             let file = Backing::of(&std::fs::metadata(&path).unwrap());
-            by_writer(&kernel, file, &path)
+            by_writer(&kernel, file)
         };
         tree.link("/proc/7/fd/3", "/data/image");
         tree.file("/proc/7/comm", "qemu\n");

@@ -115,7 +115,7 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
         }
     }
     let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let device = Device::of(number_of(disk)?);
+    let device = Device::numbered(&std::fs::read_to_string(disk.join("dev")).ok()?);
     if device.is_some_and(|device| device.text("loop/backing_file").is_some()) {
         note(runner, "beneath", "a loop device, and the disk of its image has a cache of its own");
     }
@@ -156,12 +156,6 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
         }
     }
     None
-}
-
-fn number_of(disk: &Path) -> Option<(u32, u32)> {
-    let text = std::fs::read_to_string(disk.join("dev")).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 // ---- what it means
