@@ -219,7 +219,7 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     }
     let kernel = Kernel::of_host();
     let in_use = usage::of_file(&kernel, file);
-    let in_use = in_use.or_else(|| usage::by_writer(&kernel, file, target.path()));
+    let in_use = in_use.or_else(|| usage::by_writer(&kernel, file));
     if let Some(why) = in_use {
         return Err(Failure::refused(format!(
             "{path} {why}: writing would destroy data in use; detach it (losetup, swapon --show) \

@@ -39,6 +39,9 @@ pub const NR_REQUESTS: &str = "nr_requests";
 /// Whether requests are merged.
 pub const NOMERGES: &str = "nomerges";
 
+/// What to do about a drive that cannot be found.
+pub const WHEN_ABSENT: &str = "attach that drive alone and run halfpower restore";
+
 /// Number of attempts to read an entry that another process locks.
 const LOOKS: u32 = 20;
 /// Pause between two of these attempts.
@@ -175,8 +178,8 @@ impl Changed {
 
     fn put_back(&mut self) -> bool {
         let Some(recorded) = self.recorded.take() else { return true };
-        match standing(&self.entry) {
-            Standing::Pending { .. } => {}
+        let (disk, changes) = match standing(&self.entry) {
+            Standing::Pending { disk, changes } => (disk, changes),
             Standing::Forget(why) => {
                 let name = name_of(&self.disk);
                 console::error(&format!("settings of {name} are not restored: {why}"));
@@ -184,18 +187,18 @@ impl Changed {
                 return true;
             }
             Standing::Absent(what) => {
-                console::error(&format!("not restored: {what}; run halfpower restore then"));
+                console::error(&format!("not restored: {what}; {WHEN_ABSENT}"));
                 return false;
             }
-        }
+        };
         let mut failed = false;
-        for (change, fate) in undo(&self.entry.changes) {
+        for (change, fate) in undo(&changes) {
             match fate {
                 Fate::Restored | Fate::AsBefore => {}
-                Fate::Left(_) => console::error(&said(&change, &self.disk, &fate)),
+                Fate::Left(_) => console::error(&said(&change, &disk, &fate)),
                 Fate::Failed(_) => {
                     failed = true;
-                    let text = said(&change, &self.disk, &fate);
+                    let text = said(&change, &disk, &fate);
                     console::error(&format!("{text}; run halfpower restore"));
                 }
             }
@@ -269,17 +272,11 @@ fn identity(disk: &Path) -> Identity {
     let number = text("dev").unwrap_or_default();
     Identity {
         name: name_of(disk),
-        serial: device_numbered(&number).and_then(|device| device.info().serial),
+        serial: Device::numbered(&number).and_then(|device| device.info().serial),
         number,
         diskseq: text("diskseq"),
         queue: fs::metadata(disk.join("queue")).ok().map(|queue| queue.ino()),
     }
-}
-
-/// The device with a number such as 8:0.
-fn device_numbered(number: &str) -> Option<Device> {
-    let (major, minor) = number.split_once(':')?;
-    Device::of((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Locks the settings of a device for this process; None if another process holds the lock.
@@ -321,8 +318,8 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
             Ok(())
         }
         Standing::Absent(what) => Err(Failure::failed(format!(
-            "a run that was killed left a drive changed: {what}; attach it and run halfpower \
-             restore, or remove {}",
+            "a run that was killed left a drive changed: {what}; {WHEN_ABSENT}, or forget it by \
+             removing {}",
             recorded.file().display()
         ))),
         Standing::Pending { .. } => Err(Failure::failed(format!(
@@ -456,7 +453,7 @@ pub fn standing(entry: &Entry) -> Standing {
         return in_drive(entry, &Kernel::of_host());
     }
     let kept = || entry.device.serial.is_some() && entry.changes.iter().any(is_of_drive);
-    let Some(device) = device_numbered(&entry.device.number) else {
+    let Some(device) = Device::numbered(&entry.device.number) else {
         if kept() {
             return in_drive(entry, &Kernel::of_host());
         }
@@ -512,21 +509,22 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
         name.strip_prefix("nvme").and_then(|rest| rest.split('n').next().map(str::to_owned))
     };
     drives.dedup_by_key(|drive| controller(drive).unwrap_or_else(|| drive.name()));
-    let control = match drives.as_slice() {
-        [drive] => path_of(drive.disk(), DRIVE_CACHE).map(|path| (drive, path)),
-        _ => None,
+    let why = match drives.as_slice() {
+        [drive] => match path_of(drive.disk(), DRIVE_CACHE) {
+            Some(path) => {
+                let changes = vec![Change { path, ..change.clone() }];
+                return Standing::Pending { disk: drive.disk().to_path_buf(), changes };
+            }
+            None => format!("{} has that number, but no cache that can be switched", drive.name()),
+        },
+        [] => "no drive with that number is attached".to_owned(),
+        several => format!("{} drives with that number are attached", several.len()),
     };
-    let Some((drive, path)) = control else {
-        let (name, wanted) = (&entry.device.name, change.wanted.as_deref().unwrap_or_default());
-        return Standing::Absent(format!(
-            "{DRIVE_CACHE} of {name} (serial number {serial}) was set from {} to {wanted}, and {} \
-             drives with that number are attached now",
-            change.old,
-            drives.len()
-        ));
-    };
-    let changes = vec![Change { path, ..change.clone() }];
-    Standing::Pending { disk: drive.disk().to_path_buf(), changes }
+    let (name, wanted) = (&entry.device.name, change.wanted.as_deref().unwrap_or_default());
+    Standing::Absent(format!(
+        "{DRIVE_CACHE} of {name} (serial number {serial}) was set from {} to {wanted}, and {why}",
+        change.old
+    ))
 }
 
 /// Undoes changes, last first, and returns the result of each change. A setting that only the
@@ -692,12 +690,14 @@ mod tests {
         let standing = in_drive(&entry_of_earlier_boot(Some("S2")), &kernel);
         let Standing::Absent(text) = standing else { panic!("{standing:?}") };
         assert!(text.contains("sda (serial number S2) was set from write back to"), "{text}");
-        assert!(text.contains("and 0 drives with that number"), "{text}");
+        assert!(text.ends_with("and no drive with that number is attached"), "{text}");
         let twin = root.path().join("sys/devices/sdc");
         file(&twin, "serial", "S1");
         std::os::unix::fs::symlink(&twin, root.path().join("sys/block/sdc")).unwrap();
         let standing = in_drive(&entry_of_earlier_boot(Some("S1")), &kernel);
-        assert!(matches!(standing, Standing::Absent(text) if text.contains("and 2 drives")));
+        assert!(
+            matches!(standing, Standing::Absent(text) if text.contains("2 drives with that number"))
+        );
         let standing = in_drive(&entry_of_earlier_boot(None), &kernel);
         assert!(matches!(standing, Standing::Forget(why) if why.contains("no serial number")));
     }

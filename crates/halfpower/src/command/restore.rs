@@ -42,7 +42,9 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
         Standing::Pending { disk, changes } => (disk, changes),
         Standing::Absent(what) => {
             let file = recorded.file().display();
-            console::data(&format!("not restored: {what}; to forget it, remove {file}"));
+            let remedy = settings::WHEN_ABSENT;
+            let text = format!("not restored: {what}; {remedy}, or forget it by removing {file}");
+            console::data(&text);
             return true;
         }
         Standing::Forget(why) => {
