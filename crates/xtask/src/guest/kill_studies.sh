@@ -2,22 +2,8 @@
 # kill-studies DEVICE CONSENT COUNT: kills the study of a drive's write cache COUNT times, every
 # second time while the cache is switched, and lets `restore` put it back each time.
 device=$1 consent=$2 count=$3
-cat >/tmp/study.toml <<'END'
-study = "write-cache"
-title = "The drive's write cache"
-asks = "What does it gain?"
-direct = true
-rw = "write"
-bs = ["4k"]
-iodepth = [1]
-size = "1m"
-runtime = 0.5
-trials = 1
-[[part]]
-name = "plain"
-END
 state() {
-    halfpower study /tmp/study.toml "$device" --no-store --html /tmp/study.html 2>&1 |
+    halfpower study /etc/short-study.toml "$device" --no-store --html /tmp/study.html 2>&1 |
         grep -o 'set to write [a-z]*'
 }
 journal() {
@@ -27,7 +13,7 @@ journal() {
 was=$(state)
 switched=0 changed=0
 for kill in $(seq "$count"); do
-    halfpower study /tmp/study.toml "$device" --toggle-write-cache --no-store \
+    halfpower study /etc/short-study.toml "$device" --toggle-write-cache --no-store \
         "--destroy-data-on=$consent" --html /tmp/study.html >/tmp/study.txt 2>&1 &
     if [ $((kill % 2)) -eq 0 ]; then
         while [ -e /proc/$! ] && ! journal; do usleep 1000; done

@@ -54,7 +54,7 @@ impl Reports {
 pub struct Writer<'a> {
     /// Its commands. On descriptor 3 they report "begun 0", and "KIND NUMBER" after each operation.
     pub script: &'a str,
-    pub modules: &'a [&'a str],
+    pub modules: &'a [String],
     /// Further arguments of QEMU.
     pub arguments: &'a [String],
     /// The guest is killed this long after it has begun (ms).
@@ -100,8 +100,8 @@ impl Writer<'_> {
         }
         qemu.args(["-device", "virtio-blk-pci,drive=d0,serial=logged,write-cache=on"]);
         qemu.args(self.arguments);
-        let modules: Vec<String> = self.modules.iter().map(|one| (*one).to_owned()).collect();
-        let contents = Contents { modules: &modules, script: self.script, ..Contents::default() };
+        let contents =
+            Contents { modules: self.modules, script: self.script, ..Contents::default() };
         let mut running = laboratory.boot(qemu, kernel, &contents, folder)?;
         let mut reports = Reports::default();
         let (mut read, mut left_ms) = (0, None);
@@ -166,7 +166,7 @@ impl Image {
 pub struct Checker<'a> {
     /// Its commands.
     pub script: &'a str,
-    pub modules: &'a [&'a str],
+    pub modules: &'a [String],
     /// Further arguments of QEMU, after those of the images.
     pub arguments: &'a [String],
     /// Files that the commands read: path and content.
@@ -202,10 +202,9 @@ impl Checker<'_> {
             qemu.args(["-device", &format!("virtio-blk-pci,drive=d{number}")]);
         }
         qemu.args(self.arguments);
-        let modules: Vec<String> = self.modules.iter().map(|one| (*one).to_owned()).collect();
         let script = step_text(0, self.script) + "finish\n";
         let contents = Contents {
-            modules: &modules,
+            modules: self.modules,
             files: self.files,
             script: &script,
             ..Contents::default()

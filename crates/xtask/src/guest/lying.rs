@@ -41,10 +41,12 @@ const DAMAGED: &str = "4";
 /// What came of the campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Lying drives.
+    /// Lying drives, and those of them on which exactly the damage was found.
     pub tries: usize,
-    /// Honest drives that were read back for comparison.
+    pub caught: usize,
+    /// Honest drives that were read back for comparison, and those on which nothing was found.
     pub honest: usize,
+    pub intact: usize,
     /// Blocks that the lying drives lost.
     pub lost_blocks: usize,
     /// Drives on which other than exactly the lost blocks were found, or not the right number.
@@ -56,6 +58,7 @@ pub struct Outcome {
 /// # Errors
 /// A guest does not work, or Ctrl-C.
 pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) -> Result<Outcome> {
+    let modules = ["virtio_blk".to_owned()];
     let mut random = fastrand::Rng::with_seed(seed);
     let mut outcome = Outcome::default();
     while outcome.tries < tries {
@@ -64,7 +67,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) ->
         File::create_new(&base)?.set_len(DRIVE_BYTES)?;
         let writer = logged::Writer {
             script: WRITER,
-            modules: &["virtio_blk"],
+            modules: &modules,
             arguments: &[],
             kill_after_ms: KILL_AFTER_MS,
         };
@@ -83,7 +86,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) ->
         let names: String = images.iter().map(|image| format!("{}\n", image.name)).collect();
         let checker = logged::Checker {
             script: READER,
-            modules: &["virtio_blk"],
+            modules: &modules,
             arguments: &[],
             files: &[("/expected".to_owned(), names.into_bytes())],
         };
@@ -116,13 +119,19 @@ impl Outcome {
                 None => INTACT.contains(&code),
                 Some(first) => code == DAMAGED && offset == Some(first * BLOCK_BYTES),
             };
-            if !is_right || damaged != lost.len() {
+            let is_right = is_right && damaged == lost.len();
+            if !is_right {
                 let fault = format!("{} blocks lost, but found: {line}", lost.len());
                 println!("  {fault}");
                 self.faults.push(fault);
             }
-            self.tries += usize::from(!lost.is_empty());
-            self.honest += usize::from(lost.is_empty());
+            let (all, right) = if lost.is_empty() {
+                (&mut self.honest, &mut self.intact)
+            } else {
+                (&mut self.tries, &mut self.caught)
+            };
+            *all += 1;
+            *right += usize::from(is_right);
             self.lost_blocks += lost.len();
         }
         Ok(())
@@ -139,6 +148,7 @@ mod tests {
         let mut outcome = Outcome::default();
         outcome.judge("vda 5 \nvdb 4 2 28672\n", &lost).unwrap();
         assert_eq!((outcome.tries, outcome.honest, outcome.lost_blocks), (1, 1, 2));
+        assert_eq!((outcome.caught, outcome.intact), (1, 1));
         assert!(outcome.faults.is_empty(), "{outcome:?}");
         for wrong in
             ["vda 4 1 0\nvdb 4 2 28672\n", "vda 0 \nvdb 4 1 28672\n", "vda 0 \nvdb 4 2 0\n"]
@@ -146,6 +156,7 @@ mod tests {
             let mut outcome = Outcome::default();
             outcome.judge(wrong, &lost).unwrap();
             assert_eq!(outcome.faults.len(), 1, "{wrong}");
+            assert_eq!(outcome.caught + outcome.intact, 1, "{wrong}");
         }
         assert!(Outcome::default().judge("vda 0 \n", &lost).is_err());
     }

@@ -19,7 +19,9 @@ const INIT: &str = include_str!("init.sh");
 const MEASURE: &str = "#!/bin/sh\nhalfpower run \"$@\" --runtime 1 --trials 1 --no-store\n\
                        code=$?\n[ $code -eq 5 ] || exit $code\n";
 /// Kills the study of a drive's write cache.
-const KILL_STUDIES: &str = include_str!("kill-studies.sh");
+const KILL_STUDIES: &str = include_str!("kill_studies.sh");
+/// The study of a drive's write cache with one short point.
+const SHORT_STUDY: &str = include_str!("short_study.toml");
 /// The name of the file that a guest boots from, and of what it sends, in its folder.
 const ROOT: &str = "initrd";
 pub const RESULTS: &str = "results";
@@ -211,6 +213,7 @@ impl Laboratory {
         image.add_program(&self.program, "/usr/bin/halfpower")?;
         image.add("/usr/bin/measure", MEASURE.as_bytes());
         image.add("/usr/bin/kill-studies", KILL_STUDIES.as_bytes());
+        image.add("/etc/short-study.toml", SHORT_STUDY.as_bytes());
         for tool in contents.tools {
             let path = tool_path(tool).with_context(|| format!("{tool} is not installed"))?;
             image.add_program(&path, &format!("/usr/bin/{tool}"))?;

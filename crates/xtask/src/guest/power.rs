@@ -76,7 +76,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         let kill_after_ms = random.u64(KILL_AFTER_MS);
         let writer = logged::Writer {
             script: WRITER,
-            modules: &["virtio_blk", "ext4"],
+            modules: &modules(),
             arguments: &cache_drive(folder.path())?,
             kill_after_ms,
         };
@@ -95,6 +95,11 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         );
     }
     Ok(outcome)
+}
+
+/// The modules that both guests need.
+fn modules() -> [String; 2] {
+    ["virtio_blk", "ext4"].map(str::to_owned)
 }
 
 /// Arguments of QEMU for the drive whose write cache is switched.
@@ -160,7 +165,7 @@ fn look(
     }
     let checker = logged::Checker {
         script: CHECKER,
-        modules: &["virtio_blk", "ext4"],
+        modules: &modules(),
         arguments: &cache_drive(folder.path())?,
         files: &[("/expected".to_owned(), expected.into_bytes())],
     };

@@ -3,26 +3,11 @@
 mount -t ext4 /dev/vda /mnt || finish
 cd /mnt || finish
 echo "begun 0" >&3
-# The study of the write cache of the other drive, one short point. Its journal lies on the drive
-# whose power is cut.
+# The journal of the study of the other drive's write cache lies on the drive whose power is cut.
 export XDG_STATE_HOME=/mnt/state
-cat >/tmp/study.toml <<'END'
-study = "write-cache"
-title = "The drive's write cache"
-asks = "What does it gain?"
-direct = true
-rw = "write"
-bs = ["4k"]
-iodepth = [1]
-size = "1m"
-runtime = 0.5
-trials = 1
-[[part]]
-name = "plain"
-END
 # Stops the study for a while when it has switched the cache.
 switch() {
-    halfpower study /tmp/study.toml /dev/vdb --toggle-write-cache --destroy-data-on=cache \
+    halfpower study /etc/short-study.toml /dev/vdb --toggle-write-cache --destroy-data-on=cache \
         --no-store --html /tmp/study.html >/dev/null 2>&1 &
     while [ -e /proc/$! ] && grep -q back /sys/block/vdb/cache_type; do usleep 1000; done
     kill -STOP $!

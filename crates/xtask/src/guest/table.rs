@@ -55,14 +55,15 @@ pub fn of(rows: &[Row]) -> String {
 }
 
 /// Everything in use that must not be written to. Only what a scenario without any failure tried
-/// counts as refused.
+/// counts as refused; what was skipped is left out.
 fn of_ways(rows: &[Row]) -> String {
-    let ways: BTreeSet<&String> = rows.iter().flat_map(|row| &row.in_use).collect();
+    let tried: Vec<&Row> = rows.iter().filter(|row| row.skipped.is_none()).collect();
+    let ways: BTreeSet<&String> = tried.iter().flat_map(|row| &row.in_use).collect();
     let is_refused =
-        |way: &String| rows.iter().all(|row| row.result() == "ok" || !row.in_use.contains(way));
+        |way: &String| tried.iter().all(|row| row.result() == "ok" || !row.in_use.contains(way));
     let refused = ways.iter().filter(|way| is_refused(way)).count();
     let mut text = format!(
-        "{} ways to write to something in use, with consent; {refused} refused:\n\n",
+        "Writing to something in use, with consent: {refused} of {} ways are refused.\n\n",
         ways.len()
     );
     for way in ways {
@@ -72,15 +73,16 @@ fn of_ways(rows: &[Row]) -> String {
     text
 }
 
-/// The lines "NAME yes ..." and "NAME no ..." of an output: names, and "yes" with what follows in
-/// parentheses, or "no" with the reason.
+/// The lines "NAME yes ..." and "NAME no ..." of an output: names, and "yes" with the parentheses
+/// at the end of the line, or "no" with the reason.
 pub fn features_in(output: &str) -> Vec<(String, String)> {
     let read = |line: &str| {
         let at = |word: &'static str| Some((line.find(word)?, word));
         let (at, word) = [at(" yes"), at(" no ")].into_iter().flatten().min()?;
         let (name, rest) = (line[..at].trim(), line[at + word.len()..].trim());
         let result = if word == " yes" {
-            rest.find('(').map_or("yes".to_owned(), |details| format!("yes {}", &rest[details..]))
+            let details = rest.rfind('(').filter(|_| rest.ends_with(')'));
+            details.map_or("yes".to_owned(), |begin| format!("yes {}", &rest[begin..]))
         } else {
             format!("no: {}", rest.split_once(": ").map_or(rest, |(_, reason)| reason))
         };
@@ -116,14 +118,14 @@ pub fn of_features(rows: &[Row]) -> String {
 pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) -> String {
     let Outcome { cuts, settings, reported, faults } = outcome;
     let of = |kind: &str| reported.get(kind).copied().unwrap_or(0);
-    let found = lies.tries - lies.faults.len().min(lies.tries);
     format!(
         "{cuts} power cuts of a guest (Linux {release}, ext4 on a virtio disk): {} faults. \
          Before the cuts, {} copies of files, {} resumable copies, {} copies of trees and {} runs \
          had been reported as done. At {settings} of the cuts the write cache of another drive was \
          switched, and `restore` had to put it back after the restart.\n\n\
-         {} drives that ignore flushes lost {} blocks at a power cut: on {found} of them, \
-         `--verify` found as many damaged blocks as were lost; on {} honest drives it found none.",
+         {} drives that ignore flushes lost {} blocks at a power cut: on {} of them, `--verify` \
+         found as many damaged blocks as were lost, the first where the first was lost. On {} of \
+         {} honest drives it found none.",
         faults.len(),
         of("file"),
         of("resumed"),
@@ -131,6 +133,8 @@ pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) ->
         of("run"),
         lies.tries,
         lies.lost_blocks,
+        lies.caught,
+        lies.intact,
         lies.honest
     )
 }
@@ -162,7 +166,11 @@ mod tests {
                 "| | 6.12 |\n|---|---|\n| sync | yes |\n| uring | no: kernel too old |\n"
             )
         );
-        assert!(text.contains("1 ways to write to something in use, with consent; 0 refused"));
-        assert!(of(&[row(&[])]).contains("; 1 refused:\n\n- a mounted disk\n"));
+        assert!(
+            text.contains("with consent: 0 of 1 ways are refused.\n\n- a mounted disk (FAILED)")
+        );
+        assert!(of(&[row(&[])]).ends_with(": 1 of 1 ways are refused.\n\n- a mounted disk\n"));
+        let skipped = Row { skipped: Some("no mdadm".to_owned()), ..row(&[]) };
+        assert!(of(&[skipped]).ends_with("with consent: 0 of 0 ways are refused.\n\n"));
     }
 }
