@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, linkat, openat, statx};
 use rustix::io::Errno;
 
-use crate::directory::{Directory, path_of};
+use crate::directory::{Directory, EntryInfo, path_of};
 use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
 use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
@@ -110,15 +110,10 @@ impl Staging {
         parent.make_private(&name).map_err(on_errno("creating the directory", &path))?;
         let inside = parent.enter(&name).map_err(on_errno("opening", &path))?;
         let info = inside.info().map_err(on_errno("looking at", &path))?;
-        let user = rustix::process::geteuid().as_raw();
-        if info.uid != user || info.mode & 0o077 != 0 {
-            // Root as the owner and other permission bits are accepted: some file systems have no
-            // permission bits, and show root as the owner.
-            if info.uid != user && info.uid != 0 {
-                let what =
-                    format!("another user replaced {} just after it was created", path.display());
-                return Err(Problem::new(ProblemKind::Failed, &path, what));
-            }
+        if !is_ours(&inside, &info).map_err(on_errno("creating a file in", &path))? {
+            let what =
+                format!("another user replaced {} just after it was created", path.display());
+            return Err(Problem::new(ProblemKind::Failed, &path, what));
         }
         self.note(settings, &token, &path, info.inode);
         let again = parent.descend(std::path::Path::new("")).map_err(on_errno("opening", &path))?;
@@ -137,8 +132,7 @@ impl Staging {
     pub fn adopt(&self, parent: &Directory, name: &OsStr) -> Result<PrivateDirectory, Errno> {
         let inside = parent.enter(name)?;
         let info = inside.info()?;
-        let user = rustix::process::geteuid().as_raw();
-        if info.uid != user || info.mode & 0o077 != 0 {
+        if !is_ours(&inside, &info)? {
             return Err(Errno::PERM);
         }
         Ok(PrivateDirectory {
@@ -204,6 +198,32 @@ impl Staging {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a directory belongs to this user, and nobody else can write to it.
+///
+/// A server may know this user by another number (NFS with `root_squash`, or without a common
+/// domain of names), and some file systems have no permission bits. Such a directory is compared
+/// with a new private file in it.
+fn is_ours(directory: &Directory, info: &EntryInfo) -> Result<bool, Errno> {
+    if info.uid == rustix::process::geteuid().as_raw() && is_private(info) {
+        return Ok(true);
+    }
+    let name = OsString::from(format!("probe-{}", uuid::Uuid::new_v4().simple()));
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let probe = EntryInfo::of(directory.open_with(&name, flags, 0o600)?);
+    directory.remove(&name)?;
+    Ok(is_like(info, &probe?))
+}
+
+/// Whether the permission bits keep other users out.
+fn is_private(info: &EntryInfo) -> bool {
+    info.mode & 0o077 == 0
+}
+
+/// Whether a directory has the owner of a new private file, and is as private.
+fn is_like(directory: &EntryInfo, probe: &EntryInfo) -> bool {
+    directory.uid == probe.uid && (is_private(directory) || !is_private(probe))
 }
 
 /// A file without its final name.
@@ -354,8 +374,38 @@ mod tests {
     use super::*;
     use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_not_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = |name: &str, mode: u32| {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let directory = Directory::open(&path).unwrap();
+            let info = directory.info().unwrap();
+            (directory, info)
+        };
+        let (private, info) = opened("private", 0o700);
+        assert_eq!(is_ours(&private, &info), Ok(true));
+        let (shared, info) = opened("shared", 0o777);
+        assert_eq!(is_ours(&shared, &info), Ok(false));
+        assert_eq!(fs::read_dir(folder.path().join("shared")).unwrap().count(), 0, "no probe");
+    }
+
+    #[test]
+    fn a_server_may_know_us_by_another_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Directory::open(folder.path()).unwrap().info().unwrap();
+        let seen = |uid: u32, mode: u32| EntryInfo { uid, mode, ..own };
+        assert!(is_like(&seen(65534, 0o040_700), &seen(65534, 0o100_600)));
+        let without_bits = 0o100_755;
+        assert!(is_like(&seen(0, 0o040_755), &seen(0, without_bits)));
+        assert!(!is_like(&seen(1000, 0o040_700), &seen(65534, 0o100_600)), "of another user");
+        assert!(!is_like(&seen(65534, 0o040_777), &seen(65534, 0o100_600)), "open to others");
+    }
 
     struct Bench {
         folder: tempfile::TempDir,
