@@ -11,6 +11,8 @@ mod image;
 
 mod scenario;
 
+mod service;
+
 mod machine;
 
 mod write_log;
@@ -24,7 +26,7 @@ mod power;
 mod table;
 
 use crate::bench::clock;
-use crate::faults::tally::Stopped;
+use crate::faults::tally::{Missing, Stopped};
 use crate::repository;
 use anyhow::{Context, Result, ensure};
 use kernel::{Kernel, Packages};
@@ -228,10 +230,6 @@ fn row(
         failures: Vec::new(),
         skipped: None,
     };
-    if let Some(tool) = machine::missing_tool(scenario) {
-        row.skipped = Some(format!("{tool} is not installed"));
-        return Ok(row);
-    }
     match laboratory.run(scenario, kernel) {
         Ok(judged) => {
             for one in judged {
@@ -249,6 +247,7 @@ fn row(
             }
         }
         Err(error) if error.is::<Stopped>() => return Err(error),
+        Err(error) if error.is::<Missing>() => row.skipped = Some(format!("{error:#}")),
         Err(error) => row.failures.push(format!("{error:#}")),
     }
     Ok(row)

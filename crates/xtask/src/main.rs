@@ -11,6 +11,8 @@ mod bench;
 mod book;
 mod dist;
 mod faults;
+mod server;
+
 mod guest;
 mod mounted;
 mod packages;

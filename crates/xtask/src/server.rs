@@ -1,23 +1,23 @@
-//! Servers of NBD, NFS, SMB and iSCSI that serve one file of the campaign's folder.
+//! Servers of NBD, NFS, SMB and iSCSI that serve a file of a campaign's folder.
 //!
 //! Each has its configuration and state in a folder of its own, listens on one port of one address,
 //! and ends when its value is dropped. It may run in a network namespace. A missing program or
 //! privilege gives the error `Missing`.
 
 use crate::bench::host;
-use crate::faults::place::Context;
 use crate::faults::running::pause;
 use crate::faults::tally::{Missing, Stopped};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
+use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 /// Name of the file that all servers serve, in the folder `data` of the campaign.
@@ -33,7 +33,8 @@ const LOOK_MS: u64 = 20;
 const ATTEMPTS: u32 = 3;
 
 /// A protocol with a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// nbdkit.
     Nbd,
@@ -80,6 +81,14 @@ impl Protocol {
     }
 }
 
+/// What a server belongs to.
+pub struct Workplace<'a> {
+    /// The folder of the campaign. Servers serve its subfolder `data`.
+    pub folder: &'a Path,
+    /// Set by a signal: stop.
+    pub stop: &'a AtomicBool,
+}
+
 /// Where a server listens.
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
@@ -110,7 +119,7 @@ impl Server {
     /// # Errors
     /// `Missing` if the program or a privilege is missing or the server does not start.
     pub fn start(
-        context: &Context,
+        workplace: &Workplace<'_>,
         protocol: Protocol,
         site: Site<'_>,
         filters: [&str; 2],
@@ -134,7 +143,7 @@ impl Server {
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
             let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-            match Server::start_at(context, protocol, site, port, filters)? {
+            match Server::start_at(workplace, protocol, site, port, filters)? {
                 Ok(server) => return Ok(server),
                 Err(output) => last = output,
             }
@@ -144,14 +153,14 @@ impl Server {
 
     /// Starts a server on a port. The inner error is the last line of its output.
     fn start_at(
-        context: &Context,
+        workplace: &Workplace<'_>,
         protocol: Protocol,
         site: Site<'_>,
         port: u16,
         filters: [&str; 2],
     ) -> Result<Result<Server, String>> {
-        let folder = tempfile::tempdir_in(&context.folder)?;
-        let (path, data) = (folder.path(), context.folder.join("data"));
+        let folder = tempfile::tempdir_in(workplace.folder)?;
+        let (path, data) = (folder.path(), workplace.folder.join("data"));
         let host = site.host;
         let file = data.join(FILE);
         let (words, control) = match protocol {
@@ -175,7 +184,7 @@ impl Server {
         let process = Process::start(site.namespace, &words, control.as_deref(), &log)?;
         let host = host.to_owned();
         let server = Server { process, protocol, port, host, folder };
-        if !server.listens(context)? {
+        if !server.listens(workplace.stop)? {
             let log = fs::read_to_string(&log).unwrap_or_default();
             return Ok(Err(log.lines().last().unwrap_or("no output").to_owned()));
         }
@@ -191,9 +200,9 @@ impl Server {
     }
 
     /// Waits until the server listens. False if it ended, or takes too long.
-    fn listens(&self, context: &Context) -> Result<bool> {
+    fn listens(&self, stop: &AtomicBool) -> Result<bool> {
         for _ in 0..START_MS / LOOK_MS {
-            if context.stop.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) {
                 return Err(Stopped.into());
             }
             if !self.process.is_running() {
@@ -305,12 +314,15 @@ pub fn installed(program: &str) -> Result<PathBuf> {
 }
 
 /// A process and those that it starts, which are killed when the value is dropped.
-struct Process(Child);
+pub struct Process(Child);
 
 impl Process {
     /// Starts a command, whose words have no spaces, in a network namespace. `control` is where
     /// tgtd listens for its administrator.
-    fn start(
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(
         namespace: Option<&str>,
         words: &str,
         control: Option<&Path>,
@@ -340,7 +352,7 @@ impl Process {
 
     /// Whether it has not ended, by its state in /proc/PID/stat of proc(5). It is not waited for
     /// before it is dropped, so its PID cannot have been reused.
-    fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
     }

@@ -6,8 +6,6 @@
 //! on private ports and in private network namespaces, and is removed at the end. Cases whose
 //! programs or privileges are missing are skipped by name.
 
-mod server;
-
 mod link;
 mod proxy;
 
@@ -20,6 +18,7 @@ use crate::bench::statistics::Estimate;
 use crate::faults::place::Context;
 use crate::faults::tally::{Missing, Stopped};
 use crate::repository;
+use crate::server::{self, Protocol, Server, Site, Workplace};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use std::fmt::Write;
@@ -119,6 +118,15 @@ fn shown(estimate: &Estimate) -> String {
 }
 
 impl Campaign<'_> {
+    /// Starts a server of the campaign's file; see [`Server::start`].
+    ///
+    /// # Errors
+    /// As of [`Server::start`].
+    fn server(&self, protocol: Protocol, site: Site<'_>, filters: [&str; 2]) -> Result<Server> {
+        let Context { folder, stop, .. } = self.context;
+        Server::start(&Workplace { folder, stop }, protocol, site, filters)
+    }
+
     fn is_wanted(&self, name: &str) -> bool {
         self.case.is_empty() || self.case.iter().any(|part| name.contains(part.as_str()))
     }

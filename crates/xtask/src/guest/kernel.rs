@@ -96,18 +96,20 @@ impl Kernel {
         seen: &mut BTreeSet<String>,
         order: &mut Vec<(String, Vec<u8>)>,
     ) -> Result<()> {
-        let name = name.strip_prefix("crypto_").unwrap_or(name);
-        let provider = PROVIDERS.iter().find(|(asked, _)| *asked == name);
-        let name = provider.map_or(name, |(_, provider)| provider);
-        let Some(path) = self.modules.get(name) else { return Ok(()) };
-        if !seen.insert(name.to_owned()) {
+        // An algorithm is asked for as `crypto-NAME`, but there are modules with such a name too.
+        let algorithm = name.strip_prefix("crypto_").unwrap_or(name);
+        let provider = PROVIDERS.iter().find(|(asked, _)| *asked == algorithm);
+        let names = [name, provider.map_or(algorithm, |(_, provider)| provider)];
+        let found = names.iter().find_map(|name| self.modules.get_key_value(*name));
+        let Some((name, path)) = found else { return Ok(()) };
+        if !seen.insert(name.clone()) {
             return Ok(());
         }
         let module = contents(path)?;
         for needed in needs(&module) {
             self.visit(&needed, seen, order)?;
         }
-        order.push((name.to_owned(), module));
+        order.push((name.clone(), module));
         Ok(())
     }
 }

@@ -3,7 +3,9 @@
 use super::image::Image;
 use super::kernel::Kernel;
 use super::scenario::{Check, Scenario};
+use super::service::Services;
 use crate::faults::running::Running;
+use crate::server::installed;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -120,7 +122,8 @@ impl Laboratory {
 
     fn run_once<'a>(&self, scenario: &'a Scenario, kernel: &Kernel) -> Result<Vec<Judged<'a>>> {
         let folder = tempfile::tempdir_in(&self.work)?;
-        let script = script(scenario);
+        let services = Services::start(scenario, folder.path(), &self.stop)?;
+        let script = services.ports_text() + &script(scenario);
         let contents = Contents {
             modules: &scenario.modules,
             spare_modules: &scenario.spare_modules,
@@ -130,6 +133,7 @@ impl Laboratory {
         };
         let mut qemu = self.qemu(kernel, &scenario.machine, &scenario.boot, folder.path())?;
         add_devices(&mut qemu, scenario, folder.path())?;
+        services.add_devices(&mut qemu);
         let running = self.boot(qemu, kernel, &contents, folder.path())?;
         let patience_ms = scenario.seconds.map_or(self.patience_ms, |seconds| seconds * 1000);
         let ended = running.ended_within(patience_ms, |_| {})?;
@@ -215,8 +219,7 @@ impl Laboratory {
         image.add("/usr/bin/kill-studies", KILL_STUDIES.as_bytes());
         image.add("/etc/short-study.toml", SHORT_STUDY.as_bytes());
         for tool in contents.tools {
-            let path = tool_path(tool).with_context(|| format!("{tool} is not installed"))?;
-            image.add_program(&path, &format!("/usr/bin/{tool}"))?;
+            image.add_program(&installed(tool)?, &format!("/usr/bin/{tool}"))?;
         }
         for (path, content) in contents.files {
             image.add(path, content);
@@ -279,18 +282,6 @@ fn bytes_of(size: &str) -> Option<u64> {
         None => (size.strip_suffix('G')?, 30),
     };
     Some(number.parse::<u64>().ok()? << shift)
-}
-
-/// The first tool of a scenario that this host lacks.
-pub fn missing_tool(scenario: &Scenario) -> Option<&str> {
-    let missing = scenario.tools.iter().find(|tool| tool_path(tool).is_none());
-    missing.map(String::as_str)
-}
-
-/// A program of this host.
-fn tool_path(tool: &str) -> Option<PathBuf> {
-    let folders = ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"];
-    folders.iter().map(|folder| Path::new(folder).join(tool)).find(|path| path.is_file())
 }
 
 /// Reads what the guest sent: for each step a line "step NUMBER CODE BYTES" and the output.

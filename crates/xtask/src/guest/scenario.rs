@@ -1,6 +1,7 @@
 //! Scenarios: what a guest has, what is done in it, and what must come out. Each is one file below
 //! `crates/xtask/scenarios`.
 
+use crate::server::Protocol;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -46,6 +47,13 @@ pub struct Scenario {
     /// Programs of this host that the guest needs.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Servers of this host, which serve a folder with the file `disk` at 10.0.2.2. The shell has
+    /// their ports as `$NFS_PORT` and so on.
+    #[serde(default)]
+    pub servers: Vec<Protocol>,
+    /// Whether a folder of this host is shared by virtiofs, with the tag `host`.
+    #[serde(default)]
+    pub virtiofs: bool,
     /// Time limit (s); None: that of the campaign.
     pub seconds: Option<u64>,
     /// Shell commands before the checks; the first that fails ends the scenario.

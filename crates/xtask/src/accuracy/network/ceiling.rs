@@ -5,10 +5,10 @@
 //! its frames. A plain TCP transfer over the same link checks that figure.
 
 use super::link::{Link, goodput};
-use super::server::{Protocol, Server};
 use super::{Campaign, Found, Row, number};
 use crate::bench::statistics::{Estimate, estimate, quantile};
 use crate::bench::turns::take_turns;
+use crate::server::{Protocol, Server};
 use anyhow::Result;
 
 /// Largest error of a rate, as a share.
@@ -38,7 +38,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     for protocol in [Protocol::Nbd, Protocol::Nfs, Protocol::Smb, Protocol::Iscsi] {
         let measure = |name: &str| {
             let link = Link::new()?;
-            let server = Server::start(campaign.context, protocol, link.site(), ["", ""])?;
+            let server = campaign.server(protocol, link.site(), ["", ""])?;
             let rates = take_turns(name, rounds, DEPTHS.len(), stop, |which| {
                 rate(campaign, &link, &server, DEPTHS[which])
             })?;

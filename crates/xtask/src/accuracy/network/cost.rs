@@ -4,9 +4,9 @@
 //! The costs and intervals are the program's own, from the readings of its JSON document.
 
 use super::Campaign;
-use super::server::{CREDENTIALS, LOOPBACK, Protocol, Server};
 use crate::faults::place::Place;
 use crate::faults::tally::{Missing, Stopped};
+use crate::server::{CREDENTIALS, LOOPBACK, Protocol};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
     let mut servers = Vec::new();
     let mut skipped = String::new();
     for protocol in Protocol::ALL {
-        match Server::start(campaign.context, protocol, LOOPBACK, ["", ""]) {
+        match campaign.server(protocol, LOOPBACK, ["", ""]) {
             Ok(server) => servers.push(server),
             Err(error) if error.is::<Missing>() => {
                 writeln!(skipped, "- {}: skipped: {error}", protocol.name())?;

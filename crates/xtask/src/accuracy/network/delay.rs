@@ -8,10 +8,10 @@
 //! which also speaks NBD, measures the filter in the same turns to show how much.
 
 use super::proxy::Proxy;
-use super::server::{LOOPBACK, Protocol, Server};
 use super::{Campaign, Found, Row, number};
 use crate::bench::statistics::estimate;
 use crate::bench::turns::take_turns;
+use crate::server::{LOOPBACK, Protocol, Server};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::process::Command;
@@ -37,7 +37,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
         let name = |load: &str| format!("NBD, filter of {ms} ms, {load}");
         let measure = |rw: &str, name: &str| {
             let parameters = format!("rdelay={ms}ms wdelay={ms}ms");
-            let start = |filters| Server::start(campaign.context, Protocol::Nbd, LOOPBACK, filters);
+            let start = |filters| campaign.server(Protocol::Nbd, LOOPBACK, filters);
             let servers = [start(["", ""])?, start(["--filter=delay", &parameters])?];
             let urls = servers.each_ref().map(Server::url);
             added(campaign, name, has_fio, |tool, delayed| {
@@ -57,7 +57,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
             let name =
                 |load: &str| format!("{}, proxy of {ms} ms each way, {load}", protocol.name());
             let measure = |rw: &str, name: &str| {
-                let server = Server::start(campaign.context, protocol, LOOPBACK, ["", ""])?;
+                let server = campaign.server(protocol, LOOPBACK, ["", ""])?;
                 let proxy = Proxy::to(server.port)?;
                 let url = protocol.url(LOOPBACK.host, proxy.port);
                 added(campaign, name, false, |_, delayed| {

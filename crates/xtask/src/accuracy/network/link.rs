@@ -4,9 +4,9 @@
 //! without preamble and checksum. A plain TCP transfer by this process measures what the link
 //! carries, independently of the program under test.
 
-use super::server::{Site, installed};
 use crate::bench::clock::Stopwatch;
 use crate::faults::tally::Missing;
+use crate::server::{Site, installed};
 use anyhow::{Context as _, Result, bail};
 use nix::sched::{CloneFlags, setns};
 use nix::unistd::geteuid;
