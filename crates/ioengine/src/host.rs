@@ -620,9 +620,14 @@ impl Target for HostTarget {
         if let Some(stripe) = &self.stripe {
             return stripe.coverage(offset, length);
         }
-        let file = self.file.as_ref().filter(|_| self.kind == TargetKind::File)?;
+        let file = self.file.as_ref()?;
         let end = offset.saturating_add(length).min(self.size_bytes());
-        coverage(file, offset, end).ok()
+        if self.kind == TargetKind::File {
+            return coverage(file, offset, end).ok();
+        }
+        self.zones?;
+        let unwritten_bytes = zones::unwritten_bytes(file, offset, end).ok()?;
+        Some(Coverage { hole_bytes: 0, unwritten_bytes })
     }
 
     fn device_number(&self) -> Option<(u32, u32)> {

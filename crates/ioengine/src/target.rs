@@ -69,7 +69,7 @@ pub struct Scrub {
     pub dropped_all_caches: bool,
 }
 
-/// Parts of a file without written blocks.
+/// Parts of a file, or of a device with zones, without written blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// Holes: nothing allocated (bytes).

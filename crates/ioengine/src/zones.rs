@@ -13,6 +13,9 @@ const REPORT: u32 = 0xC010_1282;
 const RESET: u32 = 0x4010_1283;
 /// Zones that one report asks for.
 const REPORT_ZONES: usize = 4096;
+/// The condition of a zone that was written to its end (BLK_ZONE_COND_FULL), whose write pointer says
+/// nothing, as that of a zone that takes writes anywhere.
+const FULL: u8 = 14;
 /// The type of zones that take writes anywhere (BLK_ZONE_TYPE_CONVENTIONAL).
 const CONVENTIONAL: u8 = 1;
 /// Offsets, lengths and capacities are in sectors (bytes).
@@ -20,6 +23,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// How a device is divided into zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Zones {
     /// From the start of one zone to that of the next (bytes).
     pub zone_bytes: u64,
@@ -72,6 +76,29 @@ impl Zones {
         let limits = limits.into_iter().flatten().filter_map(|text| text.parse::<u32>().ok());
         let open_max = limits.filter(|most| *most > 0).min();
         Ok(summary(&all(file)?, open_max))
+    }
+}
+
+/// How many bytes between two offsets lie behind the write pointers of their zones: they were never
+/// written since the zone was reset, so reads of them bring zeros without the medium.
+///
+/// # Errors
+/// The device does not report its zones.
+pub fn unwritten_bytes(file: &File, start: u64, end: u64) -> io::Result<u64> {
+    let unwritten = all(file)?.into_iter().filter_map(|zone| zone.unwritten());
+    Ok(unwritten.map(|(from, to)| to.min(end).saturating_sub(from.max(start))).sum())
+}
+
+impl Zone {
+    /// The part behind the write pointer (bytes): start and end. None if all was written, or if the
+    /// zone takes writes anywhere.
+    fn unwritten(&self) -> Option<(u64, u64)> {
+        let in_order = self.kind != CONVENTIONAL && self.condition != FULL;
+        let end = self.start.saturating_add(self.length);
+        in_order.then(|| {
+            let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
+            (bytes(self.write_pointer.min(end)), bytes(end))
+        })
     }
 }
 
@@ -154,6 +181,16 @@ mod tests {
         // Old kernels report no capacity.
         let old = summary(&[zone(0, 8192, 2, 0)], None).unwrap();
         assert_eq!(old.capacity_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn what_lies_behind_a_write_pointer_was_never_written() {
+        let at = |write_pointer, condition| Zone { write_pointer, condition, ..zone(8, 8, 2, 8) };
+        assert_eq!(at(10, 2).unwritten(), Some((10 * 512, 16 * 512)));
+        assert_eq!(at(8, 1).unwritten(), Some((8 * 512, 16 * 512)), "an empty zone");
+        assert_eq!(at(8, FULL).unwritten(), None);
+        assert_eq!(at(u64::MAX, 6).unwritten(), Some((16 * 512, 16 * 512)), "no write pointer");
+        assert_eq!(zone(8, 8, CONVENTIONAL, 8).unwritten(), None);
     }
 
     #[test]

@@ -272,8 +272,8 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
     if key.read_percent() > 0 && empty > 0 {
         let share = 100.0 * empty as f64 / around.target_bytes.max(1) as f64;
         let text = format!(
-            "{share:.1}% of the file are holes or unwritten blocks ({}), which are read without \
-             touching the device; write the file first, or use --allow-holes",
+            "{share:.1}% of the target are holes or unwritten blocks ({}), which are read without \
+             touching the medium; write it first, or use --allow-holes",
             units::size(empty)
         );
         verdict.flag(State::Invalid, Check::Holes, text);

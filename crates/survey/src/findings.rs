@@ -488,6 +488,9 @@ fn not_measured(data: &SurveyData) -> Vec<Finding> {
     if let Some(why) = &facts.not_written {
         add("Writes were not measured".to_owned(), why);
     }
+    if let Some(why) = &facts.unordered_writes {
+        add("Buffered and random writes were not measured".to_owned(), why);
+    }
     if !facts.direct {
         add("Direct I/O was not measured".to_owned(), "the file system does not support it");
     }

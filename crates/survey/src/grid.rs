@@ -4,6 +4,7 @@
 //! (some disks are fastest above 1 MiB), three depths, both directions, buffered and direct, and
 //! random 8 KiB requests at several depths. `schedule` adds sizes in between where a curve bends.
 
+use ioengine::zones::Zones;
 use ioengine::{BufferPages, Caching};
 use serde::{Deserialize, Serialize};
 use workload::Pattern;
@@ -140,6 +141,8 @@ pub struct Limits {
     pub direct: bool,
     /// Whether writing is allowed.
     pub write: bool,
+    /// The zones of the region that take writes only in order.
+    pub zones: Option<Zones>,
 }
 
 /// The points of the first grid.
@@ -204,7 +207,18 @@ pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     let in_flight = u64::from(point.request_bytes) * u64::from(point.depth);
     let too_small = point.caching.is_direct() && point.request_bytes < limits.request_bytes_min;
     let offered = if point.caching.is_direct() { limits.direct } else { limits.buffered };
-    offered && !too_small && in_flight <= limits.in_flight_bytes_max.min(limits.region_bytes)
+    let most = limits.in_flight_bytes_max.min(limits.region_bytes);
+    let keeps_order = || limits.zones.is_none_or(|zones| keeps_order(point, &zones, limits));
+    offered && !too_small && in_flight <= most && (!point.write || keeps_order())
+}
+
+/// Whether a point writes zones in order: one zone for each request in flight.
+fn keeps_order(point: &GridPoint, zones: &Zones, limits: &Limits) -> bool {
+    let sequential = point.caching.is_direct() && point.pattern == Pattern::Sequential;
+    let behind = limits.region_bytes.saturating_sub(zones.sequential_from_bytes);
+    let most = (behind / zones.zone_bytes.max(1)).min(zones.open_max.map_or(u64::MAX, u64::from));
+    let fits = zones.capacity_bytes.is_multiple_of(point.request_bytes.into());
+    sequential && fits && u64::from(point.depth) <= most
 }
 
 /// The request sizes of the first grid: powers of two.
@@ -231,6 +245,31 @@ pub fn is_soaked(point: &GridPoint) -> bool {
 mod tests {
     use super::*;
 
+    #[test]
+    fn zones_are_written_in_order_by_direct_requests_that_fill_them() {
+        let zones = Zones {
+            zone_bytes: 4 << 20,
+            capacity_bytes: 3 << 20,
+            sequential_from_bytes: 8 << 20,
+            open_max: Some(6),
+        };
+        let limits = Limits { zones: Some(zones), ..limits() };
+        let budget = Budget::of(false, false, None);
+        let points = first(&budget, &limits);
+        assert!(points.iter().any(|point| !point.write && point.pattern == Pattern::Random));
+        let writes: Vec<&GridPoint> = points.iter().filter(|point| point.write).collect();
+        assert!(writes.iter().any(|point| point.depth == 1 && point.request_bytes == 1 << 20));
+        for point in writes {
+            assert!(point.caching.is_direct() && point.pattern == Pattern::Sequential);
+            assert!(zones.capacity_bytes.is_multiple_of(point.request_bytes.into()));
+            assert!(point.depth <= 6);
+        }
+        // Two zones lie behind those that take writes anywhere.
+        let short = Limits { region_bytes: 16 << 20, ..limits };
+        let deep = GridPoint { depth: 3, ..sequential(true, Caching::Direct, 4096) };
+        assert!(!allowed(&deep, &short) && allowed(&GridPoint { depth: 2, ..deep }, &short));
+    }
+
     fn limits() -> Limits {
         Limits {
             request_bytes_min: 512,
@@ -239,6 +278,7 @@ mod tests {
             buffered: true,
             direct: true,
             write: true,
+            zones: None,
         }
     }
 

@@ -8,6 +8,7 @@ use analysis::units;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use ioengine::zones::Zones;
 use ioengine::{BufferPages, Caching, Clock, EngineKind, HostTarget, Target, TargetKind};
 use lab::failure::{Failure, Outcome};
 use lab::point::{Point, State, Trial};
@@ -20,7 +21,7 @@ use workload::{Pattern, Workload};
 
 use crate::grid::{self, Budget, GridPoint};
 use crate::schedule::{self, Measured};
-use crate::subject::{Subject, narrowed};
+use crate::subject::{Subject, narrowed, unordered_writes};
 use crate::survey_data::Facts;
 use crate::visits::{self, SecondVisit, Visits};
 
@@ -381,7 +382,8 @@ impl<'a> Survey<'a> {
             let Some(mut setting) = self.trial_setting(index, made, soaked) else { continue };
             let label = self.points[index].key.describe();
             let start = self.visits.start(grid_point.request_bytes.into());
-            let goes_on = grid_point.pattern == Pattern::Sequential;
+            let goes_on = grid_point.pattern == Pattern::Sequential
+                && self.zones_written(&grid_point).is_none();
             if goes_on {
                 setting.workload.start_bytes = start % self.region(&grid_point).max(1);
             }
@@ -546,6 +548,7 @@ impl<'a> Survey<'a> {
             read_percent: if grid_point.write { 0 } else { 100 },
             request_bytes: grid_point.request_bytes,
             depth: grid_point.depth,
+            region_offset: self.zones_written(grid_point).map_or(0, |z| z.sequential_from_bytes),
             region_bytes: region,
             limit_ns: Some(if soaked {
                 self.budget.trial_ns.max(SOAKED_TRIAL_NS)
@@ -575,10 +578,19 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// The region in whole requests (bytes).
+    /// The region in whole requests (bytes), or in whole zones if they must be written in order.
     fn region(&self, grid_point: &GridPoint) -> u64 {
-        let request = u64::from(grid_point.request_bytes);
-        self.subject.region_bytes / request * request
+        let all = self.subject.region_bytes;
+        let (from, unit) = match self.zones_written(grid_point) {
+            Some(zones) => (zones.sequential_from_bytes, zones.zone_bytes),
+            None => (0, u64::from(grid_point.request_bytes)),
+        };
+        (all - from) / unit * unit
+    }
+
+    /// The zones that a point writes in order, from the beginning of each.
+    fn zones_written(&self, grid_point: &GridPoint) -> Option<Zones> {
+        self.subject.limits.zones.filter(|_| grid_point.write)
     }
 }
 
@@ -610,6 +622,7 @@ pub fn notes(lab: &Lab, subject: &Subject, budget: &Budget, pap: Option<f64>) ->
     missing.extend(narrowed(&subject.limits));
     Facts {
         pap_bytes_per_s: pap,
+        unordered_writes: unordered_writes(&subject.limits),
         missing,
         direct: subject.limits.direct,
         region_bytes: subject.region_bytes,

@@ -38,6 +38,7 @@ impl RankLimits {
                 buffered: one.limits.buffered && other.limits.buffered,
                 direct: one.limits.direct && other.limits.direct,
                 write: one.limits.write && other.limits.write,
+                zones: one.limits.zones.or(other.limits.zones),
             },
             // Engines are in the order of preference; the lower ones exist on more hosts.
             engine_kind: one.engine_kind.min(other.engine_kind),
@@ -65,6 +66,7 @@ mod tests {
                 buffered: true,
                 direct: true,
                 write: true,
+                zones: None,
             },
             engine_kind: EngineKind::IoUring,
             layout_bytes_per_s: Some(2e8),
@@ -84,6 +86,7 @@ mod tests {
                 buffered: false,
                 direct: false,
                 write: false,
+                zones: None,
             },
             engine_kind: EngineKind::Threads,
             layout_bytes_per_s: Some(1e8),

@@ -182,6 +182,7 @@ mod tests {
             buffered: true,
             direct: true,
             write: true,
+            zones: None,
         }
     }
 

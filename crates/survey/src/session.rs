@@ -451,6 +451,7 @@ fn plan(
         buffered: !matches!(survey_target, SurveyTarget::Network(_)),
         direct: true,
         write: true,
+        zones: None,
     };
     options.html.as_deref().map_or(Ok(()), page::check)?;
     let workloads = grid::first(budget, &limits).len();

@@ -68,6 +68,7 @@ impl Subject {
             buffered: true,
             direct: direct.is_some(),
             write,
+            zones: buffered.zones().filter(|zones| zones.sequential_from_bytes < region_bytes),
         };
         let coverage = buffered.coverage(0, region_bytes);
         let (buffered, direct) = (Box::new(buffered), direct.map(Box::new));
@@ -89,6 +90,7 @@ impl Subject {
             buffered: false,
             direct: true,
             write,
+            zones: None,
         };
         Ok(Subject {
             modes: Modes::Network(Box::new(target)),
@@ -113,6 +115,7 @@ impl Subject {
             buffered: true,
             direct: true,
             write: true,
+            zones: None,
         };
         Subject { modes, region_bytes, limits, coverage: None }
     }
@@ -200,6 +203,13 @@ fn check_size(name: &str, region_bytes: u64) -> Outcome<()> {
 pub fn in_flight_bytes_max() -> u64 {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
     grid::IN_FLIGHT_BYTES_MAX.min(limit)
+}
+
+/// Why buffered and random writes are not measured: the device takes writes only in order.
+pub fn unordered_writes(limits: &Limits) -> Option<String> {
+    let zones = limits.zones.filter(|_| limits.write)?;
+    let zone = units::size(zones.zone_bytes);
+    Some(format!("the device takes writes only in order, in zones of {zone}"))
 }
 
 /// A note on a memory limit that reduced the bytes in flight, if any.

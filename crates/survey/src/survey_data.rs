@@ -108,6 +108,9 @@ pub struct Facts {
     pub missing: Vec<String>,
     /// Why writes were not measured; `None` if they were.
     pub not_written: Option<String>,
+    /// Why buffered and random writes were not measured; `None` if that is not due to zones.
+    #[serde(default)]
+    pub unordered_writes: Option<String>,
     /// Whether the target supports direct I/O.
     pub direct: bool,
     /// Size of the test file or region (bytes).

@@ -228,6 +228,14 @@ fn to_device(
     }
     let target = HostTarget::open(to, false, Caching::Buffered)?;
     guard::check_writable(&target, to, &options.consent)?;
+    if ioengine::Target::zones(&target).is_some() {
+        return Err(Failure::usage(format!(
+            "{} takes writes only in order within its zones, which a copy does not keep; nothing \
+             was written. Reset its zones with `blkzone reset`, and write it with \
+             `dd oflag=direct bs=1M`",
+            to.display()
+        )));
+    }
     if let Some(source) = source {
         let device = metadata_of(options, to)?;
         let size = inputs::size_of(from);
