@@ -260,6 +260,16 @@ impl HostTarget {
         (!images.is_empty() && images.len() == devices.len()).then_some(devices)
     }
 
+    /// The disks below the target, through partitions, volumes and the images of loop devices, by
+    /// name.
+    pub fn disks(&self) -> Vec<Device> {
+        let mut found = Vec::new();
+        self.devices().into_iter().for_each(|device| add_disks_below(device, &mut found));
+        found.sort_by_key(Device::name);
+        found.dedup_by_key(|disk| disk.name());
+        found
+    }
+
     /// The name of an underlying loop device that caches its image, if no device below the image
     /// has counters. The traffic to the real device is then invisible.
     pub fn unseen_image(&self) -> Option<String> {
@@ -653,6 +663,18 @@ impl Target for HostTarget {
     fn write_cache(&self) -> Option<String> {
         let told = self.devices().into_iter().map(|device| device.info().write_cache);
         told.reduce(|one, other| one.filter(|one| other.as_ref() == Some(one)))?
+    }
+}
+
+/// Adds the disks that a device consists of, or itself if it is one.
+fn add_disks_below(device: &Device, found: &mut Vec<Device>) {
+    let whole = device.whole().unwrap_or_else(|| device.clone());
+    let image = whole.image().and_then(|image| device_of(&image));
+    let below: Vec<Device> = whole.slaves().into_iter().chain(image).collect();
+    if below.is_empty() {
+        found.push(whole);
+    } else {
+        below.iter().for_each(|device| add_disks_below(device, found));
     }
 }
 

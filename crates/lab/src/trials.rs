@@ -70,7 +70,7 @@ struct Before {
     /// The devices that hold the images of loop devices, with their counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
-    /// The health of the NVMe drives directly below the targets; empty without the permission to
+    /// The health of the NVMe drives below the targets; empty without the permission to
     /// ask.
     drives: Vec<(Device, Health)>,
 }
@@ -144,12 +144,11 @@ fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     (!limit.is_none()).then_some(limit)
 }
 
-/// The health of the NVMe drives directly below the targets, not of those below a volume.
+/// The health of the NVMe drives below the targets.
 fn health_of_drives(targets: &[&HostTarget]) -> Vec<(Device, Health)> {
-    let devices = targets.iter().filter_map(|target| Device::of(target.device_number()?));
-    let mut disks: Vec<Device> = devices.map(|device| device.whole().unwrap_or(device)).collect();
+    let mut disks: Vec<Device> = targets.iter().flat_map(|target| target.disks()).collect();
     disks.sort_by_key(Device::name);
-    disks.dedup();
+    disks.dedup_by_key(|disk| disk.name());
     let known = |disk: Device| nvme_drive::health(&disk)?.ok().map(|health| (disk, health));
     disks.into_iter().filter_map(known).collect()
 }

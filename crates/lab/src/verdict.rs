@@ -56,7 +56,7 @@ pub struct Circumstances {
     pub throttled: Option<Throttled>,
     /// I/O limit of the control group for the device; None with several devices.
     pub io_limit: Option<IoLimit>,
-    /// The health of the NVMe drives directly below the targets.
+    /// The health of the NVMe drives below the targets.
     pub drives: Vec<DriveHealth>,
     /// Whether the rate became steady; None without `--steady-state`.
     pub became_steady: Option<bool>,
