@@ -16,6 +16,7 @@ mod progress;
 mod limiter;
 mod filter;
 mod directory;
+mod inode;
 mod settings;
 mod handle;
 mod content;

@@ -51,7 +51,8 @@ impl Problem {
     /// A failed system call: what was attempted on which path.
     pub fn io(doing: &str, path: &Path, error: &io::Error) -> Problem {
         let cause = ioengine::error::cause(error);
-        let what = format!("{doing} {}: {cause}", path.display());
+        let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let what = format!("{doing} {}: {cause}", shown.display());
         let mut problem = Problem::new(ProblemKind::Failed, path, what);
         (problem.errno, problem.remedy) = (error.raw_os_error(), remedy(error));
         problem

@@ -13,10 +13,11 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, linkat, openat, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, linkat, openat};
 use rustix::io::Errno;
 
 use crate::directory::{Directory, EntryInfo, path_of};
+use crate::inode::Inode;
 use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
 use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
@@ -26,9 +27,8 @@ pub(crate) type Mount = (u64, u64);
 
 /// The mount that contains a directory.
 pub(crate) fn mount_of(directory: &Directory) -> Result<Mount, Errno> {
-    let found = statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::MNT_ID)?;
-    let device = u64::from(found.stx_dev_major) << 32 | u64::from(found.stx_dev_minor);
-    Ok((device, found.stx_mnt_id))
+    let found = Inode::of(directory)?;
+    Ok((found.device, found.mount))
 }
 
 /// A private directory; removed when its last user is dropped.

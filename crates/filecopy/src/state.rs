@@ -10,9 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, Statx, StatxFlags, flock, statx};
+use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::inode::Inode;
 
 /// Prefix of the names of private directories.
 pub(crate) const PRIVATE_PREFIX: &str = ".halfpower-";
@@ -34,8 +36,8 @@ impl Identity {
     /// The identity of an existing file or directory.
     pub fn of(path: &Path) -> io::Result<Identity> {
         let path = path.canonicalize()?;
-        let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, WANTED)?;
-        Ok(Identity { path: path_text(&path), inode: found.stx_ino, born: born(&found) })
+        let found = Inode::at(CWD, &path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Identity { path: path_text(&path), inode: found.number, born: found.born })
     }
 
     fn key(&self) -> String {
@@ -43,18 +45,10 @@ impl Identity {
     }
 }
 
-const WANTED: StatxFlags = StatxFlags::INO.union(StatxFlags::BTIME);
-
-/// Birth time. Needed because inode numbers are reused, often immediately.
-fn born(found: &Statx) -> Option<(i64, u32)> {
-    let is_told = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-    is_told.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
-}
-
 /// Inode number and birth time of an open file.
 pub(crate) fn inode_and_birth(file: &File) -> io::Result<(u64, Option<(i64, u32)>)> {
-    let found = statx(file, c"", AtFlags::EMPTY_PATH, WANTED)?;
-    Ok((found.stx_ino, born(&found)))
+    let found = Inode::of(file)?;
+    Ok((found.number, found.born))
 }
 
 fn path_text(path: &Path) -> String {

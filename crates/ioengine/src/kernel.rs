@@ -267,14 +267,10 @@ impl Kernel {
 
 /// The regular file or block device behind a descriptor of a process, or behind its `exe`.
 fn backing_of_descriptor(link: &Path) -> Option<Backing> {
-    let stat = sys::known_attributes(link)?;
-    match u32::from(stat.stx_mode) & libc::S_IFMT {
-        libc::S_IFREG => {
-            Some(Backing::File(libc::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino))
-        }
-        libc::S_IFBLK => {
-            Some(Backing::Device(libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor)))
-        }
+    let known = sys::known_attributes(link)?;
+    match known.mode & libc::S_IFMT {
+        libc::S_IFREG => Some(Backing::File(known.device, known.inode)),
+        libc::S_IFBLK => Some(Backing::Device(known.rdev)),
         _ => None,
     }
 }

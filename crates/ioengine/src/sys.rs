@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::ptr;
 
@@ -200,16 +200,42 @@ pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     told.then_some((stat.stx_dio_mem_align, stat.stx_dio_offset_align))
 }
 
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownAttributes {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Device number of the file system.
+    pub device: u64,
+    pub inode: u64,
+    /// Device number, for a device file.
+    pub rdev: u64,
+}
+
 /// The attributes of a file as far as this machine knows them; a server is not asked, because one
-/// that is gone would hang this process (statx(2), AT_STATX_DONT_SYNC).
-pub fn known_attributes(path: &Path) -> Option<libc::statx> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+/// that is gone would hang this process (statx(2), AT_STATX_DONT_SYNC). Without that call (before
+/// Linux 4.11, in some containers) it is asked.
+pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
+    let name = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: an all-zero statx is a valid value of that plain C struct.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS);
     // SAFETY: the path is a C string, and both outlive the call.
-    let result = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, &mut stat) };
-    (result == 0).then_some(stat)
+    let result = unsafe { libc::statx(libc::AT_FDCWD, name.as_ptr(), flags, mask, &mut stat) };
+    if result == 0 {
+        return Some(KnownAttributes {
+            mode: stat.stx_mode.into(),
+            device: libc::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            rdev: libc::makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
+        });
+    }
+    // The C library of GNU imitates the call where it is missing, but not this flag (EINVAL).
+    let why = io::Error::last_os_error().raw_os_error();
+    let lacks_call = matches!(why, Some(libc::ENOSYS | libc::EPERM | libc::EINVAL));
+    let known = std::fs::metadata(path).ok().filter(|_| lacks_call)?;
+    let (mode, device) = (known.mode(), known.dev());
+    Some(KnownAttributes { mode, device, inode: known.ino(), rdev: known.rdev() })
 }
 
 /// Size of a block device (bytes).

@@ -27,6 +27,7 @@ mod errors;
 mod exchange;
 mod explain;
 mod faults;
+mod few_calls;
 mod from_fio;
 mod host_settings;
 mod hosts;

@@ -273,7 +273,7 @@ fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
     let place = Place::new();
     place.file("data", 16 << 20);
     let before = place.snapshot();
-    let study = study(&place, "competing data --quick --runtime 0.1 --trials 1");
+    let study = study(&place, "competing data --quick --runtime 0.5 --trials 1");
     assert!(left_out(&study).contains("--overwrite"), "{study}");
     assert!(reading(&study, "rate", ("mix", "random + scan")) > 0.0);
     let readings = list(&study["readings"]);

@@ -1,0 +1,77 @@
+//! Inode numbers, birth times and mounts, by statx(2). Linux before 4.11 and some containers do not
+//! have that call; fstatat(2) then tells all but the birth time and the mount.
+
+use std::path::Path;
+
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, Statx, StatxFlags, statat, statx};
+use rustix::io::Errno;
+
+/// What identifies a file on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Device number of the file system.
+    pub device: u64,
+    pub number: u64,
+    /// Birth time (s, ns); None if the file system or the kernel does not report it. Inode numbers
+    /// are reused, often immediately.
+    pub born: Option<(i64, u32)>,
+    /// The mount; 0 before Linux 5.8.
+    pub mount: u64,
+}
+
+impl Inode {
+    /// The inode of an open file.
+    ///
+    /// # Errors
+    /// The error of statx(2) or fstatat(2).
+    pub fn of(file: impl AsFd) -> Result<Inode, Errno> {
+        Inode::at(file, Path::new(""), AtFlags::EMPTY_PATH)
+    }
+
+    /// The inode of a file in a directory.
+    ///
+    /// # Errors
+    /// As of [`Inode::of`].
+    pub fn at(directory: impl AsFd, path: &Path, flags: AtFlags) -> Result<Inode, Errno> {
+        let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::MNT_ID;
+        match statx(&directory, path, flags, wanted) {
+            Ok(found) => Ok(Inode::from(&found)),
+            Err(Errno::NOSYS | Errno::PERM) => Inode::without_statx(directory, path, flags),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types differ between architectures")]
+    fn without_statx(directory: impl AsFd, path: &Path, flags: AtFlags) -> Result<Inode, Errno> {
+        let found = statat(directory, path, flags)?;
+        Ok(Inode { device: found.st_dev as u64, number: found.st_ino as u64, born: None, mount: 0 })
+    }
+}
+
+impl From<&Statx> for Inode {
+    fn from(found: &Statx) -> Inode {
+        let tells = |flag| StatxFlags::from_bits_retain(found.stx_mask).contains(flag);
+        let birth = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+        Inode {
+            device: rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor),
+            number: found.stx_ino,
+            born: tells(StatxFlags::BTIME).then_some(birth),
+            mount: if tells(StatxFlags::MNT_ID) { found.stx_mnt_id } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_statx_all_but_the_birth_time_and_the_mount_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join("a")).unwrap();
+        let new = Inode::of(&file).unwrap();
+        let old = Inode::without_statx(&file, Path::new(""), AtFlags::EMPTY_PATH).unwrap();
+        assert_eq!(old, Inode { born: None, mount: 0, ..new });
+    }
+}
