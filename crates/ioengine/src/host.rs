@@ -6,6 +6,7 @@
 //! program lays out test files.
 
 mod beneath;
+mod coverage;
 mod limits;
 #[cfg(feature = "network")]
 mod remote;
@@ -40,10 +41,6 @@ use beneath::{device_beneath, is_in_memory};
 pub use limits::{address_space_left, dirtied_bytes, file_size_limit};
 use stripe::Stripe;
 
-/// Flag of the last extent of a file, from linux/fiemap.h.
-const FIEMAP_EXTENT_LAST: u32 = 0x1;
-/// Flag of an extent that holds no written data, from linux/fiemap.h.
-const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
 /// Pause before trying again to drop pages that are under read-ahead (ns).
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
 /// Number of attempts to drop pages without progress, before giving up.
@@ -51,8 +48,6 @@ const READ_AHEAD_TRIES: u32 = 10;
 /// If at most this much stays in the page cache after evicting the file, the caches of the whole
 /// machine are not dropped (bytes).
 const PINNED_BYTES: u64 = 1 << 20;
-/// Extents beyond this number are ignored: walking them would take seconds.
-const EXTENTS_MAX: usize = 1 << 20;
 
 /// A file, a block device, a stripe of them, or no storage at all (`null`, `delay`).
 #[derive(Debug)]
@@ -633,7 +628,7 @@ impl Target for HostTarget {
         let file = self.file.as_ref()?;
         let end = offset.saturating_add(length).min(self.size_bytes());
         if self.kind == TargetKind::File {
-            return coverage(file, offset, end).ok();
+            return coverage::of_file(file, offset, end).ok();
         }
         self.zones?;
         let unwritten_bytes = zones::unwritten_bytes(file, offset, end).ok()?;
@@ -676,30 +671,6 @@ fn add_disks_below(device: &Device, found: &mut Vec<Device>) {
     } else {
         below.iter().for_each(|device| add_disks_below(device, found));
     }
-}
-
-/// Sums up the holes and the unwritten extents between `start` and `size` (bytes).
-fn coverage(file: &File, start: u64, size: u64) -> io::Result<Coverage> {
-    let (mut at, mut checked) = (start, 0_usize);
-    let mut coverage = Coverage::default();
-    while at < size && checked < EXTENTS_MAX {
-        let extents = sys::extents(file, at)?;
-        for extent in &extents {
-            coverage.hole_bytes += extent.logical.min(size).saturating_sub(at);
-            let end = (extent.logical + extent.length).min(size);
-            if extent.flags & FIEMAP_EXTENT_UNWRITTEN != 0 {
-                coverage.unwritten_bytes += end.saturating_sub(extent.logical.max(at));
-            }
-            at = at.max(end);
-        }
-        checked += extents.len();
-        let last = extents.last().is_none_or(|e| e.flags & FIEMAP_EXTENT_LAST != 0);
-        if last {
-            coverage.hole_bytes += size - at;
-            break;
-        }
-    }
-    Ok(coverage)
 }
 
 /// Whether a path is on a file system with direct I/O; tested by opening it with O_DIRECT.

@@ -48,25 +48,29 @@ fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option
         return None;
     }
     visited.push(device.clone());
-    let found = own_use(kernel, device, visited)
-        .or_else(|| {
-            let partitions = device.partitions();
-            partitions.iter().find_map(|part| use_of_relative("partition", kernel, part, visited))
-        })
-        .or_else(|| use_of_relative("disk", kernel, &device.whole()?, visited))
-        .or_else(|| use_of_backing(kernel, device, visited));
+    // A program that has the device open for a moment hides no other reason.
+    let found = of_family(device, |one| own_use(kernel, one, visited))
+        .or_else(|| use_of_backing(kernel, device, visited))
+        .or_else(|| of_family(device, |one| open_in(kernel, one)));
     visited.pop();
     found
 }
 
-fn use_of_relative(
-    what: &str,
-    kernel: &Kernel,
-    device: &Device,
-    visited: &mut Vec<Device>,
-) -> Option<String> {
-    let why = own_use(kernel, device, visited)?;
-    Some(format!("is not free: its {what} {} {why}", device.name()))
+/// What `of` says about a device, its partitions, or the disk that it is a partition of.
+fn of_family(device: &Device, mut of: impl FnMut(&Device) -> Option<String>) -> Option<String> {
+    let partitions = device.partitions().into_iter().map(|one| ("partition", one));
+    let disk = device.whole().map(|one| ("disk", one));
+    of(device).or_else(|| {
+        partitions.chain(disk).find_map(|(what, one)| {
+            Some(format!("is not free: its {what} {} {}", one.name(), of(&one)?))
+        })
+    })
+}
+
+/// The other program that has one device open for writing.
+fn open_in(kernel: &Kernel, device: &Device) -> Option<String> {
+    let (major, minor) = device.number()?;
+    kernel.writer_of_device(libc::makedev(major, minor)).map(describe_writer)
 }
 
 /// Why one device is in use, ignoring its partitions and its disk.
@@ -96,11 +100,8 @@ fn own_use(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Optio
         let how = "is the image of the loop device";
         return Some(describe_holder(how, &on_it.device, kernel, visited));
     }
-    if kernel.exported_by_nvme_target().iter().any(|path| is_device(path)) {
-        return Some("is exported by the NVMe target of this kernel".to_owned());
-    }
-    let (major, minor) = device.number()?;
-    kernel.writer_of_device(libc::makedev(major, minor)).map(describe_writer)
+    let is_exported = kernel.exported_by_nvme_target().iter().any(|path| is_device(path));
+    is_exported.then(|| "is exported by the NVMe target of this kernel".to_owned())
 }
 
 /// Describes the holder of a device and, recursively, why the holder is in use.

@@ -13,8 +13,8 @@ const REPORT: u32 = 0xC010_1282;
 const RESET: u32 = 0x4010_1283;
 /// Zones that one report asks for.
 const REPORT_ZONES: usize = 4096;
-/// The condition of a zone that was written to its end (BLK_ZONE_COND_FULL), whose write pointer says
-/// nothing, as that of a zone that takes writes anywhere.
+/// The condition of a zone that was written to its end, whose write pointer says nothing
+/// (BLK_ZONE_COND_FULL).
 const FULL: u8 = 14;
 /// The type of zones that take writes anywhere (BLK_ZONE_TYPE_CONVENTIONAL).
 const CONVENTIONAL: u8 = 1;

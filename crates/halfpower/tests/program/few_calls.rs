@@ -2,13 +2,16 @@
 //! (seccomp(2)) makes the missing ones fail as they fail there.
 #![cfg(target_arch = "x86_64")]
 
-use std::fs;
-use std::os::unix::process::CommandExt;
+use std::fs::{self, File};
+use std::ops::Range;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use crate::fixture::{Ended, MIB, Place, noise};
 
-/// The first system call after Linux 3.10: sched_setattr(2), since 3.14 (arch/x86/entry/syscalls).
-const FIRST_AFTER_3_10: u32 = 314;
+/// The system calls of x86_64 after Linux 3.10, from sched_setattr(2) of 3.14 on
+/// (arch/x86/entry/syscalls).
+const AFTER_3_10: Range<i64> = 314..500;
 
 /// System calls that the default profile of Docker does not allow to a container without further
 /// capabilities (moby, profiles/seccomp/default.json).
@@ -38,51 +41,32 @@ const NOT_IN_CONTAINERS: [libc::c_long; 23] = [
     libc::SYS_userfaultfd,
 ];
 
-/// An instruction of a filter (linux/bpf_common.h).
-fn instruction(code: u32, k: u32, jump_true: u8, jump_false: u8) -> libc::sock_filter {
-    libc::sock_filter { code: code as u16, jt: jump_true, jf: jump_false, k }
+/// A filter under which the given system calls fail with an error.
+fn filter(fails: impl IntoIterator<Item = i64>, error: libc::c_int) -> BpfProgram {
+    let rules = fails.into_iter().map(|number| (number, Vec::new())).collect();
+    let fails = SeccompAction::Errno(error as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, TargetArch::x86_64);
+    filter.unwrap().try_into().unwrap()
 }
 
-/// A filter under which system calls fail with an error: those from `first` on, and those listed.
-fn filter(first: u32, listed: &[libc::c_long], error: libc::c_int) -> Vec<libc::sock_filter> {
-    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    let jump = |condition| libc::BPF_JMP | condition | libc::BPF_K;
-    let done = libc::BPF_RET | libc::BPF_K;
-    let fails = libc::SECCOMP_RET_ERRNO | error as u32;
-    // The number of the call is at the beginning of struct seccomp_data.
-    let mut program = vec![instruction(load, 0, 0, 0)];
-    let mut add = |condition, number| {
-        program.push(instruction(jump(condition), number, 0, 1));
-        program.push(instruction(done, fails, 0, 0));
-    };
-    add(libc::BPF_JGE, first);
-    listed.iter().for_each(|number| add(libc::BPF_JEQ, *number as u32));
-    program.push(instruction(done, libc::SECCOMP_RET_ALLOW, 0, 0));
-    program
-}
-
-/// Runs `halfpower LINE` under a filter.
+/// Runs `halfpower LINE` under a filter. A filter holds for a thread and what it starts.
 #[track_caller]
-fn restricted(place: &Place, filter: &[libc::sock_filter], line: &str) -> Ended {
+fn restricted(place: &Place, filter: &BpfProgram, line: &str) -> Ended {
     let mut command = place.command(line);
-    let mut filter = filter.to_vec();
-    let install = move || {
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: the kernel copies the program, which lives until both calls return.
-        let code = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-                | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
-        };
-        if code == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    let outputs = ["stdout", "stderr"].map(|name| place.state().join(name));
+    command.stdout(File::create(&outputs[0]).unwrap()).stderr(File::create(&outputs[1]).unwrap());
+    let mut start = move |filter: &BpfProgram| {
+        seccompiler::apply_filter(filter).unwrap();
+        command.status().unwrap()
     };
-    // SAFETY: `install` makes two system calls and allocates nothing.
-    unsafe { command.pre_exec(install) };
-    place.start_command(command, line).ended()
+    let status = std::thread::scope(|scope| scope.spawn(|| start(filter)).join().unwrap());
+    let [stdout, stderr] = outputs.map(|path| fs::read_to_string(path).unwrap());
+    Ended { status, stdout, stderr, line: line.to_owned() }
 }
 
 /// Measures, surveys and copies; what the user gets without `--ioengine` must work.
 #[track_caller]
-fn is_usable(place: &Place, filter: &[libc::sock_filter]) {
+fn is_usable(place: &Place, filter: &BpfProgram) {
     let may_be_noisy = |line: &str| {
         let ended = restricted(place, filter, line);
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
@@ -108,7 +92,7 @@ fn is_usable(place: &Place, filter: &[libc::sock_filter]) {
     for copy in ["copy", "resumed", "other/folder/a"] {
         assert_eq!(fs::read(place.path(copy)).unwrap(), noise(3 * MIB), "{copy}");
     }
-    let open = fs::File::create(place.path("open")).unwrap();
+    let open = File::create(place.path("open")).unwrap();
     open.set_len(MIB).unwrap();
     let line = "run open --rw write --bs 4k --size 1m --overwrite=open --no-store";
     restricted(place, filter, line).with_code(3).says("open for writing", "end");
@@ -118,7 +102,7 @@ fn is_usable(place: &Place, filter: &[libc::sock_filter]) {
 #[test]
 fn all_works_with_the_system_calls_of_linux_3_10() {
     let place = Place::new();
-    let old = filter(FIRST_AFTER_3_10, &[], libc::ENOSYS);
+    let old = filter(AFTER_3_10, libc::ENOSYS);
     is_usable(&place, &old);
     restricted(&place, &old, "engines").with_code(0).prints("libaio");
     restricted(&place, &old, "run . --rw read --bs 4k --size 1m --ioengine io_uring")
@@ -129,7 +113,7 @@ fn all_works_with_the_system_calls_of_linux_3_10() {
 #[test]
 fn all_works_in_a_container_with_the_default_profile() {
     let place = Place::new();
-    let container = filter(u32::MAX, &NOT_IN_CONTAINERS, libc::EPERM);
+    let container = filter(NOT_IN_CONTAINERS, libc::EPERM);
     is_usable(&place, &container);
     restricted(&place, &container, "engines").with_code(0).prints("libaio");
     restricted(&place, &container, "run . --rw read --bs 4k --size 1m --ioengine io_uring")

@@ -478,7 +478,7 @@ pub struct Ended {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    line: String,
+    pub line: String,
 }
 
 impl std::fmt::Display for Ended {
