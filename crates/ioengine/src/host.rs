@@ -506,7 +506,9 @@ impl Target for HostTarget {
             (EngineKind::Nvme, _, Some(_)) => {
                 self.check_commands(spec)?;
                 let name = self.block_device().map(Device::name).unwrap_or_default();
-                HostEngine::Nvme(Box::new(Nvme::new(&name, self.alignment.offset_bytes, spec)?))
+                let zone_bytes = self.zones.map(|zones| zones.zone_bytes);
+                let block_bytes = self.alignment.offset_bytes;
+                HostEngine::Nvme(Box::new(Nvme::new(&name, block_bytes, zone_bytes, spec)?))
             }
             (engine_kind, _, Some(file)) if engine_kind.does_io() => {
                 let hint = *self.hint.lock().unwrap_or_else(PoisonError::into_inner);

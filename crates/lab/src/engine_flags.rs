@@ -36,11 +36,16 @@ impl EngineFlags {
             io_poll: wanted.hipri,
             uncached: wanted.uncached,
             fua: wanted.fua,
+            zone_append: wanted.zone_append,
             any_thread: false,
         };
         check_offered(options)?;
         if options.fua && !writes {
             return Err(Failure::usage("--fua is for writes only; use --rw write, or drop --fua"));
+        }
+        if options.zone_append && !writes {
+            let why = "--zone-append is for writes only; use --rw write, or drop --zone-append";
+            return Err(Failure::usage(why));
         }
         // Options are checked when a target is opened. Engines without I/O open none, so their
         // options are checked here.

@@ -204,6 +204,8 @@ pub struct EngineParameters {
     pub uncached: bool,
     /// Each write is durable before it completes (RWF_DSYNC).
     pub fua: bool,
+    /// Each write is appended to a zone, where the drive chooses (NVMe Zone Append).
+    pub zone_append: bool,
     /// Writes of a thread between two calls of fsync.
     pub fsync: Option<u32>,
     /// Writes of a thread between two calls of fdatasync.

@@ -5,7 +5,7 @@
 //! names are replaced by flags. A name without a flag stays unchanged.
 
 /// Parameters of `ioengine`, `workload` and `simulator`, each with its flag.
-pub const FLAGS: [(&str, &str); 31] = [
+pub const FLAGS: [(&str, &str); 32] = [
     ("arrival", "--rate-iops"),
     ("chunk_bytes", "--chunk"),
     ("depth", "--iodepth"),
@@ -37,6 +37,7 @@ pub const FLAGS: [(&str, &str); 31] = [
     ("uncached", "--uncached"),
     ("verify", "--verify"),
     ("write_through", "--write-through"),
+    ("zone_append", "--zone-append"),
 ];
 
 /// Replaces the parameter names in backquotes by flags.

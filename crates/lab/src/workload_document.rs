@@ -458,6 +458,7 @@ impl WorkloadSettings {
                 EngineOption::IoPoll => options.io_poll = true,
                 EngineOption::Uncached => options.uncached = true,
                 EngineOption::Fua => options.fua = true,
+                EngineOption::ZoneAppend => options.zone_append = true,
             }
         }
         Ok(options)

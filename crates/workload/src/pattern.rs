@@ -45,8 +45,8 @@ impl Offsets {
         let granule_bytes = u64::from(workload.granule_bytes());
         let WorkerPlan { region_offset, region_bytes, .. } = *plan;
         let zoned = |zones| {
-            let (depth, limit_bytes) = (workload.depth, plan.limit_bytes);
-            Order::Zones(ZoneOrder::new(zones, region_bytes, depth, limit_bytes))
+            let slots = if workload.options.zone_append { 1 } else { workload.depth };
+            Order::Zones(ZoneOrder::new(zones, region_bytes, slots, plan.limit_bytes))
         };
         let order = || match workload.pattern {
             Pattern::Sequential if workload.placement == Placement::Interlocked => {

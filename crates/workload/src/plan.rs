@@ -82,6 +82,14 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     check_flushes(workload)?;
     let zones = target.zones().filter(|_| workload.writes());
     let zones = zones.filter(|zones| !is_before(workload, zones));
+    if workload.options.zone_append && zones.is_none() {
+        let what = format!(
+            "`zone_append` writes to zones that take writes only in order, and {} has \
+                            none there",
+            target.name()
+        );
+        return Err(Error::usage(what, "drop `zone_append`, or use another `region_offset`"));
+    }
     if let Some(zones) = &zones {
         check_zones(workload, zones, target.name(), target.caching().is_direct())?;
     }
@@ -315,10 +323,12 @@ fn check_zones(
         );
         return refuse(what, "use a smaller power of two".to_owned());
     }
-    let open = u64::from(depth) * u64::from(threads);
+    let appends = workload.options.zone_append;
+    let zones_of_thread = if appends { 1 } else { u64::from(depth) };
+    let open = zones_of_thread * u64::from(threads);
     let most = region_bytes / u64::from(threads) / zone_bytes * u64::from(threads);
     let most = open_max.map_or(most, |open_max| most.min(open_max.into()));
-    if open > most || u64::from(depth) > most / u64::from(threads) {
+    if open > most || zones_of_thread > most / u64::from(threads) {
         let what = format!(
             "`depth` x `threads` writes {open} zones at once, but {name} has {most} to write there"
         );
@@ -327,6 +337,10 @@ fn check_zones(
     if threads > 1 && workload.placement != Placement::Own {
         let what = "`placement`: threads that share zones would write them out of order";
         return refuse(what.to_owned(), "use `placement` own".to_owned());
+    }
+    if appends && workload.content == Content::Verified {
+        let what = "`verify` cannot check appends, since the drive chooses where they go";
+        return refuse(what.to_owned(), "drop `zone_append` or `verify`".to_owned());
     }
     if workload.content == Content::Verified && !is_one_pass(workload) {
         let what = "`verify` cannot check zones that are reset and written again".to_owned();
@@ -534,6 +548,9 @@ mod tests {
             change(&mut workload);
             check_zones(&workload, &ZONES, "zoned", is_direct).map_err(|error| error.to_string())
         };
+        let one_pass = |load: &mut Workload| {
+            (load.content, load.limit_bytes) = (Content::Verified, Some(load.region_bytes));
+        };
         assert_eq!(check(&|_| {}, true), Ok(()));
         let says = |words: &str, change: &dyn Fn(&mut Workload)| {
             let why = check(change, true).unwrap_err();
@@ -546,9 +563,16 @@ mod tests {
         says("use a lower `depth`", &|load| load.depth = 3);
         says("`placement` own", &|load| load.placement = Placement::Shared);
         says("`verify`", &|load| load.content = Content::Verified);
-        let one_pass = |load: &mut Workload| {
-            (load.content, load.limit_bytes) = (Content::Verified, Some(load.region_bytes));
+        let append = |load: &mut Workload| load.options.zone_append = true;
+        let deep = |load: &mut Workload| {
+            append(load);
+            load.depth = 64;
         };
+        assert_eq!(check(&deep, true), Ok(()), "one zone for each thread");
+        says("drop `zone_append`", &|load| {
+            append(load);
+            one_pass(load);
+        });
         assert_eq!(check(&one_pass, true), Ok(()));
         assert!(check(&|_| {}, false).unwrap_err().contains("use `direct`"));
         let low = Workload { region_offset: 0, region_bytes: 8 << 20, ..good.clone() };

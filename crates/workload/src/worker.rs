@@ -105,6 +105,8 @@ pub struct Worker<E, C> {
     flushes_data_only: bool,
     /// A free slot whose zone must be reset before its next write.
     reset_slot: Option<u32>,
+    /// Whether slots share a zone, which is reset only when nothing is in flight.
+    shares_zone: bool,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
@@ -172,6 +174,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             writes_to_flush: workload.flush_every.map_or(u64::MAX, |every| u64::from(every.writes)),
             flushes_data_only: workload.flush_every.is_some_and(|every| every.data_only),
             reset_slot: None,
+            shares_zone: workload.options.zone_append,
             measure_from_ns: 0,
             limit_ns: u64::MAX,
             stopped_ns: 0,
@@ -296,7 +299,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     /// The reset of a zone that is due, if nothing waits to be submitted.
     #[inline]
     fn reset_call(&self) -> Option<TargetCall> {
-        let is_free = self.batch.is_empty() && self.phase != Phase::Drain;
+        let may_be_written = self.shares_zone && self.engine.in_flight() > 0;
+        let is_free = self.batch.is_empty() && self.phase != Phase::Drain && !may_be_written;
         let slot = self.reset_slot.filter(|_| is_free)?;
         let (offset, bytes) = self.offsets.reset_due(slot)?;
         Some(TargetCall::ResetZone { offset, bytes })

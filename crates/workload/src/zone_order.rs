@@ -4,6 +4,9 @@
 //! other slot has. A slot has at most one request outstanding, so no two requests of a zone can
 //! overtake each other, and as many zones are open as there are slots. In one pass each zone is
 //! written once. If the order wraps, a zone that was written before must be reset first.
+//!
+//! Appends may overtake each other, since the drive chooses where they go. All slots then share one
+//! zone.
 
 use ioengine::zones::Zones;
 
@@ -32,8 +35,9 @@ struct Next {
 }
 
 impl ZoneOrder {
-    /// The order in a region of `region_bytes` that begins with a zone and has one for each slot.
-    /// Without a limit, or with one above what the zones take, the order wraps.
+    /// The order in a region of `region_bytes` that begins with a zone and has one for each of
+    /// `slots`; 1: all slots share one zone. Without a limit, or with one above what the zones
+    /// take, the order wraps.
     pub fn new(zones: &Zones, region_bytes: u64, slots: u32, limit_bytes: Option<u64>) -> Self {
         let count = (region_bytes / zones.zone_bytes).max(1);
         let pass_bytes = count.saturating_mul(zones.capacity_bytes);
@@ -51,28 +55,35 @@ impl ZoneOrder {
 
     /// Whether the slot has no zone left to write.
     pub fn is_done(&self, slot: u32) -> bool {
-        self.slots[slot as usize].is_done
+        self.slots[self.index(slot)].is_done
+    }
+
+    /// The place of a slot in `slots`.
+    fn index(&self, slot: u32) -> usize {
+        (slot as usize).min(self.slots.len() - 1)
     }
 
     /// The zone that must be reset before the slot's next write: its offset in the region and its
     /// length (bytes).
     pub fn reset_due(&self, slot: u32) -> Option<(u64, u64)> {
-        let next = &self.slots[slot as usize];
+        let next = &self.slots[self.index(slot)];
         next.must_be_reset.then_some((next.zone as u64 * self.zone_bytes, self.zone_bytes))
     }
 
     /// The zone of the slot was reset.
     pub fn was_reset(&mut self, slot: u32) {
-        self.slots[slot as usize].must_be_reset = false;
+        let index = self.index(slot);
+        self.slots[index].must_be_reset = false;
     }
 
     /// Offset in the region of the slot's next write (bytes).
     pub fn next_offset(&mut self, slot: u32, length: u64) -> u64 {
-        let next = &mut self.slots[slot as usize];
+        let index = self.index(slot);
+        let next = &mut self.slots[index];
         let offset = next.zone as u64 * self.zone_bytes + next.at;
         next.at += length;
         if next.at + length > self.capacity_bytes {
-            self.take_zone(slot as usize);
+            self.take_zone(index);
         }
         offset
     }
@@ -127,6 +138,23 @@ mod tests {
                 prop_assert_eq!(offset % zones.zone_bytes, write_pointers[zone]);
                 write_pointers[zone] += 4096;
                 prop_assert!(write_pointers[zone] <= zones.capacity_bytes);
+            }
+        }
+
+        #[test]
+        fn slots_that_append_fill_one_zone_after_the_other(
+            count in 2_u64..20, per_zone in 1_u64..5,
+            turns in proptest::collection::vec(0_u32..6, 0..200),
+        ) {
+            let zones = zones((per_zone + 1) * 4096, per_zone * 4096);
+            let mut order = ZoneOrder::new(&zones, count * zones.zone_bytes, 1, None);
+            for (number, slot) in (0_u64..).zip(turns) {
+                let wrapped = number / per_zone >= count;
+                let begins = number % per_zone == 0;
+                prop_assert_eq!(order.reset_due(slot).is_some(), wrapped && begins);
+                order.was_reset(slot);
+                let offset = order.next_offset(slot, 4096);
+                prop_assert_eq!(offset / zones.zone_bytes, number / per_zone % count);
             }
         }
 

@@ -30,6 +30,8 @@ const URING_COMMAND: u32 = 0xC048_4E80;
 /// Opcodes of the NVM command set.
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
+/// Zone Append of the Zoned Namespace command set.
+const ZONE_APPEND: u8 = 0x7d;
 /// Force Unit Access, in command word 12.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 /// How long a dropped engine waits for the drive before it leaks its buffers.
@@ -41,8 +43,7 @@ pub struct Nvme {
     handle: Handle,
     owner: ThreadId,
     file: File,
-    namespace: u32,
-    block_shift: u32,
+    form: Form,
     /// Memory of the slots; None only while the engine is dropped.
     buffers: Option<SlotBuffers>,
     /// The length of each slot's request (bytes).
@@ -50,6 +51,17 @@ pub struct Nvme {
     features: UringFeatures,
     options: EngineOptions,
     clock: Monotonic,
+}
+
+/// What all commands of an engine have in common.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    namespace: u32,
+    block_shift: u32,
+    /// Whether writes are durable before they complete.
+    is_durable: bool,
+    /// Length of the zones that writes are appended to (bytes); None if they go to their offsets.
+    appends_to: Option<u64>,
 }
 
 /// The character device of a namespace's block device: `/dev/ng0n1` for `nvme0n1`.
@@ -90,17 +102,23 @@ fn is_namespace(name: &str) -> bool {
 
 impl fmt::Debug for Nvme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Nvme (namespace {}, {})", self.namespace, self.features)
+        write!(f, "Nvme (namespace {}, {})", self.form.namespace, self.features)
     }
 }
 
 impl Nvme {
     /// An engine on the namespace whose block device has this kernel name. Must be called by the
-    /// thread that will use it. `block_bytes` is the size of a logical block.
+    /// thread that will use it. `block_bytes` is the size of a logical block, `zone_bytes` that of
+    /// a zone, if it has zones.
     ///
     /// # Errors
     /// Without permission, without a drive, or if the kernel takes no commands.
-    pub fn new(block: &str, block_bytes: u32, spec: &EngineSpec) -> Result<Self, Error> {
+    pub fn new(
+        block: &str,
+        block_bytes: u32,
+        zone_bytes: Option<u64>,
+        spec: &EngineSpec,
+    ) -> Result<Self, Error> {
         let path = character_device(block).ok_or_else(|| {
             Error::new(ErrorKind::Usage, format!("`engine` nvme is for NVMe drives, not {block}"))
                 .with_remedy("use `engine` io_uring")
@@ -127,8 +145,12 @@ impl Nvme {
             handle,
             owner: thread::current().id(),
             file,
-            namespace,
-            block_shift: block_bytes.max(512).ilog2(),
+            form: Form {
+                namespace,
+                block_shift: block_bytes.max(512).ilog2(),
+                is_durable: spec.options.fua,
+                appends_to: zone_bytes.filter(|_| spec.options.zone_append),
+            },
             lengths: vec![0; spec.depth as usize],
             buffers: Some(buffers),
             features,
@@ -145,12 +167,7 @@ impl Nvme {
         for request in batch {
             let memory = self.memory().lend(request);
             self.lengths[request.slot as usize] = request.length;
-            let command = command(
-                request,
-                (self.namespace, self.block_shift),
-                memory as u64,
-                self.options.fua,
-            );
+            let command = command(request, &self.form, memory as u64);
             let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), URING_COMMAND)
                 .cmd(command)
                 .buf_index(self.features.registered_buffers.then_some(0))
@@ -218,16 +235,18 @@ fn errno_of(status: u32) -> i32 {
 }
 
 /// The bytes of a command: struct nvme_uring_cmd, which is 72 bytes long.
-fn command(
-    request: &Request,
-    (namespace, block_shift): (u32, u32),
-    address: u64,
-    is_durable: bool,
-) -> [u8; 80] {
-    let opcode = if request.op == Op::Write { WRITE } else { READ };
-    let first = request.offset >> block_shift;
+fn command(request: &Request, form: &Form, address: u64) -> [u8; 80] {
+    let Form { namespace, block_shift, is_durable, appends_to } = *form;
+    let is_write = request.op == Op::Write;
+    // An append names the beginning of its zone.
+    let (opcode, offset) = match appends_to.filter(|_| is_write) {
+        Some(zone_bytes) => (ZONE_APPEND, request.offset / zone_bytes * zone_bytes),
+        None if is_write => (WRITE, request.offset),
+        None => (READ, request.offset),
+    };
+    let first = offset >> block_shift;
     let blocks = (request.length >> block_shift).saturating_sub(1);
-    let durable = if is_durable && request.op == Op::Write { FORCE_UNIT_ACCESS } else { 0 };
+    let durable = if is_durable && is_write { FORCE_UNIT_ACCESS } else { 0 };
     let mut bytes = [0; 80];
     bytes[0] = opcode;
     bytes[4..8].copy_from_slice(&namespace.to_ne_bytes());
@@ -251,7 +270,8 @@ impl Engine for Nvme {
     fn setup(&self) -> Setup {
         let (buffer_bytes, huge_bytes) = self.buffers.as_ref().map_or((0, 0), SlotBuffers::pages);
         let durable = if self.options.fua { "FUA on writes" } else { "" };
-        let features = [self.features.to_string(), durable.to_owned()];
+        let appends = if self.options.zone_append { "zone append" } else { "" };
+        let features = [self.features.to_string(), durable.to_owned(), appends.to_owned()];
         let features: Vec<String> = features.into_iter().filter(|part| !part.is_empty()).collect();
         Setup { features: features.join(", "), buffer_bytes, huge_bytes }
     }
@@ -314,17 +334,28 @@ mod tests {
 
     #[test]
     fn a_command_names_blocks_and_memory() {
-        let bytes = command(&request(Op::Read, 8192, 4096), (3, 9), 0x1234_5678, false);
+        let form = |namespace, block_shift, is_durable| Form {
+            namespace,
+            block_shift,
+            is_durable,
+            appends_to: None,
+        };
+        let bytes = command(&request(Op::Read, 8192, 4096), &form(3, 9, false), 0x1234_5678);
         let number = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!((bytes[0], number(4), number(24)), (READ, 3, 0x1234_5678));
         // The second 8 KiB are blocks 16 to 23 of 512 bytes.
         assert_eq!((number(36), number(40), number(44), number(48)), (4096, 16, 0, 7));
-        let far = command(&request(Op::Write, 5 << 44, 4096), (1, 12), 0, true);
+        let far = command(&request(Op::Write, 5 << 44, 4096), &form(1, 12, true), 0);
         assert_eq!(far[0], WRITE);
         assert_eq!(u64::from_le_bytes(far[40..48].try_into().unwrap()), 5 << 32);
         assert_eq!(u32::from_ne_bytes(far[48..52].try_into().unwrap()), FORCE_UNIT_ACCESS);
-        let read = command(&request(Op::Read, 0, 4096), (1, 12), 0, true);
+        let read = command(&request(Op::Read, 0, 4096), &form(1, 12, true), 0);
         assert_eq!(u32::from_ne_bytes(read[48..52].try_into().unwrap()), 0, "no FUA on reads");
+        let appends = Form { appends_to: Some(4 << 20), ..form(1, 12, false) };
+        let append = command(&request(Op::Write, (9 << 20) + 4096, 4096), &appends, 0);
+        assert_eq!(append[0], ZONE_APPEND);
+        assert_eq!(u64::from_le_bytes(append[40..48].try_into().unwrap()), (8 << 20) >> 12);
+        assert_eq!(command(&request(Op::Read, 0, 4096), &appends, 0)[0], READ);
     }
 
     #[test]
@@ -351,7 +382,7 @@ mod tests {
             pages: crate::buffer::BufferPages::Small,
             options: EngineOptions::default(),
         };
-        let error = Nvme::new("vda", 512, &spec).unwrap_err().to_string();
+        let error = Nvme::new("vda", 512, None, &spec).unwrap_err().to_string();
         assert!(error.contains("; use `engine` io_uring"), "{error}");
     }
 }

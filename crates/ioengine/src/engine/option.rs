@@ -1,9 +1,9 @@
 //! Options of I/O engines: submission by a kernel thread, polling for completions, uncached
-//! buffered I/O, and writes that are individually durable.
+//! buffered I/O, writes that are individually durable, and appends to zones.
 
 use std::path::Path;
 
-use crate::engine::{EngineKind, EngineSpec, uring};
+use crate::engine::{EngineKind, EngineSpec, nvme, uring};
 use crate::error::{Error, ErrorKind};
 use crate::mode::Caching;
 use crate::sys;
@@ -19,6 +19,8 @@ pub struct EngineOptions {
     pub uncached: bool,
     /// Whether [`EngineOption::Fua`] is requested.
     pub fua: bool,
+    /// Whether [`EngineOption::ZoneAppend`] is requested.
+    pub zone_append: bool,
     /// Whether the engine may move between threads. Without it, an io_uring belongs to the thread
     /// that created it, which saves the kernel some work per request.
     pub any_thread: bool,
@@ -36,6 +38,9 @@ pub enum EngineOption {
     /// Each write is durable before it completes (RWF_DSYNC). On a device with a volatile cache,
     /// the kernel uses Forced Unit Access if the device supports it, otherwise a cache flush.
     Fua,
+    /// nvme: each write is appended to the zone of its offset, and the drive chooses where (Zone
+    /// Append; NVMe Zoned Namespace Command Set), so a zone takes many writes at a time.
+    ZoneAppend,
 }
 
 /// Whether an option is available on this host.
@@ -51,8 +56,13 @@ pub struct OptionAvailability {
 
 impl EngineOption {
     /// All options.
-    pub const ALL: [EngineOption; 4] =
-        [EngineOption::SqPoll, EngineOption::IoPoll, EngineOption::Uncached, EngineOption::Fua];
+    pub const ALL: [EngineOption; 5] = [
+        EngineOption::SqPoll,
+        EngineOption::IoPoll,
+        EngineOption::Uncached,
+        EngineOption::Fua,
+        EngineOption::ZoneAppend,
+    ];
 
     /// The name in results; fio's name where fio has the option.
     pub fn name(self) -> &'static str {
@@ -61,6 +71,7 @@ impl EngineOption {
             EngineOption::IoPoll => "hipri",
             EngineOption::Uncached => "uncached",
             EngineOption::Fua => "fua",
+            EngineOption::ZoneAppend => "zone_append",
         }
     }
 
@@ -78,6 +89,7 @@ impl EngineOption {
                 "buffered requests leave nothing in the page cache (RWF_DONTCACHE)"
             }
             EngineOption::Fua => "each write is durable before it completes (RWF_DSYNC)",
+            EngineOption::ZoneAppend => "the drive chooses where in a zone each write goes (nvme)",
         }
     }
 
@@ -93,6 +105,7 @@ impl EngineOption {
             }
             EngineOption::Uncached => uncached_here(),
             EngineOption::Fua => Ok(String::new()),
+            EngineOption::ZoneAppend => nvme::probe(),
         };
         let available = found.is_ok();
         let detail = found.unwrap_or_else(|error| error.to_string());
@@ -154,6 +167,7 @@ impl EngineOptions {
             EngineOption::IoPoll => self.io_poll,
             EngineOption::Uncached => self.uncached,
             EngineOption::Fua => self.fua,
+            EngineOption::ZoneAppend => self.zone_append,
         }
     }
 
@@ -200,6 +214,11 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
     if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
         let why = format!("is a flag of kernel requests, but `engine` {engine_kind} issues none");
         return refuse(why, format!("use another `engine`, or drop {flag}"));
+    }
+    if option == EngineOption::ZoneAppend && engine_kind != EngineKind::Nvme {
+        let why =
+            format!("is a command of NVMe zoned namespaces, which {engine_kind} does not send");
+        return refuse(why, format!("use `engine` nvme, or drop {flag}"));
     }
     if option == EngineOption::Uncached && engine_kind == EngineKind::Network {
         let why = "is for files of this host; a network target has no page cache here".to_owned();
@@ -271,6 +290,7 @@ mod tests {
             io_poll: option == EngineOption::IoPoll,
             uncached: option == EngineOption::Uncached,
             fua: option == EngineOption::Fua,
+            zone_append: option == EngineOption::ZoneAppend,
             any_thread: false,
         }
     }
@@ -295,6 +315,8 @@ mod tests {
         assert!(text.contains("; use `direct`"), "{text}");
         let text = refused(EngineOption::Uncached, EngineKind::Sync, Direct);
         assert!(text.contains("; use `direct=false`"), "{text}");
+        let text = refused(EngineOption::ZoneAppend, EngineKind::IoUring, Direct);
+        assert!(text.contains("; use `engine` nvme"), "{text}");
         let text = refused(EngineOption::Fua, EngineKind::Libaio, DirectWriteThrough);
         assert!(text.contains("; drop one"), "{text}");
     }
@@ -306,6 +328,7 @@ mod tests {
             (EngineOption::IoPoll, EngineKind::IoUring, Caching::Direct),
             (EngineOption::Uncached, EngineKind::Threads, Caching::WriteThrough),
             (EngineOption::Fua, EngineKind::Libaio, Caching::Direct),
+            (EngineOption::ZoneAppend, EngineKind::Nvme, Caching::Direct),
         ] {
             asked(option).check(engine_kind, caching).unwrap();
             assert_eq!(asked(option).chosen().collect::<Vec<_>>(), [option]);

@@ -54,6 +54,17 @@ impl HostTarget {
             let what = format!("{} takes commands of at most {most} bytes", self.name);
             return usage(what, format!("use a `request_bytes` of at most {most}"));
         }
+        if spec.options.zone_append {
+            let most = number("queue/zone_append_max_bytes").unwrap_or(0);
+            if self.zones.is_none() || most == 0 {
+                let what = format!("`zone_append`: {} has no zones to append to", self.name);
+                return usage(what, "drop `zone_append`".to_owned());
+            }
+            if u64::from(spec.slot_bytes) > most {
+                let what = format!("{} appends at most {most} bytes at a time", self.name);
+                return usage(what, format!("use a `request_bytes` of at most {most}"));
+            }
+        }
         if spec.options.io_poll && number("queue/io_poll") != Some(1) {
             let what = format!("`hipri`: {} has no poll queues", self.name);
             return usage(what, format!("{POLL_REMEDY}, or drop `hipri`"));

@@ -459,8 +459,7 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "hipri",
         ENGINE,
-        "io_uring: poll the device for completions (IOPOLL); direct I/O only, on a device with \
-         poll queues",
+        "io_uring, nvme: poll for completions (IOPOLL); direct I/O, on a device with poll queues",
         |experiment, text| store(&mut experiment.engine.hipri, boolean(text)),
     ),
     Parameter::switch(
@@ -475,6 +474,12 @@ pub const PARAMETERS: &[Parameter] = &[
         "Each write is durable before it completes (RWF_DSYNC per request, not O_DSYNC); uses \
          Forced Unit Access if the device supports it",
         |experiment, text| store(&mut experiment.engine.fua, boolean(text)),
+    ),
+    Parameter::switch(
+        "zone-append",
+        ENGINE,
+        "With --ioengine nvme: append each write to a zone, which then takes --iodepth at a time",
+        |experiment, text| store(&mut experiment.engine.zone_append, boolean(text)),
     ),
     Parameter::new(
         "fsync",
