@@ -313,11 +313,16 @@ fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
         "run {} --bs 16k --size 64m --runtime 2 --trials 2 --direct=1 --no-store --json --quiet",
         device.path()
     );
-    let document = place.halfpower_after(&group.entered(), &line).with_code(0).json();
-    let verdict = &document["verdict"];
-    assert_eq!(verdict["state"], "suspect", "{verdict}");
-    let reasons = verdict["reasons"].to_string();
-    assert!(reasons.contains("control group limits reads to 1 MB/s"), "{verdict}");
+    // A busy machine may hold the program below the limit for a while.
+    let mut seen = Vec::new();
+    let is_named = (0..5).any(|_| {
+        let document = place.halfpower_after(&group.entered(), &line).with_code(0).json();
+        let verdict = &document["verdict"];
+        assert_eq!(verdict["state"], "suspect", "{verdict}");
+        seen.push(verdict.to_string());
+        seen.last().is_some_and(|text| text.contains("control group limits reads to 1 MB/s"))
+    });
+    assert!(is_named, "{seen:?}");
     // Outside of the group there is no such limit.
     let document = place.document(&line.replace("--json", ""));
     assert!(!document["verdict"].to_string().contains("control group"), "{document}");

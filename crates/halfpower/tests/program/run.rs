@@ -409,8 +409,8 @@ fn a_write_lost_where_time_ends_the_run_is_found() {
     for flags in ["--rw write", "--rw randwrite --iodepth 4"] {
         // Large enough that no block is written twice, because a second write would replace the
         // lost one.
-        let line = format!("run . {flags} --size 256m --runtime 0.1 --verify --no-store");
-        let ended = place.halfpower(&format!("{line} --trials 1 --inject write-lose@7"));
+        let line = format!("run . {flags} --size 256m --runtime 0.3 --verify --no-store");
+        let ended = place.halfpower(&format!("{line} --trials 1 --inject write-lose@2"));
         ended.with_code(4).says("verification failed", "offset");
     }
 }

@@ -100,9 +100,11 @@ fn a_half_power_point_is_reached_or_its_absence_has_a_reason() {
 
 #[test]
 fn a_survey_gives_the_cost_model_with_intervals() {
-    let models = list(&survey().document["cost_model"]);
-    assert!(!models.is_empty());
-    for model in models {
+    // On a busy machine too few points of the disk may be valid for a model.
+    let simulated = Place::new().document("survey sim:sata-ssd --quick");
+    let models = list(&simulated["cost_model"]);
+    assert_eq!(models.len(), 4, "reads and writes, buffered and direct: {models:?}");
+    for model in list(&survey().document["cost_model"]).iter().chain(models) {
         for term in ["fixed_ns", "marginal_ns_per_kib"] {
             let [low, value, high] = ["low", "value", "high"].map(|name| real(&model[term][name]));
             assert!(low <= value && value <= high, "{term}: {model}");
