@@ -296,7 +296,7 @@ fn engines_tells_what_can_be_asked_of_them() {
     let document = place.document("engines");
     let options = list(&document["options"]);
     let names: Vec<&str> = options.iter().map(|option| option["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["sqthread_poll", "hipri", "uncached", "fua"]);
+    assert_eq!(names, ["sqthread_poll", "hipri", "uncached", "fua", "zone_append"]);
     for option in options {
         let reason = option["detail"].as_str().unwrap();
         assert!(option["available"] == true || !reason.is_empty(), "{option}");
