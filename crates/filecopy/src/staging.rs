@@ -204,16 +204,16 @@ impl Staging {
 ///
 /// A server may know this user by another number (NFS with `root_squash`, or without a common
 /// domain of names), and some file systems have no permission bits. Such a directory is compared
-/// with a new private file in it.
+/// with a new private directory in it.
 fn is_ours(directory: &Directory, info: &EntryInfo) -> Result<bool, Errno> {
     if info.uid == rustix::process::geteuid().as_raw() && is_private(info) {
         return Ok(true);
     }
     let name = OsString::from(format!("probe-{}", uuid::Uuid::new_v4().simple()));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let probe = EntryInfo::of(directory.open_with(&name, flags, 0o600)?);
-    directory.remove(&name)?;
-    Ok(is_like(info, &probe?))
+    directory.make_private(&name)?;
+    let probe = directory.look_up(&name);
+    directory.remove_directory(&name)?;
+    Ok(probe?.is_some_and(|probe| is_like(info, &probe)))
 }
 
 /// Whether the permission bits keep other users out.
@@ -221,7 +221,7 @@ fn is_private(info: &EntryInfo) -> bool {
     info.mode & 0o077 == 0
 }
 
-/// Whether a directory has the owner of a new private file, and is as private.
+/// Whether a directory has the owner of a new private one, and is as private.
 fn is_like(directory: &EntryInfo, probe: &EntryInfo) -> bool {
     directory.uid == probe.uid && (is_private(directory) || !is_private(probe))
 }
@@ -400,11 +400,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let own = Directory::open(folder.path()).unwrap().info().unwrap();
         let seen = |uid: u32, mode: u32| EntryInfo { uid, mode, ..own };
-        assert!(is_like(&seen(65534, 0o040_700), &seen(65534, 0o100_600)));
-        let without_bits = 0o100_755;
-        assert!(is_like(&seen(0, 0o040_755), &seen(0, without_bits)));
-        assert!(!is_like(&seen(1000, 0o040_700), &seen(65534, 0o100_600)), "of another user");
-        assert!(!is_like(&seen(65534, 0o040_777), &seen(65534, 0o100_600)), "open to others");
+        let (private, without_bits) = (0o040_700, 0o040_755);
+        assert!(is_like(&seen(65534, private), &seen(65534, private)));
+        assert!(is_like(&seen(0, without_bits), &seen(0, without_bits)));
+        assert!(!is_like(&seen(1000, private), &seen(65534, private)), "of another user");
+        assert!(!is_like(&seen(65534, 0o040_777), &seen(65534, private)), "open to others");
     }
 
     struct Bench {
