@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::AsRawFd;
 
 use crate::device::Device;
@@ -13,9 +14,9 @@ const REPORT: u32 = 0xC010_1282;
 const RESET: u32 = 0x4010_1283;
 /// Zones that one report asks for.
 const REPORT_ZONES: usize = 4096;
-/// The condition of a zone that was written to its end, whose write pointer says nothing
-/// (BLK_ZONE_COND_FULL).
-const FULL: u8 = 14;
+/// The conditions of zones that have a write pointer: empty, open (implicitly or explicitly) and
+/// closed (BLK_ZONE_COND_EMPTY to BLK_ZONE_COND_CLOSED).
+const HAS_WRITE_POINTER: RangeInclusive<u8> = 1..=4;
 /// The type of zones that take writes anywhere (BLK_ZONE_TYPE_CONVENTIONAL).
 const CONVENTIONAL: u8 = 1;
 /// Offsets, lengths and capacities are in sectors (bytes).
@@ -90,14 +91,12 @@ pub fn unwritten_bytes(file: &File, start: u64, end: u64) -> io::Result<u64> {
 }
 
 impl Zone {
-    /// The part behind the write pointer (bytes): start and end. None if all was written, or if the
-    /// zone takes writes anywhere.
+    /// The part behind the write pointer (bytes): start and end. None without a write pointer: the
+    /// zone is full, takes writes anywhere, or takes none any more.
     fn unwritten(&self) -> Option<(u64, u64)> {
-        let in_order = self.kind != CONVENTIONAL && self.condition != FULL;
-        let end = self.start.saturating_add(self.length);
-        in_order.then(|| {
+        HAS_WRITE_POINTER.contains(&self.condition).then(|| {
             let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
-            (bytes(self.write_pointer.min(end)), bytes(end))
+            (bytes(self.write_pointer), bytes(self.start.saturating_add(self.length)))
         })
     }
 }
@@ -188,9 +187,10 @@ mod tests {
         let at = |write_pointer, condition| Zone { write_pointer, condition, ..zone(8, 8, 2, 8) };
         assert_eq!(at(10, 2).unwritten(), Some((10 * 512, 16 * 512)));
         assert_eq!(at(8, 1).unwritten(), Some((8 * 512, 16 * 512)), "an empty zone");
-        assert_eq!(at(8, FULL).unwritten(), None);
-        assert_eq!(at(u64::MAX, 6).unwritten(), Some((16 * 512, 16 * 512)), "no write pointer");
-        assert_eq!(zone(8, 8, CONVENTIONAL, 8).unwritten(), None);
+        let (not_in_order, read_only, full, offline) = (0, 13, 14, 15);
+        for condition in [not_in_order, read_only, full, offline] {
+            assert_eq!(at(8, condition).unwritten(), None, "{condition}");
+        }
     }
 
     #[test]

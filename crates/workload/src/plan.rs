@@ -83,11 +83,7 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     let zones = target.zones().filter(|_| workload.writes());
     let zones = zones.filter(|zones| !is_before(workload, zones));
     if workload.options.zone_append && zones.is_none() {
-        let what = format!(
-            "`zone_append` writes to zones that take writes only in order, and {} has \
-                            none there",
-            target.name()
-        );
+        let what = format!("`zone_append`: {} has no zones to append to there", target.name());
         return Err(Error::usage(what, "drop `zone_append`, or use another `region_offset`"));
     }
     if let Some(zones) = &zones {

@@ -72,9 +72,6 @@ pub(crate) fn character_device(block: &str) -> Option<PathBuf> {
 
 /// The namespaces of this host that take commands.
 pub fn probe() -> Result<String, Error> {
-    let unavailable = |what: &str, remedy: &str| {
-        Err(Error::new(ErrorKind::Unsupported, what).with_remedy(remedy))
-    };
     let ring = build::<Entry128, cqueue::Entry32>(2, EngineOptions::default());
     if ring.is_err() {
         let what = "this kernel's io_uring takes no commands for drives";
@@ -91,6 +88,34 @@ pub fn probe() -> Result<String, Error> {
         return unavailable(what, "use `engine` io_uring");
     }
     Ok(names.join(", "))
+}
+
+/// The namespaces of this host with zones to append to.
+pub fn probe_appends() -> Result<String, Error> {
+    probe()?;
+    let names = zoned_namespaces(Path::new("/sys/block"));
+    if names.is_empty() {
+        return unavailable("there is no NVMe namespace with zones here", "write without appends");
+    }
+    Ok(names.join(", "))
+}
+
+/// The NVMe block devices that take appends, by name (Documentation/ABI/stable/sysfs-block).
+fn zoned_namespaces(block_devices: &Path) -> Vec<String> {
+    let entries = fs::read_dir(block_devices).into_iter().flatten().flatten();
+    let takes_appends = |entry: &fs::DirEntry| {
+        let most = fs::read_to_string(entry.path().join("queue/zone_append_max_bytes"));
+        most.is_ok_and(|most| most.trim() != "0")
+    };
+    let zoned = entries.filter(takes_appends);
+    let names = zoned.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| character_device(name).is_some()).collect();
+    names.sort();
+    names
+}
+
+fn unavailable(what: &str, remedy: &str) -> Result<String, Error> {
+    Err(Error::new(ErrorKind::Unsupported, what).with_remedy(remedy))
 }
 
 /// Whether a name is that of a namespace's character device.
@@ -364,6 +389,18 @@ mod tests {
         assert_eq!(character_device("sda"), None);
         assert!(is_namespace("ng0n1") && is_namespace("ng10n12"));
         assert!(!is_namespace("ngn1") && !is_namespace("ng0") && !is_namespace("tty0n1"));
+    }
+
+    #[test]
+    fn namespaces_that_take_appends_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, most) in [("nvme1n1", "131072"), ("nvme0n1", "0"), ("nullb0", "131072")] {
+            let queue = folder.path().join(name).join("queue");
+            fs::create_dir_all(&queue).unwrap();
+            fs::write(queue.join("zone_append_max_bytes"), format!("{most}\n")).unwrap();
+        }
+        fs::create_dir(folder.path().join("nvme2n1")).unwrap();
+        assert_eq!(zoned_namespaces(folder.path()), ["nvme1n1"]);
     }
 
     #[test]

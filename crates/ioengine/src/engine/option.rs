@@ -105,7 +105,7 @@ impl EngineOption {
             }
             EngineOption::Uncached => uncached_here(),
             EngineOption::Fua => Ok(String::new()),
-            EngineOption::ZoneAppend => nvme::probe(),
+            EngineOption::ZoneAppend => nvme::probe_appends(),
         };
         let available = found.is_ok();
         let detail = found.unwrap_or_else(|error| error.to_string());
