@@ -13,8 +13,8 @@ use crate::fixture::{Ended, MIB, Place, noise};
 /// (arch/x86/entry/syscalls).
 const AFTER_3_10: Range<i64> = 314..500;
 
-/// System calls that the default profile of Docker does not allow to a container without further
-/// capabilities (moby, profiles/seccomp/default.json).
+/// System calls that a program for storage might make, and that the default profile of Docker does
+/// not allow to a container without further capabilities (moby, profiles/seccomp/default.json).
 const NOT_IN_CONTAINERS: [libc::c_long; 23] = [
     libc::SYS_add_key,
     libc::SYS_bpf,
@@ -66,7 +66,8 @@ fn restricted(place: &Place, filter: &BpfProgram, line: &str) -> Ended {
 
 /// Measures, surveys and copies; what the user gets without `--ioengine` must work.
 #[track_caller]
-fn is_usable(place: &Place, filter: &BpfProgram) {
+fn is_usable(filter: &BpfProgram) {
+    let place = &Place::new();
     let may_be_noisy = |line: &str| {
         let ended = restricted(place, filter, line);
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
@@ -80,6 +81,10 @@ fn is_usable(place: &Place, filter: &BpfProgram) {
     may_be_noisy("study alignment . --quick --runtime 0.02 --trials 1 --html study.html");
     restricted(place, filter, "target .").with_code(0).prints("file system");
     restricted(place, filter, "report").with_code(0);
+    restricted(place, filter, "engines").with_code(0).prints("libaio");
+    restricted(place, filter, "run . --rw read --bs 4k --size 1m --ioengine io_uring")
+        .with_code(2)
+        .says("io_uring is not available", "use --ioengine");
     fs::create_dir_all(place.path("tree/folder")).unwrap();
     fs::write(place.path("tree/folder/a"), noise(3 * MIB)).unwrap();
     for (flags, from, to) in [
@@ -101,22 +106,10 @@ fn is_usable(place: &Place, filter: &BpfProgram) {
 
 #[test]
 fn all_works_with_the_system_calls_of_linux_3_10() {
-    let place = Place::new();
-    let old = filter(AFTER_3_10, libc::ENOSYS);
-    is_usable(&place, &old);
-    restricted(&place, &old, "engines").with_code(0).prints("libaio");
-    restricted(&place, &old, "run . --rw read --bs 4k --size 1m --ioengine io_uring")
-        .with_code(2)
-        .says("io_uring is not available", "use --ioengine");
+    is_usable(&filter(AFTER_3_10, libc::ENOSYS));
 }
 
 #[test]
-fn all_works_in_a_container_with_the_default_profile() {
-    let place = Place::new();
-    let container = filter(NOT_IN_CONTAINERS, libc::EPERM);
-    is_usable(&place, &container);
-    restricted(&place, &container, "engines").with_code(0).prints("libaio");
-    restricted(&place, &container, "run . --rw read --bs 4k --size 1m --ioengine io_uring")
-        .with_code(2)
-        .says("io_uring is not available", "use --ioengine");
+fn all_works_without_the_system_calls_that_containers_lack() {
+    is_usable(&filter(NOT_IN_CONTAINERS, libc::EPERM));
 }

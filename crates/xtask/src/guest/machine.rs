@@ -3,7 +3,7 @@
 use super::image::Image;
 use super::kernel::Kernel;
 use super::scenario::{Check, Scenario};
-use super::service::Services;
+use super::service::{SHARED, Services};
 use crate::faults::running::Running;
 use crate::server::installed;
 use anyhow::{Context, Result, bail};
@@ -266,10 +266,8 @@ fn add_devices(command: &mut Command, scenario: &Scenario, folder: &Path) -> Res
             .arg("-drive")
             .arg(format!("if=none,id=d{number},format=raw,discard=unmap,file={}", file.display()));
     }
-    let shared = folder.join("shared");
-    fs::create_dir(&shared)?;
     for words in &scenario.qemu {
-        let words = words.replace("{work}", &shared.display().to_string());
+        let words = words.replace("{work}", &folder.join(SHARED).display().to_string());
         command.args(words.split_whitespace());
     }
     Ok(())

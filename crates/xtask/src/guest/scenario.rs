@@ -35,7 +35,7 @@ pub struct Scenario {
     /// Sizes of drives, such as "64M". Arguments of QEMU call them `d0`, `d1` and so on.
     #[serde(default)]
     pub drives: Vec<String>,
-    /// Further arguments of QEMU. `{work}` stands for a folder of this host.
+    /// Further arguments of QEMU. `{work}` stands for the folder of this host that servers serve.
     #[serde(default)]
     pub qemu: Vec<String>,
     /// Modules that are loaded before the setup, with parameters: "null_blk zoned=1".

@@ -12,6 +12,9 @@ use std::sync::atomic::AtomicBool;
 
 /// The daemon of virtiofs, which QEMU's package keeps outside the PATH.
 const VIRTIOFSD: &str = "/usr/lib/qemu/virtiofsd";
+/// The folder of this host that servers, virtiofs and 9p serve, in that of the guest's files. Its
+/// name is that of a [`Workplace`].
+pub const SHARED: &str = "data";
 /// The length of the file that servers serve.
 const FILE_BYTES: u64 = 64 << 20;
 /// How long the daemon of virtiofs may take to listen (ms), and the time between two looks.
@@ -32,7 +35,7 @@ impl Services {
     /// [`crate::faults::tally::Missing`] if a program or privilege is missing; a server does not
     /// start.
     pub fn start(scenario: &Scenario, folder: &Path, stop: &AtomicBool) -> Result<Services> {
-        let data = folder.join("data");
+        let data = folder.join(SHARED);
         fs::create_dir(&data)?;
         File::create_new(data.join(FILE))?.set_len(FILE_BYTES)?;
         let workplace = Workplace { folder, stop };
