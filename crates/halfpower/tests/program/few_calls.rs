@@ -1,13 +1,15 @@
 //! Kernels and containers with fewer system calls than this kernel has. A filter of system calls
-//! (seccomp(2)) makes the missing ones fail as they fail there.
+//! (seccomp(2)) makes the missing ones fail as they fail there. gVisor is a kernel of its own that
+//! runs as a program.
 #![cfg(target_arch = "x86_64")]
 
 use std::fs::{self, File};
 use std::ops::Range;
+use std::process::Command;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
-use crate::fixture::{Ended, MIB, Place, noise};
+use crate::fixture::{Ended, MIB, Place, noise, or_skip, root};
 
 /// The system calls of x86_64 after Linux 3.10, from sched_setattr(2) of 3.14 on
 /// (arch/x86/entry/syscalls).
@@ -49,27 +51,53 @@ fn filter(fails: impl IntoIterator<Item = i64>, error: libc::c_int) -> BpfProgra
     filter.unwrap().try_into().unwrap()
 }
 
-/// Runs `halfpower LINE` under a filter. A filter holds for a thread and what it starts.
+/// Where a program has fewer system calls.
+enum Restriction {
+    Filter(BpfProgram),
+    Gvisor,
+}
+
+/// A command in gVisor, where it reads and writes the files of this machine.
+fn in_gvisor(command: &Command) -> Command {
+    let mut runsc = Command::new("runsc");
+    runsc.args(["--platform=ptrace", "--network=none", "--ignore-cgroups"]);
+    runsc.args(["do", "-force-overlay=false", "-cwd"]).arg(command.get_current_dir().unwrap());
+    runsc.arg("env");
+    for (name, value) in command.get_envs() {
+        if let Some(value) = value {
+            runsc.arg(format!("{}={}", name.display(), value.display()));
+        }
+    }
+    runsc.arg(command.get_program()).args(command.get_args());
+    runsc
+}
+
+/// Runs `halfpower LINE` with fewer system calls.
 #[track_caller]
-fn restricted(place: &Place, filter: &BpfProgram, line: &str) -> Ended {
+fn restricted(place: &Place, restriction: &Restriction, line: &str) -> Ended {
     let mut command = place.command(line);
+    if let Restriction::Gvisor = restriction {
+        command = in_gvisor(&command);
+    }
     let outputs = ["stdout", "stderr"].map(|name| place.state().join(name));
     command.stdout(File::create(&outputs[0]).unwrap()).stderr(File::create(&outputs[1]).unwrap());
-    let mut start = move |filter: &BpfProgram| {
-        seccompiler::apply_filter(filter).unwrap();
+    // A filter holds for a thread and what it starts.
+    let start = move || {
+        if let Restriction::Filter(filter) = restriction {
+            seccompiler::apply_filter(filter).unwrap();
+        }
         command.status().unwrap()
     };
-    let status = std::thread::scope(|scope| scope.spawn(|| start(filter)).join().unwrap());
+    let status = std::thread::scope(|scope| scope.spawn(start).join().unwrap());
     let [stdout, stderr] = outputs.map(|path| fs::read_to_string(path).unwrap());
     Ended { status, stdout, stderr, line: line.to_owned() }
 }
 
 /// Measures, surveys and copies; what the user gets without `--ioengine` must work.
 #[track_caller]
-fn is_usable(filter: &BpfProgram) {
-    let place = &Place::new();
+fn is_usable(place: &Place, restriction: &Restriction) {
     let may_be_noisy = |line: &str| {
-        let ended = restricted(place, filter, line);
+        let ended = restricted(place, restriction, line);
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
         ended
     };
@@ -79,10 +107,10 @@ fn is_usable(filter: &BpfProgram) {
         .says("verified", "every block is correct");
     may_be_noisy("survey . --budget 5 --size 16m --max-write 64m").prints("In short");
     may_be_noisy("study alignment . --quick --runtime 0.02 --trials 1 --html study.html");
-    restricted(place, filter, "target .").with_code(0).prints("file system");
-    restricted(place, filter, "report").with_code(0);
-    restricted(place, filter, "engines").with_code(0).prints("libaio");
-    restricted(place, filter, "run . --rw read --bs 4k --size 1m --ioengine io_uring")
+    restricted(place, restriction, "target .").with_code(0).prints("file system");
+    restricted(place, restriction, "report").with_code(0);
+    restricted(place, restriction, "engines").with_code(0).prints("libaio");
+    restricted(place, restriction, "run . --rw read --bs 4k --size 1m --ioengine io_uring")
         .with_code(2)
         .says("io_uring is not available", "use --ioengine");
     fs::create_dir_all(place.path("tree/folder")).unwrap();
@@ -92,24 +120,44 @@ fn is_usable(filter: &BpfProgram) {
         ("--resume", "tree/folder/a", "resumed"),
         ("--archive", "tree", "other"),
     ] {
-        restricted(place, filter, &format!("copy {flags} {from} {to}")).with_code(0);
+        restricted(place, restriction, &format!("copy {flags} {from} {to}")).with_code(0);
     }
     for copy in ["copy", "resumed", "other/folder/a"] {
         assert_eq!(fs::read(place.path(copy)).unwrap(), noise(3 * MIB), "{copy}");
     }
+    place.is_tidy();
+}
+
+/// A file that another program has open for writing is not overwritten.
+#[track_caller]
+fn refuses_open_files(place: &Place, restriction: &Restriction) {
     let open = File::create(place.path("open")).unwrap();
     open.set_len(MIB).unwrap();
     let line = "run open --rw write --bs 4k --size 1m --overwrite=open --no-store";
-    restricted(place, filter, line).with_code(3).says("open for writing", "end");
-    place.is_tidy();
+    restricted(place, restriction, line).with_code(3).says("open for writing", "end");
 }
 
 #[test]
 fn all_works_with_the_system_calls_of_linux_3_10() {
-    is_usable(&filter(AFTER_3_10, libc::ENOSYS));
+    let filter = Restriction::Filter(filter(AFTER_3_10, libc::ENOSYS));
+    let place = Place::new();
+    is_usable(&place, &filter);
+    refuses_open_files(&place, &filter);
 }
 
 #[test]
 fn all_works_without_the_system_calls_that_containers_lack() {
-    is_usable(&filter(NOT_IN_CONTAINERS, libc::EPERM));
+    let filter = Restriction::Filter(filter(NOT_IN_CONTAINERS, libc::EPERM));
+    let place = Place::new();
+    is_usable(&place, &filter);
+    refuses_open_files(&place, &filter);
+}
+
+// Programs outside of gVisor cannot be seen in it.
+#[test]
+fn all_works_in_gvisor() {
+    or_skip!(root());
+    let found = Command::new("runsc").arg("--version").output();
+    or_skip!(found.map_err(|error| format!("runsc: {error} (apt-get install runsc)")));
+    is_usable(&Place::new(), &Restriction::Gvisor);
 }
