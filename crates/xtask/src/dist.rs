@@ -16,7 +16,7 @@ mod check;
 mod licences;
 
 use crate::repository;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use archive::Contents;
 use build::Source;
 use std::fs;
@@ -24,11 +24,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tools::Tools;
 
+/// Where the files go.
+const OUT: &str = "target/dist";
+/// What programs are built from: everything but the programs around them.
+const SOURCES: [&str; 5] =
+    ["Cargo.lock", "Cargo.toml", "crates", ":(exclude)crates/xtask", ":(exclude)crates/*/tests"];
+
 /// Flags of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Where to put the files; its content is replaced
-    #[arg(long, default_value = "target/dist")]
+    #[arg(long, default_value = OUT)]
     out: PathBuf,
     /// Only these architectures (default: all); repeatable
     #[arg(long, value_enum)]
@@ -40,12 +46,16 @@ pub struct Options {
 }
 
 /// An architecture with static programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Deserialize,
+)]
 #[value(rename_all = "verbatim")]
 pub enum Architecture {
     #[value(name = "x86_64")]
+    #[serde(rename = "x86_64")]
     X86,
     #[value(name = "aarch64")]
+    #[serde(rename = "aarch64")]
     Arm,
 }
 
@@ -58,7 +68,7 @@ impl Architecture {
     }
 
     /// The name that `uname -m` prints.
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Architecture::X86 => "x86_64",
             Architecture::Arm => "aarch64",
@@ -66,7 +76,7 @@ impl Architecture {
     }
 
     /// Debian's name.
-    fn debian(self) -> &'static str {
+    pub fn debian(self) -> &'static str {
         match self {
             Architecture::X86 => "amd64",
             Architecture::Arm => "arm64",
@@ -127,6 +137,34 @@ fn make(source: &Source, tools: &Tools, architectures: &[Architecture], out: &Pa
     fs::copy(source.folder.join("packaging/Containerfile"), out.join("Containerfile"))?;
     source.write_bill_of_materials(tools, &out.join("halfpower.cdx.json"))?;
     write_checksums(out)
+}
+
+/// Unpacks the program that was made for an architecture into a folder, and returns its path.
+///
+/// # Errors
+/// There is none, or the sources have changed since it was made.
+pub fn program(architecture: Architecture, folder: &Path) -> Result<PathBuf> {
+    let remedy = format!("type: cargo xtask dist --arch {}", architecture.name());
+    let root = repository::root();
+    let out = root.join(OUT);
+    ensure!(out.is_dir(), "no program for {}; {remedy}", architecture.name());
+    let archive = archive::with_end(&out, &format!("-{}-linux.tar.gz", architecture.name()))?;
+    let archive =
+        archive.with_context(|| format!("no program for {}; {remedy}", architecture.name()))?;
+    fs::create_dir_all(folder)?;
+    archive::unpack(&archive, folder)?;
+    let program = folder.join("halfpower");
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%ct", "--"]).args(SOURCES).current_dir(&root);
+    let changed_unix_s: u64 = repository::output_of(&mut git)?.trim().parse()?;
+    // All files of an archive have the time of their commit.
+    let made = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
+    ensure!(
+        made.as_secs() >= changed_unix_s,
+        "the program for {} is older than the sources; {remedy}",
+        architecture.name()
+    );
+    Ok(program)
 }
 
 /// Writes the file SHA256SUMS, in the form of `sha256sum --check`.

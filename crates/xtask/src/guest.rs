@@ -26,13 +26,15 @@ mod power;
 mod table;
 
 use crate::bench::clock;
+use crate::bench::host;
+use crate::dist::{self, Architecture};
 use crate::faults::tally::{Missing, Stopped};
 use crate::repository;
 use anyhow::{Context, Result, ensure};
 use kernel::{Kernel, Packages};
-use machine::Laboratory;
+use machine::{Laboratory, Programs};
 use scenario::Scenario;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -55,7 +57,7 @@ pub struct Options {
     /// Print the names of the scenarios
     #[arg(long)]
     list: bool,
-    /// Only the scenarios that `./test` runs
+    /// Only the scenarios that `./test` runs, each on one kernel
     #[arg(long)]
     short: bool,
     /// Boot this series of Linux in place of those of the scenario
@@ -103,7 +105,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let cache = root.join("target/guest");
     std::fs::create_dir_all(&cache)?;
     let work = tempfile::Builder::new().prefix("work-").tempdir_in(&cache)?;
-    let laboratory = laboratory(options, &cache, work.path())?;
+    let architectures = scenarios.iter().map(|scenario| scenario.architecture).collect();
+    let laboratory = laboratory(options, &architectures, &cache, work.path())?;
     let outcome = match options.power_cuts {
         Some(cuts) => cut_power(options, cuts, &laboratory, &cache),
         None => run_all(options, &scenarios, &laboratory, &cache),
@@ -146,7 +149,7 @@ fn cut_power(
     cache: &Path,
 ) -> Result<ExitCode> {
     let series = options.kernel.as_deref().unwrap_or(kernel::DEFAULT_SERIES);
-    let kernel = Kernel::of_series(series, cache)?;
+    let kernel = Kernel::of_series(series, Architecture::X86, cache)?;
     let outcome = power::run(laboratory, &kernel, cuts, fastrand::u64(..))?;
     let lies = lying::run(laboratory, &kernel, cuts.div_ceil(CUTS_PER_LIE), fastrand::u64(..))?;
     let text = table::of_power_cuts(&outcome, &lies, &kernel.release);
@@ -158,30 +161,63 @@ fn cut_power(
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What all guests share: the program, stripped of its debug information, and busybox.
-fn laboratory(options: &Options, cache: &Path, work: &Path) -> Result<Laboratory> {
+/// What all guests share.
+fn laboratory(
+    options: &Options,
+    architectures: &BTreeSet<Architecture>,
+    cache: &Path,
+    work: &Path,
+) -> Result<Laboratory> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
-    let busybox = cache.join("busybox");
-    if !busybox.is_dir() {
-        Packages::default().unpack("busybox-static", &busybox)?;
+    let mut programs = BTreeMap::new();
+    for architecture in architectures {
+        let found = match architecture {
+            Architecture::X86 => {
+                let halfpower = program_of_this_machine(options, work)?;
+                busybox(*architecture, cache).map(|busybox| Programs { busybox, halfpower })
+            }
+            Architecture::Arm => programs_for_arm(cache, work),
+        };
+        programs.insert(*architecture, found.map_err(|why| format!("{why:#}")));
     }
+    let patience_ms = options.seconds * 1000;
+    Ok(Laboratory { programs, work: work.to_owned(), stop, patience_ms })
+}
+
+/// The program under test without its debug information.
+fn program_of_this_machine(options: &Options, work: &Path) -> Result<PathBuf> {
     let built = match &options.program {
         Some(program) => program.clone(),
         None => repository::release_build()?,
     };
-    let program = work.join("halfpower");
+    let halfpower = work.join("halfpower");
     let mut strip = Command::new("strip");
-    strip.arg("--strip-all").arg("-o").arg(&program).arg(&built);
+    strip.arg("--strip-all").arg("-o").arg(&halfpower).arg(&built);
     repository::output_of(&mut strip).context("strip is needed: install the package binutils")?;
-    let busybox = busybox.join("bin/busybox");
-    let patience_ms = options.seconds * 1000;
-    Ok(Laboratory { busybox, program, work: work.to_owned(), stop, patience_ms })
+    Ok(halfpower)
 }
 
-/// Runs the scenarios one after another and says how each ended.
+/// The program for ARM that `cargo xtask dist` made, and busybox.
+fn programs_for_arm(cache: &Path, work: &Path) -> Result<Programs> {
+    host::on_path("qemu-system-aarch64").context("install the package qemu-system-arm")?;
+    let halfpower = dist::program(Architecture::Arm, &work.join("arm64"))?;
+    Ok(Programs { busybox: busybox(Architecture::Arm, cache)?, halfpower })
+}
+
+/// The static busybox of an architecture, unpacked in `cache`.
+fn busybox(architecture: Architecture, cache: &Path) -> Result<PathBuf> {
+    let folder = cache.join(format!("busybox{}", kernel::suffix(architecture)));
+    if !folder.is_dir() {
+        Packages::of_architecture(architecture, cache)?.unpack("busybox-static", &folder)?;
+    }
+    Ok(folder.join("bin/busybox"))
+}
+
+/// Runs the scenarios one after another and says how each ended. Those whose kernel or programs
+/// cannot be had are skipped.
 fn all(
     options: &Options,
     scenarios: &[Scenario],
@@ -192,16 +228,24 @@ fn all(
     let mut rows = Vec::new();
     let of_scenario = |scenario: &Scenario| match (&options.kernel, scenario.kernels.as_slice()) {
         (Some(series), _) => vec![series.clone()],
-        (None, []) => vec![kernel::DEFAULT_SERIES.to_owned()],
-        (None, several) => several.to_vec(),
+        (None, several) if !several.is_empty() && !options.short => several.to_vec(),
+        (None, _) => vec![kernel::DEFAULT_SERIES.to_owned()],
     };
     for scenario in scenarios {
         for series in of_scenario(scenario) {
-            if !kernels.contains_key(&series) {
-                kernels.insert(series.clone(), Kernel::of_series(&series, cache)?);
-            }
-            let run = || row(scenario, &kernels[&series], laboratory, options.verbose);
-            let (row, seconds) = clock::timed(run);
+            let architecture = scenario.architecture;
+            let kernel = kernels.entry((series.clone(), architecture)).or_insert_with(|| {
+                laboratory.programs(architecture)?;
+                let kernel = Kernel::of_series(&series, architecture, cache);
+                kernel.map_err(|why| format!("{why:#}"))
+            });
+            let (row, seconds) = match kernel {
+                Ok(kernel) => clock::timed(|| row(scenario, kernel, laboratory, options.verbose)),
+                Err(why) => {
+                    let skipped = Some(why.clone());
+                    (Ok(Row { skipped, ..row_of(scenario, &series) }), 0.0)
+                }
+            };
             let row = row?;
             println!("{:24} {:8} {:>5.1} s  {}", row.name, series, seconds, row.result());
             for failure in &row.failures {
@@ -213,6 +257,20 @@ fn all(
     Ok(rows)
 }
 
+/// The row of a scenario before it has run.
+fn row_of(scenario: &Scenario, release: &str) -> Row {
+    Row {
+        name: scenario.name.clone(),
+        device: scenario.device.clone(),
+        release: release.to_owned(),
+        features: Vec::new(),
+        in_use: scenario.in_use.iter().map(|one| one.way.clone()).collect(),
+        checks: scenario.check.iter().map(|check| check.what.clone()).collect(),
+        failures: Vec::new(),
+        skipped: None,
+    }
+}
+
 /// Runs one scenario. Only an interruption is an error.
 fn row(
     scenario: &Scenario,
@@ -220,16 +278,7 @@ fn row(
     laboratory: &Laboratory,
     is_verbose: bool,
 ) -> Result<Row> {
-    let mut row = Row {
-        name: scenario.name.clone(),
-        device: scenario.device.clone(),
-        release: kernel.release.clone(),
-        features: Vec::new(),
-        in_use: scenario.in_use.iter().map(|one| one.way.clone()).collect(),
-        checks: scenario.check.iter().map(|check| check.what.clone()).collect(),
-        failures: Vec::new(),
-        skipped: None,
-    };
+    let mut row = row_of(scenario, &kernel.release);
     match laboratory.run(scenario, kernel) {
         Ok(judged) => {
             for one in judged {

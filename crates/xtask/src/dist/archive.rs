@@ -6,12 +6,15 @@
 
 use super::Architecture;
 use super::build::{Pages, Source};
+use super::names;
+use super::tools::must;
 use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What goes into an archive.
 pub struct Contents<'a> {
@@ -163,6 +166,19 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     std::io::Write::write_all(&mut encoder, bytes)?;
     Ok(encoder.finish()?)
+}
+
+/// The file of a folder whose name ends like this.
+pub fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
+    let name = names(folder)?.into_iter().find(|name| name.ends_with(end));
+    Ok(name.map(|name| folder.join(name)))
+}
+
+/// Unpacks the only folder of an archive into another one.
+pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+    let mut command = Command::new("tar");
+    command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=1");
+    must(command.current_dir(folder))
 }
 
 #[cfg(test)]

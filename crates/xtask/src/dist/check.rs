@@ -4,6 +4,7 @@
 //! A check whose tools or privileges are missing is skipped by name. The fresh root is made by
 //! debootstrap in a temporary folder and removed.
 
+use super::archive::{unpack, with_end};
 use super::names;
 use crate::bench::host;
 use anyhow::{Context, Result, ensure};
@@ -154,19 +155,6 @@ fn files_of(folder: &Path) -> Result<BTreeSet<PathBuf>> {
         }
     }
     Ok(found)
-}
-
-/// The file of a folder whose name ends like this.
-fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
-    let name = names(folder)?.into_iter().find(|name| name.ends_with(end));
-    Ok(name.map(|name| folder.join(name)))
-}
-
-/// Unpacks the only folder of an archive into another one.
-fn unpack(archive: &Path, folder: &Path) -> Result<()> {
-    let mut command = Command::new("tar");
-    command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=1");
-    super::tools::must(command.current_dir(folder))
 }
 
 /// Runs a command; what it printed if it fails. A measurement that completed is a success, also if

@@ -2,6 +2,7 @@
 //!
 //! A package is downloaded once and unpacked below `target/guest`; nothing is installed.
 
+use crate::dist::Architecture;
 use crate::repository;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,8 @@ const PROVIDERS: [(&str, &str); 5] = [
 /// An unpacked kernel.
 #[derive(Debug)]
 pub struct Kernel {
+    /// The machines that it runs on.
+    pub architecture: Architecture,
     /// Its release, as uname(1) prints it.
     pub release: String,
     /// The bootable image.
@@ -46,16 +49,16 @@ impl Kernel {
     ///
     /// # Errors
     /// There is none, or it cannot be downloaded.
-    pub fn of_series(series: &str, cache: &Path) -> Result<Kernel> {
-        let folder = cache.join(format!("linux-{series}"));
+    pub fn of_series(series: &str, architecture: Architecture, cache: &Path) -> Result<Kernel> {
+        let folder = cache.join(format!("linux-{series}{}", suffix(architecture)));
         if !folder.join("boot").is_dir() {
-            let packages = Packages::with_series(series, cache)?;
+            let packages = Packages::with_series(series, architecture, cache)?;
             packages.unpack(&packages.newest_kernel(series)?, &folder)?;
         }
-        Kernel::in_folder(&folder)
+        Kernel::in_folder(&folder, architecture)
     }
 
-    fn in_folder(folder: &Path) -> Result<Kernel> {
+    fn in_folder(folder: &Path, architecture: Architecture) -> Result<Kernel> {
         let releases = folder.join("lib/modules");
         let first = fs::read_dir(&releases)
             .with_context(|| format!("{} holds no kernel; remove it", folder.display()))?
@@ -67,7 +70,7 @@ impl Kernel {
         collect_modules(&first.path(), &mut modules)?;
         let built_in = fs::read_to_string(first.path().join("modules.builtin"))?;
         let built_in = built_in.lines().filter_map(name_of).collect();
-        Ok(Kernel { release, image, modules, built_in })
+        Ok(Kernel { architecture, release, image, modules, built_in })
     }
 
     /// The named modules and all that they need, each after what it needs: names and contents. A
@@ -114,10 +117,19 @@ impl Kernel {
     }
 }
 
-/// A list of packages: that of this machine, or that of another release of Debian, which is kept
-/// apart from it.
-#[derive(Debug, Default)]
+/// The end of the names of folders for an architecture.
+pub fn suffix(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::X86 => "",
+        Architecture::Arm => "-arm64",
+    }
+}
+
+/// A list of packages: that of this machine, or one of another release of Debian or of another
+/// architecture, which is kept apart from it.
+#[derive(Debug)]
 pub struct Packages {
+    architecture: Architecture,
     /// Options of apt.
     options: Vec<String>,
 }
@@ -127,37 +139,64 @@ impl Packages {
     ///
     /// # Errors
     /// The list of another release cannot be fetched.
-    fn with_series(series: &str, cache: &Path) -> Result<Packages> {
-        let configured = Packages::default();
+    fn with_series(series: &str, architecture: Architecture, cache: &Path) -> Result<Packages> {
+        let configured = Packages::of_architecture(architecture, cache)?;
         let other = OTHER_RELEASES.iter().find(|(other, _)| *other == series);
         match (configured.newest_kernel(series), other) {
-            (Err(_), Some((_, release))) => Packages::of_release(release, cache),
+            (Err(_), Some((_, release))) => Packages::of_release(release, architecture, cache),
             _ => Ok(configured),
         }
     }
 
+    /// The list of the release that this machine has.
+    ///
+    /// # Errors
+    /// The list for another architecture cannot be fetched.
+    pub fn of_architecture(architecture: Architecture, cache: &Path) -> Result<Packages> {
+        match architecture {
+            Architecture::X86 => Ok(Packages { architecture, options: Vec::new() }),
+            Architecture::Arm => Packages::fetched("this release", architecture, &[], cache),
+        }
+    }
+
     /// The list of a release, from the server that this machine uses.
-    fn of_release(release: &str, cache: &Path) -> Result<Packages> {
+    fn of_release(release: &str, architecture: Architecture, cache: &Path) -> Result<Packages> {
         let mut targets = Command::new("apt-get");
         targets.args(["indextargets", "--format", "$(REPO_URI)"]);
         let servers = repository::output_of(&mut targets)?;
         let server = servers.lines().find(|server| server.ends_with("/debian/"));
         let server = server.context("this machine gets no packages from a server of Debian")?;
-        let folder = cache.join(format!("packages-{release}"));
+        let list = cache.join(format!("sources-{release}"));
+        fs::write(&list, format!("deb [signed-by={KEYS}] {server} {release} main\n"))?;
+        let sources = [
+            format!("Dir::Etc::sourcelist={}", list.display()),
+            "Dir::Etc::sourceparts=-".to_owned(),
+        ];
+        Packages::fetched(release, architecture, &sources, cache)
+    }
+
+    /// A list that is kept in a folder of its own.
+    fn fetched(
+        release: &str,
+        architecture: Architecture,
+        sources: &[String],
+        cache: &Path,
+    ) -> Result<Packages> {
+        let name = format!("packages-{release}{}", suffix(architecture)).replace(' ', "-");
+        let folder = cache.join(name);
         fs::create_dir_all(folder.join("lists"))?;
         fs::create_dir_all(folder.join("cache/archives/partial"))?;
-        let list = folder.join("list");
-        fs::write(&list, format!("deb [signed-by={KEYS}] {server} {release} main\n"))?;
-        let option = |name: &str, value: &Path| format!("{name}={}", value.display());
-        let options = vec![
-            option("Dir::Etc::sourcelist", &list),
-            option("Dir::Etc::sourceparts", Path::new("-")),
-            option("Dir::State::lists", &folder.join("lists")),
-            option("Dir::Cache", &folder.join("cache")),
-        ];
-        let packages = Packages { options };
-        repository::output_of(packages.apt("apt-get").args(["update", "-qq"]))
-            .with_context(|| format!("cannot fetch the list of packages of {release}"))?;
+        let mut options = sources.to_vec();
+        options.extend([
+            format!("APT::Architecture={}", architecture.debian()),
+            format!("APT::Architectures={}", architecture.debian()),
+            format!("Dir::State::lists={}", folder.join("lists").display()),
+            format!("Dir::Cache={}", folder.join("cache").display()),
+        ]);
+        let packages = Packages { architecture, options };
+        repository::output_of(packages.apt("apt-get").args(["update", "-qq"])).with_context(
+            || format!("cannot fetch the list of packages of {release} {}", architecture.debian()),
+        )?;
         Ok(packages)
     }
 
@@ -193,7 +232,8 @@ impl Packages {
 
     /// The newest package of a series.
     fn newest_kernel(&self, series: &str) -> Result<String> {
-        let pattern = format!("^linux-image-{}\\.[0-9].*-amd64$", series.replace('.', "\\."));
+        let (series_pattern, end) = (series.replace('.', "\\."), self.architecture.debian());
+        let pattern = format!("^linux-image-{series_pattern}\\.[0-9].*-{end}$");
         let mut search = self.apt("apt-cache");
         let found = repository::output_of(search.args(["search", "--names-only", &pattern]))?;
         let names = found.lines().filter_map(|line| line.split_whitespace().next());

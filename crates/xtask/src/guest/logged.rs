@@ -87,7 +87,7 @@ impl Writer<'_> {
         let at = |name: &str| folder.join(name).display().to_string();
         fs::copy(base, at("drive"))?;
         File::create(at(LOG))?.set_len(LOG_BYTES)?;
-        let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
+        let mut qemu = laboratory.qemu(kernel, None, "", folder);
         for node in [
             format!("driver=file,node-name=drive-file,filename={}", at("drive")),
             "driver=raw,node-name=drive-raw,file=drive-file".to_owned(),
@@ -195,7 +195,7 @@ impl Checker<'_> {
         images: &[Image],
         folder: &Path,
     ) -> Result<String> {
-        let mut qemu = laboratory.qemu(kernel, "q35", "", folder)?;
+        let mut qemu = laboratory.qemu(kernel, None, "", folder);
         for (number, image) in images.iter().enumerate() {
             qemu.arg("-drive");
             qemu.arg(format!("if=none,id=d{number},format=raw,file={}", image.path.display()));

@@ -4,9 +4,12 @@ use super::image::Image;
 use super::kernel::Kernel;
 use super::scenario::{Check, Scenario};
 use super::service::{SHARED, Services};
+use crate::dist::Architecture;
 use crate::faults::running::Running;
+use crate::faults::tally::Missing;
 use crate::server::installed;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,12 +33,18 @@ pub const RESULTS: &str = "results";
 /// The number of the setup among the steps.
 const SETUP: u32 = 0;
 
-/// What all guests share.
-pub struct Laboratory {
+/// The programs of all guests of an architecture.
+pub struct Programs {
     /// busybox, linked statically.
     pub busybox: PathBuf,
     /// The program under test.
-    pub program: PathBuf,
+    pub halfpower: PathBuf,
+}
+
+/// What all guests share.
+pub struct Laboratory {
+    /// Programs by architecture, or why they are missing.
+    pub programs: BTreeMap<Architecture, Result<Programs, String>>,
     /// Where guests have their files.
     pub work: PathBuf,
     /// Set by a signal: stop.
@@ -112,6 +121,17 @@ pub fn booted<T>(run: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 impl Laboratory {
+    /// The programs of an architecture.
+    ///
+    /// # Errors
+    /// Why they are missing.
+    pub fn programs(&self, architecture: Architecture) -> Result<&Programs, String> {
+        match self.programs.get(&architecture) {
+            Some(found) => found.as_ref().map_err(String::clone),
+            None => Err(format!("no programs for {}", architecture.name())),
+        }
+    }
+
     /// Boots a guest, runs a scenario, and judges each check.
     ///
     /// # Errors
@@ -131,7 +151,8 @@ impl Laboratory {
             files: &[],
             script: &script,
         };
-        let mut qemu = self.qemu(kernel, &scenario.machine, &scenario.boot, folder.path())?;
+        let mut qemu =
+            self.qemu(kernel, scenario.machine.as_deref(), &scenario.boot, folder.path());
         add_devices(&mut qemu, scenario, folder.path())?;
         services.add_devices(&mut qemu);
         let running = self.boot(qemu, kernel, &contents, folder.path())?;
@@ -178,32 +199,41 @@ impl Laboratory {
         fs::write(at(ROOT), self.root(contents, kernel)?)?;
         let (stdout, stderr) = (at("console"), at("errors"));
         qemu.stdin(Stdio::null()).stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
-        let child = qemu.spawn().context("cannot start QEMU: install qemu-system-x86")?;
+        let child = qemu.spawn().with_context(|| match kernel.architecture {
+            Architecture::X86 => "cannot start QEMU: install qemu-system-x86",
+            Architecture::Arm => "cannot start QEMU: install qemu-system-arm",
+        })?;
         Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.stop) })
     }
 
-    /// The command that boots a guest without drives.
-    ///
-    /// # Errors
-    /// None now.
+    /// The command that boots a guest without drives, on a machine of QEMU or that which guests of
+    /// its architecture have otherwise.
     pub fn qemu(
         &self,
         kernel: &Kernel,
-        machine: &str,
+        machine: Option<&str>,
         boot: &str,
         folder: &Path,
-    ) -> Result<Command> {
-        let mut command = Command::new("qemu-system-x86_64");
-        command.args(["-machine", machine, "-accel", "tcg,thread=multi", "-cpu", "max"]);
+    ) -> Command {
+        let (program, usual, cpu, console) = match kernel.architecture {
+            // A machine with PCI Express.
+            Architecture::X86 => ("qemu-system-x86_64", "q35", "max", "ttyS0"),
+            // Authentication of pointers as the architecture defines it costs an emulator half of
+            // its speed.
+            Architecture::Arm => ("qemu-system-aarch64", "virt", "max,pauth-impdef=on", "ttyAMA0"),
+        };
+        let mut command = Command::new(program);
+        command.args(["-machine", machine.unwrap_or(usual), "-cpu", cpu]);
+        command.args(["-accel", "tcg,thread=multi"]);
         command.args(["-smp", "2", "-m", "1G", "-nodefaults", "-no-reboot", "-display", "none"]);
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(folder.join(ROOT));
-        let words = format!("console=ttyS0 panic=-1 loglevel=4 {boot}");
+        let words = format!("console={console} panic=-1 loglevel=4 {boot}");
         command.args(["-append", words.trim(), "-serial", "stdio"]);
         let results = folder.join(RESULTS);
         command.args(["-device", "virtio-serial", "-chardev"]);
         command.arg(format!("file,id=results,path={}", results.display()));
         command.args(["-device", "virtserialport,chardev=results,name=results"]);
-        Ok(command)
+        command
     }
 
     /// The root of a guest.
@@ -212,9 +242,10 @@ impl Laboratory {
         for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/mnt", "/root"] {
             image.folder(folder);
         }
-        image.add_program(&self.busybox, "/bin/busybox")?;
+        let programs = self.programs(kernel.architecture).map_err(Missing)?;
+        image.add_program(&programs.busybox, "/bin/busybox")?;
         image.link("/bin/sh", "busybox");
-        image.add_program(&self.program, "/usr/bin/halfpower")?;
+        image.add_program(&programs.halfpower, "/usr/bin/halfpower")?;
         image.add("/usr/bin/measure", MEASURE.as_bytes());
         image.add("/usr/bin/kill-studies", KILL_STUDIES.as_bytes());
         image.add("/etc/short-study.toml", SHORT_STUDY.as_bytes());

@@ -1,6 +1,7 @@
 //! Scenarios: what a guest has, what is done in it, and what must come out. Each is one file below
 //! `crates/xtask/scenarios`.
 
+use crate::dist::Architecture;
 use crate::server::Protocol;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -26,9 +27,11 @@ pub struct Scenario {
     /// The series of the kernels that it runs on; none: [`super::kernel::DEFAULT_SERIES`].
     #[serde(default)]
     pub kernels: Vec<String>,
-    /// The machine of QEMU.
-    #[serde(default = "default_machine")]
-    pub machine: String,
+    /// The architecture of the guest.
+    #[serde(default = "default_architecture")]
+    pub architecture: Architecture,
+    /// The machine of QEMU, if it is not that of most guests.
+    pub machine: Option<String>,
     /// Words for the kernel's command line.
     #[serde(default)]
     pub boot: String,
@@ -98,9 +101,8 @@ pub struct InUse {
     pub reason: String,
 }
 
-/// The machine of QEMU if a scenario names none: one with PCI Express.
-fn default_machine() -> String {
-    "q35".to_owned()
+fn default_architecture() -> Architecture {
+    Architecture::X86
 }
 
 /// A command in the guest and what must come out.

@@ -106,7 +106,7 @@ pub fn of_features(rows: &[Row]) -> String {
     for name in names {
         let cell = |row: &&Row| {
             let found = row.features.iter().find(|(listed, _)| listed == name);
-            found.map_or("not there", |(_, result)| result).replace('|', "\\|")
+            found.map_or("not tried", |(_, result)| result).replace('|', "\\|")
         };
         let cells: Vec<String> = listed.iter().map(cell).collect();
         text += &format!("| {name} | {} |\n", cells.join(" | "));
