@@ -28,7 +28,7 @@ use tools::Tools;
 const OUT: &str = "target/dist";
 /// What programs are built from: everything but the programs around them.
 const SOURCES: [&str; 5] =
-    ["Cargo.lock", "Cargo.toml", "crates", ":(exclude)crates/xtask", ":(exclude)crates/*/tests"];
+    ["Cargo.lock", "Cargo.toml", "crates", ":(exclude)crates/xtask", ":(exclude)crates/*/tests/*"];
 
 /// Flags of `cargo xtask dist`.
 #[derive(clap::Args)]
