@@ -21,6 +21,10 @@ const UNIT_MAX: u64 = 1 << 20;
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
 /// Offset at which the detected unit is verified.
 const TRIED_AT: u64 = 6 << 20;
+/// Offsets of single bytes beside the data into which holes are punched. With them the file has so
+/// many extents that ext4 has allocated the block of the extent tree before the first hole, which
+/// would otherwise take the space that a hole frees.
+const BESIDE: [u64; 5] = [3 << 20, 4 << 20, 5 << 20, 6 << 20, 7 << 20];
 /// Smallest hole that is punched (bytes).
 const HOLE_MIN: u64 = 512;
 
@@ -90,6 +94,9 @@ fn freeing_unit(file: &File) -> io::Result<Option<u64>> {
         word.copy_from_slice(&state.to_le_bytes());
     }
     file.write_all_at(&noise, 0)?;
+    for at in BESIDE {
+        file.write_all_at(&[0xA5], at)?;
+    }
     let whole = allocated(file)?;
     let mut hole = HOLE_MIN;
     while hole <= UNIT_MAX {

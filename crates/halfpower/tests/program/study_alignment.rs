@@ -1,7 +1,7 @@
 //! The study `alignment` on file systems with known allocation units, and on devices that report
 //! their discard granularity.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use serde_json::Value;
@@ -33,14 +33,20 @@ fn left_out<'a>(study: &'a Value, part: &str) -> &'a str {
 /// Creates a file system whose allocation units the study must find.
 fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(), String> {
     let volume = Volume::on(LoopDevice::blank(bytes)?, command)?;
+    units_on(&volume, command, given, taken);
+    let left: Vec<_> = fs::read_dir(volume.folder()).unwrap().flatten().collect();
+    assert!(left.iter().all(|one| one.file_name() == "lost+found"), "{left:?}");
+    Ok(())
+}
+
+/// Checks that the study finds these units.
+#[track_caller]
+fn units_on(volume: &Volume, command: &[&str], given: &str, taken: &str) {
     let study = alignment(volume.folder());
     let unit = finding(&study, "allocation-unit");
     assert!(unit.contains(&format!("in units of {given}")), "{command:?}: {unit}");
     let hole = finding(&study, "hole-unit");
     assert!(hole.contains(&format!("in units of {taken}")), "{command:?}: {hole}");
-    let left: Vec<_> = fs::read_dir(volume.folder()).unwrap().flatten().collect();
-    assert!(left.iter().all(|one| one.file_name() == "lost+found"), "{left:?}");
-    Ok(())
 }
 
 #[test]
@@ -50,10 +56,32 @@ fn the_blocks_of_an_ext4_are_its_allocation_unit() {
     }
 }
 
+/// ext4 with clusters of 64 KiB.
+const CLUSTERS: [&str; 9] =
+    ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "bigalloc", "-C", "65536"];
+
 #[test]
 fn the_clusters_of_an_ext4_are_its_allocation_unit_whatever_its_blocks() {
-    let clusters = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "bigalloc", "-C", "65536"];
-    or_skip!(units_are(64 * MIB, &clusters, "64 KiB", "64 KiB"));
+    or_skip!(units_are(64 * MIB, &CLUSTERS, "64 KiB", "64 KiB"));
+}
+
+// A fifth extent needs a block of the extent tree, which takes as much as the hole frees.
+#[test]
+fn the_units_of_an_ext4_are_found_where_free_space_is_in_pieces() {
+    let device = or_skip!(LoopDevice::blank(128 * MIB));
+    let volume = or_skip!(Volume::on(device, &CLUSTERS));
+    let folder = volume.folder();
+    let file = |number: u32| folder.join(number.to_string());
+    let full = vec![1_u8; 512 << 10];
+    let count = (0..400).take_while(|number| {
+        let written = fs::write(file(*number), &full);
+        written.is_ok() && File::open(file(*number)).unwrap().sync_all().is_ok()
+    });
+    let count = u32::try_from(count.count()).unwrap();
+    for number in (0..=count).step_by(2) {
+        fs::remove_file(file(number)).unwrap();
+    }
+    units_on(&volume, &CLUSTERS, "64 KiB", "64 KiB");
 }
 
 #[test]
@@ -93,7 +121,7 @@ fn where_a_partition_begins_is_told_and_nothing_on_it_changes() {
     assert!(found.contains("begins at 8 MiB on its disk"), "{found}");
     // Writing to the partition was not allowed, and it is too small for the study's own file.
     assert!(left_out(&study, "allocation unit").contains("name a directory"));
-    assert_eq!(device.content(), vec![0; 64 * MIB as usize]);
+    assert!(device.content() == vec![0; 64 * MIB as usize], "the device has changed");
 }
 
 #[test]
