@@ -105,7 +105,7 @@ fn is_usable(place: &Place, restriction: &Restriction) {
         .prints("requests/s");
     may_be_noisy("run . --rw randwrite --bs 4k --size 4m --fua --runtime 0.1 --trials 1 --verify")
         .says("verified", "every block is correct");
-    may_be_noisy("survey . --budget 5 --size 16m --max-write 64m").prints("In short");
+    may_be_noisy("survey . --budget 20 --size 16m --max-write 64m").prints("In short");
     may_be_noisy("study alignment . --quick --runtime 0.02 --trials 1 --html study.html");
     restricted(place, restriction, "target .").with_code(0).prints("file system");
     restricted(place, restriction, "report").with_code(0);

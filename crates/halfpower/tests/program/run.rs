@@ -520,14 +520,16 @@ fn targets_on_one_device_share_its_counters() {
     place.file("one", 4 * MIB);
     place.file("two", 4 * MIB);
     let line = "run one two --bs 64k --size 4m --trials 1 --no-store";
-    let document = place.document(line);
-    let trial = &document["trials"][0];
-    assert_eq!(whole(&trial["bytes"]), 8 * MIB);
-    if trial["device"].is_object() {
-        let read = whole(&trial["device"]["read_bytes"]);
-        // Other programs may read too, but not as much.
-        assert!((8 * MIB..16 * MIB).contains(&read), "{read}");
-    }
+    // What other programs read at the same time is counted too, so it may take several tries.
+    let are_shared = (0..10).any(|_| {
+        let document = place.document(line);
+        let trial = &document["trials"][0];
+        assert_eq!(whole(&trial["bytes"]), 8 * MIB);
+        let read = trial["device"].as_object().map(|device| whole(&device["read_bytes"]));
+        assert!(read.is_none_or(|read| read >= 8 * MIB), "{read:?}");
+        read.is_none_or(|read| read < 16 * MIB)
+    });
+    assert!(are_shared);
 }
 
 #[test]
