@@ -5,7 +5,7 @@
 //! names are replaced by flags. A name without a flag stays unchanged.
 
 /// Parameters of `ioengine`, `workload` and `simulator`, each with its flag.
-pub const FLAGS: [(&str, &str); 32] = [
+pub const FLAGS: [(&str, &str); 33] = [
     ("arrival", "--rate-iops"),
     ("chunk_bytes", "--chunk"),
     ("depth", "--iodepth"),
@@ -14,6 +14,7 @@ pub const FLAGS: [(&str, &str); 32] = [
     ("distribution", "--random-distribution"),
     ("engine", "--ioengine"),
     ("fdatasync", "--fdatasync"),
+    ("files", "--file"),
     ("folded", "--fold"),
     ("fsync", "--fsync"),
     ("fua", "--fua"),

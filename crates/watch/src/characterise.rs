@@ -10,7 +10,7 @@ use std::path::Path;
 use lab::failure::{Failure, Outcome};
 use lab::trace_file::{TraceFile, failed};
 use trace::import::Format;
-use trace::replay::Level;
+use trace::replay::{Level, Selection};
 use trace::{Header, Request, TraceReader};
 
 pub mod shapes;
@@ -57,43 +57,56 @@ pub struct Source {
     pub command: String,
     /// The requests that are described.
     pub level: Level,
+    /// The files and folders whose requests are described; empty: all.
+    pub files: Vec<String>,
 }
 
 /// Goes through all requests of a trace once.
 pub type Pass<'a> = &'a dyn Fn(&mut dyn FnMut(&Request)) -> Outcome<()>;
 
-/// Reads a trace of any known format and writes the model of its requests. Without a level, the
-/// program's requests are described, or those of the block layer if there are no others.
+/// Reads a trace of any known format and writes the model of the selected requests. Without a
+/// level, the program's requests are described, or those of the block layer if there are no others.
 ///
 /// # Errors
-/// The trace cannot be read, or has no reads and writes of this level.
+/// The trace cannot be read, or has no such reads and writes.
 pub fn file(
     path: &Path,
     format: Option<Format>,
-    level: Option<Level>,
+    selection: &Selection,
     output: OutputFormat,
 ) -> Outcome<String> {
     let kept = TraceFile::open(path, format)?;
     let open = || TraceReader::open(kept.path()).map_err(|error| failed(&error));
     let header = open()?.header().clone();
+    let files = selection.selected_files(&header);
     let pass = |take: &mut dyn FnMut(&Request)| {
         for request in open()? {
-            take(&request.map_err(|error| failed(&error))?);
+            let request = request.map_err(|error| failed(&error))?;
+            let is_selected = || files.get(request.file.0 as usize).is_none_or(|is| *is);
+            if Level::of(&request) == Level::Block || is_selected() {
+                take(&request);
+            }
         }
         Ok(())
     };
-    let levels = level.map_or(Level::ALL.to_vec(), |level| vec![level]);
+    let levels = selection.level.map_or(Level::ALL.to_vec(), |level| vec![level]);
     for level in levels {
         if let Some(model) = model_of(&pass, &header, level)? {
             let trace = path.display().to_string();
-            let source = Source { trace, command: header.command.clone(), level };
+            let command = header.command.clone();
+            let files = if level == Level::Calls { selection.files.clone() } else { Vec::new() };
+            let source = Source { trace, command, level, files };
             return Ok(match output {
                 OutputFormat::Plan => plan::text(&model, &source),
                 OutputFormat::Fio => fio::text(&model, &source),
             });
         }
     }
-    let of = level.map_or(String::new(), |level| format!(" of level {}", level.name()));
+    let mut of =
+        selection.level.map_or(String::new(), |level| format!(" of level {}", level.name()));
+    if !selection.files.is_empty() {
+        of += &format!(" of {}", selection.files.join(", "));
+    }
     let name = path.display();
     Err(Failure::usage(format!(
         "{name}: the trace has no reads and writes{of}; halfpower trace {name} shows what it holds"

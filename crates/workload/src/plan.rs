@@ -106,12 +106,14 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     if span_bytes > region_bytes {
         let what =
             format!("the trace needs {span_bytes} bytes, but has a region of {region_bytes}");
-        return Err(Error::usage(what, "use `folded`, or a larger `region_bytes`"));
+        let remedy = "use `files` to replay some files, `folded`, or a larger `region_bytes`";
+        return Err(Error::usage(what, remedy));
     }
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !workload.may_extend {
         let what = format!("{name} has {size} bytes, but the trace needs {end}");
-        return Err(Error::usage(what, "use `folded`, or a larger target"));
+        let remedy = "use `files` to replay some files, `folded`, or a larger target";
+        return Err(Error::usage(what, remedy));
     }
     if region_bytes < u64::from(request_bytes) {
         let what = format!(

@@ -15,6 +15,7 @@ use super::watch::import_format;
   halfpower sweep plan.toml /data                               the same load on another target
   halfpower sweep plan.toml sim:nvme-gen4                       and on a simulated one
   halfpower characterise t.parquet --output-format fio > job.fio
+  halfpower characterise t.parquet --file /data/table           one file, or a folder
   halfpower characterise blkparse.txt --level block             what reached the device
 
 Models the requests of a trace: sizes with their shares, share of reads, order, popularity of blocks
@@ -36,6 +37,9 @@ pub struct CharacteriseArgs {
     /// calls, if there are any]
     #[arg(long, value_name = "LEVEL", value_parser = super::replay::level)]
     pub level: Option<Level>,
+    /// Only the requests of this file, or of the files below this folder; repeatable
+    #[arg(long = "file", value_name = "PATH")]
+    pub only: Vec<String>,
     /// Print what would be done and do nothing
     #[arg(long)]
     pub plan: bool,

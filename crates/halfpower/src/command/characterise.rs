@@ -3,6 +3,7 @@
 
 use lab::console;
 use lab::failure::{Exit, Outcome};
+use trace::replay::Selection;
 use watch::characterise;
 
 use crate::cli::characterise::CharacteriseArgs;
@@ -12,7 +13,8 @@ pub fn execute(args: &CharacteriseArgs) -> Outcome {
         console::plan_to_print();
         return Ok(Exit::Ok);
     }
-    let text = characterise::file(&args.file, args.format, args.level, args.output_format)?;
+    let selection = Selection { level: args.level, files: args.only.clone() };
+    let text = characterise::file(&args.file, args.format, &selection, args.output_format)?;
     console::data(text.trim_end());
     Ok(Exit::Ok)
 }

@@ -2,10 +2,13 @@
 //! their parameters and, on the same system, their rate.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fixture::{MIB, Place, list, text};
+use crate::fixture::{MIB, Place, list, or_skip, real, text};
+use crate::replay::median;
+use crate::watch::{LOADS, Load, watching};
 
 /// Measures a load on a simulated system. Leaves its requests as a trace, `trace.csv`; returns its
 /// rate (requests per second).
@@ -192,6 +195,26 @@ fn a_table_and_its_log_become_two_parts_or_two_jobs() {
 }
 
 #[test]
+fn one_file_of_several_is_modelled_alone() {
+    let place = Place::new();
+    database(&place);
+    let names = ["table", "wal"].map(|name| format!("/data/{name}"));
+    let both = place.does("characterise trace.csv").stdout;
+    assert_eq!(both.matches("[[part]]").count(), 2, "{both}");
+    for name in &names {
+        let one = place.does(&format!("characterise trace.csv --file {name}")).stdout;
+        assert_eq!(one.matches("rw = ").count(), 1, "{one}");
+        assert!(one.contains(&format!("Only those of {name}.")), "{one}");
+    }
+    assert_eq!(
+        place.does("characterise trace.csv --file /data/").stdout.matches("[[part]]").count(),
+        2
+    );
+    let none = place.cannot("characterise trace.csv --file /dat").with_code(2);
+    none.says("no reads and writes of /dat", "halfpower trace trace.csv");
+}
+
+#[test]
 fn what_cannot_be_modelled_is_refused_with_the_remedy() {
     let place = Place::new();
     fs::write(place.path("trace.csv"), "start_ns,operation,file\n0,open,/data/x\n").unwrap();
@@ -244,4 +267,43 @@ fn a_page_of_a_trace_has_its_charts_and_replaces_no_other_file() {
     // Nothing was judged, so no verdict is shown.
     assert!(!page.contains("every check passed"));
     place.cannot("trace trace.csv --html trace.csv").with_code(3).says("not a page", "--html");
+}
+
+#[test]
+#[ignore = "a campaign of some minutes, with fio"]
+fn models_of_twelve_known_loads_are_as_fast_on_the_same_disk() {
+    or_skip!(watching());
+    let place = Place::new();
+    let mut met = 0;
+    for Load { name, flags } in LOADS {
+        let line = format!(
+            "fio --name=a --bs=8k --size=64m --number_ios=20000 --io_size=640m {flags} \
+             --group_reporting --fallocate=none --output-format=json --output=fio.json"
+        );
+        let made = format!("{line} --create_only=1");
+        let made = Command::new("sh").args(["-c", &made]).current_dir(place.path("")).output();
+        assert!(made.unwrap().status.success(), "{name}");
+        let only = format!("--file {}", place.path("").display());
+        let mut ratios = Vec::new();
+        for _ in 0..3 {
+            place.does(&format!("watch --quiet --output t.parquet -- {line}"));
+            let report = fs::read_to_string(place.path("fio.json")).unwrap();
+            let report: Value = serde_json::from_str(&report).unwrap();
+            let job = &list(&report["jobs"])[0];
+            let theirs: f64 = ["read", "write"].iter().map(|of| real(&job[of]["bw_bytes"])).sum();
+            let plan = place.does(&format!("characterise t.parquet {only}")).stdout;
+            fs::write(place.path("plan.toml"), &plan).unwrap();
+            let swept = place.halfpower("sweep plan.toml . --trials 1 --no-store --quiet --json");
+            assert!(matches!(swept.status.code(), Some(0 | 5)), "{name}: {swept}\n{plan}");
+            let points = swept.json();
+            let rate = |point: &Value| real(&point["summary"]["throughput_bytes_per_s"]["median"]);
+            ratios.push(list(&points["points"]).iter().map(rate).sum::<f64>() / theirs);
+            fs::remove_file(place.path("t.parquet")).unwrap();
+        }
+        let ratio = median(ratios);
+        met += u32::from((ratio - 1.0).abs() <= 0.15);
+        println!("{name}: {ratio:.3} of the program's rate");
+    }
+    println!("{met} of {} models within 15% of the program's rate", LOADS.len());
+    assert!(met > 0);
 }

@@ -179,7 +179,7 @@ fn a_trace_is_replayed_on_a_reference_device() {
 }
 
 /// The middle one of some figures.
-fn median(mut figures: Vec<f64>) -> f64 {
+pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }

@@ -1,4 +1,4 @@
-//! Which requests of a trace are replayed: by level, and by the names of their files.
+//! Which requests of a trace are replayed or modelled: by level, and by the names of their files.
 
 use crate::replay::{Level, Unfit};
 use crate::request::{File, FileId, Header};
@@ -9,7 +9,7 @@ const NO_STORAGE: [&str; 2] = ["/proc/", "/sys/"];
 const NO_STORAGE_DEVICES: [&str; 8] =
     ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"];
 
-/// Which requests of a trace are replayed.
+/// Which requests of a trace are replayed or modelled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Their level; None: the calls of the program, if the trace has any.
@@ -25,6 +25,12 @@ impl Selection {
         let of =
             |file: &File| FileFacts { unfit: self.of_file(&file.name), end_bytes: file.end_bytes };
         header.files.iter().map(of).collect()
+    }
+
+    /// Whether each file of a trace is selected, in the order of the header. Requests of the block
+    /// layer are selected whatever their file is.
+    pub fn selected_files(&self, header: &Header) -> Vec<bool> {
+        header.files.iter().map(|file| self.of_file(&file.name).is_none()).collect()
     }
 
     fn of_file(&self, name: &str) -> Option<Unfit> {

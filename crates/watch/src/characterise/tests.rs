@@ -321,6 +321,7 @@ fn comments_cannot_be_left() {
         trace: "a\nrw = \"write\"".to_owned(),
         command: "x\r\noverwrite = true".to_owned(),
         level: Level::Calls,
+        files: vec!["f\noverwrite = true".to_owned()],
     };
     for format in OutputFormat::ALL {
         let text = match format {

@@ -79,6 +79,9 @@ pub fn head(out: &mut String, model: &Model, source: &Source) {
         out,
         &format!("Made by halfpower characterise from {of} in {}{command}.", cut(&source.trace)),
     );
+    if !source.files.is_empty() {
+        comment(out, &format!("Only those of {}.", cut(&source.files.join(", "))));
+    }
     for what in &model.left_out {
         comment(out, &format!("Left out: {what}."));
     }
