@@ -105,6 +105,16 @@ fn release(what: &[&str]) -> Result<PathBuf> {
     Ok(PathBuf::from(target).join("release"))
 }
 
+/// The text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the repository.
+pub fn section(page: &str, name: &str) -> Result<String> {
+    let path = root().join(page);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
+    let (begin, end) = (format!("<!-- {name} -->"), format!("<!-- end of {name} -->"));
+    let found = text.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    let found = found.with_context(|| format!("{page} has no section <!-- {name} -->"))?;
+    Ok(found.0.to_owned())
+}
+
 /// Replaces the text between `<!-- NAME -->` and `<!-- end of NAME -->` of a page of the
 /// repository.
 pub fn write_section(page: &str, name: &str, text: &str) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::lying;
 use super::power::Outcome;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a scenario ended.
 #[derive(Debug)]
@@ -37,37 +37,68 @@ impl Row {
     }
 }
 
-/// All rows as a table in Markdown, with a line that counts them.
-pub fn of(rows: &[Row]) -> String {
-    let passed = rows.iter().filter(|row| row.result() == "ok").count();
+/// The end of a way to write to something in use that was not refused.
+const NOT_REFUSED: &str = " (FAILED)";
+
+/// All rows as a table in Markdown, with a line that counts them. Rows of an older table stay if
+/// their scenario was not run now on that series of kernels; a skipped one replaces nothing.
+pub fn of(rows: &[Row], older: &str) -> String {
+    let mut lines: BTreeMap<(String, String), String> = BTreeMap::new();
+    for line in older.lines().filter(|line| line.starts_with("| `")) {
+        let columns: Vec<&str> = line.split(" | ").collect();
+        if let [name, _, release, ..] = columns[..] {
+            let name = name.trim_start_matches("| ").trim_matches('`');
+            lines.insert((name.to_owned(), series(release)), line.to_owned());
+        }
+    }
+    for row in rows {
+        let Row { name, device, release, .. } = row;
+        let (checks, result) = (row.checks.join("; "), row.result());
+        let line = format!("| `{name}` | {device} | {release} | {checks} | {result} |");
+        let key = (name.clone(), series(release));
+        if row.skipped.is_none() || !lines.contains_key(&key) {
+            lines.insert(key, line);
+        }
+    }
+    let passed = lines.values().filter(|line| line.ends_with("| ok |")).count();
     let mut text = format!(
         "{} scenarios in guests, {passed} as they must be (`cargo xtask guest`).\n\n\
          | scenario | device | kernel | what was checked | result |\n|---|---|---|---|---|\n",
-        rows.len()
+        lines.len()
     );
-    for row in rows {
-        let result = row.result();
-        let checks = row.checks.join("; ");
-        let Row { name, device, release, .. } = row;
-        text += &format!("| `{name}` | {device} | {release} | {checks} | {result} |\n");
+    for line in lines.values() {
+        text += &format!("{line}\n");
     }
-    text + "\n" + &of_ways(rows)
+    text + "\n" + &of_ways(rows, older)
 }
 
-/// Everything in use that must not be written to. Only what a scenario without any failure tried
-/// counts as refused; what was skipped is left out.
-fn of_ways(rows: &[Row]) -> String {
+/// The series of a release: "6.12" of "6.12.117+deb12-amd64".
+fn series(release: &str) -> String {
+    release.split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
+/// Everything in use that must not be written to, now and in an older list. Only what a scenario
+/// without any failure tried counts as refused; what was skipped is left out.
+fn of_ways(rows: &[Row], older: &str) -> String {
+    let of_line = |line: &str| {
+        let way = line.strip_prefix("- ")?;
+        let refused = way.strip_suffix(NOT_REFUSED);
+        Some((refused.unwrap_or(way).to_owned(), refused.is_none()))
+    };
+    let mut ways: BTreeMap<String, bool> = older.lines().filter_map(of_line).collect();
     let tried: Vec<&Row> = rows.iter().filter(|row| row.skipped.is_none()).collect();
-    let ways: BTreeSet<&String> = tried.iter().flat_map(|row| &row.in_use).collect();
-    let is_refused =
-        |way: &String| tried.iter().all(|row| row.result() == "ok" || !row.in_use.contains(way));
-    let refused = ways.iter().filter(|way| is_refused(way)).count();
+    let of_rows: BTreeSet<&String> = tried.iter().flat_map(|row| &row.in_use).collect();
+    for way in of_rows {
+        let is_refused = tried.iter().all(|row| row.result() == "ok" || !row.in_use.contains(way));
+        ways.insert(way.clone(), is_refused);
+    }
+    let refused = ways.values().filter(|is_refused| **is_refused).count();
     let mut text = format!(
         "Writing to something in use, with consent: {refused} of {} ways are refused.\n\n",
         ways.len()
     );
-    for way in ways {
-        let result = if is_refused(way) { "" } else { " (FAILED)" };
+    for (way, is_refused) in ways {
+        let result = if is_refused { "" } else { NOT_REFUSED };
         text += &format!("- {way}{result}\n");
     }
     text
@@ -157,7 +188,9 @@ mod tests {
             failures: failures.iter().map(|text| (*text).to_owned()).collect(),
             skipped: None,
         };
-        let text = of(&[row(&[]), row(&["it is read: exit code 1\n$ halfpower run"])]);
+        let failing =
+            Row { name: "md".to_owned(), ..row(&["it is read: exit code 1\n$ halfpower"]) };
+        let text = of(&[row(&[]), failing], "");
         assert!(text.starts_with("2 scenarios in guests, 1 as they must be"), "{text}");
         assert!(text.contains("| it is named; it is read | ok |"), "{text}");
         assert!(text.contains("| FAILED: it is read: exit code 1 |"), "{text}");
@@ -169,8 +202,15 @@ mod tests {
         assert!(
             text.contains("with consent: 0 of 1 ways are refused.\n\n- a mounted disk (FAILED)")
         );
-        assert!(of(&[row(&[])]).ends_with(": 1 of 1 ways are refused.\n\n- a mounted disk\n"));
-        let skipped = Row { skipped: Some("no mdadm".to_owned()), ..row(&[]) };
-        assert!(of(&[skipped]).ends_with("with consent: 0 of 0 ways are refused.\n\n"));
+        assert!(of(&[row(&[])], "").ends_with(": 1 of 1 ways are refused.\n\n- a mounted disk\n"));
+        let skipped = || Row { skipped: Some("no mdadm".to_owned()), ..row(&[]) };
+        assert!(of(&[skipped()], "").ends_with("with consent: 0 of 0 ways are refused.\n\n"));
+        // A scenario that is run alone replaces its own row, on the same series of kernels.
+        let mended = Row { name: "md".to_owned(), release: "6.12.9".to_owned(), ..row(&[]) };
+        let renewed = of(&[mended, skipped()], &text);
+        assert!(renewed.starts_with("2 scenarios in guests, 2 as they must be"), "{renewed}");
+        assert!(renewed.ends_with(": 1 of 1 ways are refused.\n\n- a mounted disk\n"), "{renewed}");
+        let older = Row { release: "5.10".to_owned(), ..row(&[]) };
+        assert!(of(&[older], &renewed).starts_with("3 scenarios in guests, 3 as"), "{renewed}");
     }
 }
