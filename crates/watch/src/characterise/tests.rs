@@ -104,6 +104,26 @@ fn depth_and_threads_of_a_closed_loop_are_found() {
 }
 
 #[test]
+fn a_file_that_is_read_from_the_device_again_and_again_is_as_long_as_all_that_was_read() {
+    let reads = |direct: bool| -> Vec<Request> {
+        let read = |number: u64| {
+            let offset = number % 64 * 65536;
+            let read = request(number * 2 * LATENCY_NS, 1, Operation::Read, offset, 65536);
+            Request { direct, sleeps: Some(1), device_bytes: Some(65536), ..read }
+        };
+        (0..640).map(read).collect()
+    };
+    let plan_of = |direct| plan::text(&model(&reads(direct)), &Source::default());
+    let (cold, direct) = (plan_of(false), plan_of(true));
+    assert!(
+        cold.contains("page-cache = \"cold\"\n") && cold.contains("size = \"40m\"\n"),
+        "{cold}"
+    );
+    assert!(!cold.contains("time-based"), "{cold}");
+    assert!(direct.contains("size = \"4m\"\n") && direct.contains("time-based"), "{direct}");
+}
+
+#[test]
 fn pauses_are_found_within_five_percent() {
     for (depth, pause, every) in
         [(1, 50_000, 1), (1, 3_000_000, 1), (1, 800_000, 16), (4, 90_000, 1)]
