@@ -43,8 +43,8 @@ pub struct Requests {
     file_names: Vec<String>,
     /// Requests given to libaio that were not reaped, by process and address.
     pending: HashMap<(u32, u64), Request>,
-    /// Completions of libaio, end and result, whose submission was not seen yet: another thread may
-    /// take a completion before `io_submit` returns.
+    /// Completions of libaio whose submission was not seen yet, with their end and result. Another
+    /// thread may take a completion before `io_submit` returns.
     early: HashMap<(u32, u64), (u64, i64)>,
     processes: HashMap<u32, String>,
     /// The current folders of processes.

@@ -369,7 +369,9 @@ impl Map {
         }
         for (unit, slot) in self.slot_of.iter().enumerate().filter(|(_, slot)| **slot != NONE) {
             if self.unit_in[*slot as usize] != unit as u32 {
-                faults.push(format!("unit {unit} is in slot {slot}, which does not hold it"));
+                faults.push(format!(
+                    "the map puts unit {unit} into slot {slot}, but that slot holds another"
+                ));
             }
         }
         if valid != self.valid {

@@ -1,5 +1,6 @@
-//! Conclusions of a survey: peaks, half-power points, CPU costs, the bottleneck ladder, the best
-//! settings and the verdict. A pure function of the evidence, with the numbers behind the findings.
+//! Conclusions of a survey: peaks, half-power points, CPU costs, the rate of each layer from device
+//! to memory, the best settings and the verdict. They depend on nothing but the evidence. Each has
+//! the numbers that its finding states.
 
 use analysis::units;
 use ioengine::{Caching, Op};

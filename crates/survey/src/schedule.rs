@@ -127,8 +127,8 @@ fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
 }
 
 /// Indices of the points that decide the conclusions: the out-of-box points, the points that advice
-/// compares with it, and settings that may be the best. The last rounds alternate between them, so
-/// that they are compared under the same conditions.
+/// compares with them, and the settings that may be the best. The last rounds alternate between all
+/// of these points, so that they are measured under the same conditions.
 pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
     let mut found: Vec<usize> =
         (0..measured.len()).filter(|index| is_compared(&measured[*index].spot)).collect();

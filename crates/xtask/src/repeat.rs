@@ -42,7 +42,8 @@ const DEVICES: [&str; 5] = [
 ];
 /// Minimum share of runs that must agree: on a reference device and on the disk.
 const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
-/// Minimum share of the best rates whose intervals contain a common value.
+/// Minimum share of the best rates that must agree. A best rate agrees if its intervals of all
+/// repetitions have a value in common.
 const OVERLAP_MIN: f64 = 0.95;
 /// The operations of a survey.
 const OPERATIONS: [&str; 2] = ["read", "write"];

@@ -1,8 +1,9 @@
 //! The hosts: what they are made of, how they differ, and what is wrong with the bad ones.
 //!
-//! All magnitudes are standard deviations of logarithms. Hosts differ in speed by 1.7% in all
-//! workloads together and by 1.7% in each one, with heavier tails than a normal distribution. With
-//! what varies from run to run and from trial to trial, one run shows a spread of 3% between hosts.
+//! All magnitudes are standard deviations of logarithms. The speed of a host has two random factors
+//! of 1.7% each: one is common to all its workloads, and each workload has one of its own. Their
+//! tails are heavier than those of a normal distribution. Runs and trials vary too, so that one run
+//! shows a spread of 3% between hosts.
 
 use std::collections::BTreeMap;
 

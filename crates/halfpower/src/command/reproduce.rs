@@ -46,7 +46,10 @@ fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
     });
     progress.finish();
     if left.is_empty() {
-        let what = format!("--leave-out: nothing was fitted to a figure of {}", paper.name());
+        let what = format!(
+            "--leave-out: no parameter was fitted to the published data of {}",
+            paper.name()
+        );
         return Err(Failure::usage(format!("{what}; use it with riedel97")));
     }
     Ok(leave_out::text(&left))

@@ -71,7 +71,7 @@ pub fn execute(args: &RunsArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Adds the runs of other databases to one.
+/// Adds the runs of the databases `from` to the database `db`.
 fn merge(db: &Path, from: &[PathBuf]) -> Outcome<()> {
     Recorder::check(Some(db), &[])?;
     // All are checked before anything changes. They are not kept open, because a process may have

@@ -216,7 +216,7 @@ impl Wire {
         Ok(Wire { stream, clock: Monotonic::new() })
     }
 
-    /// The time after a duration (ns of the clock).
+    /// The time of the clock when `duration` has passed from now (ns).
     fn after(&self, duration: Duration) -> u64 {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.clock.now_ns().saturating_add(ns)

@@ -288,7 +288,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     });
     let device = local.at(large).map(|local| {
         let times = words_of_times(point.rate() / local.rate().max(1.0));
-        format!("; {times} the rate of direct reads, one at a time")
+        format!("; {times} the rate of direct reads at depth 1")
     });
     found.find(
         "copies",

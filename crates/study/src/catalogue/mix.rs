@@ -107,7 +107,10 @@ fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
         return;
     }
     let lost = 100.0 * (1.0 - 1.0 / loss);
-    let text = format!("random requests of {setting}: a mix loses up to {lost:.0}%; {rates}");
+    let text = format!(
+        "random requests of {setting}: mixed reads and writes are up to {lost:.0}% slower than if \
+         they did not disturb each other; {rates}"
+    );
     found.find("mix-cost", text);
     let evidence = format!(
         "{} requests/s with {reads}% reads; {} if reads and writes did not disturb each other",

@@ -83,7 +83,7 @@ pub(crate) fn read<W: Write + Send>(
     Ok(())
 }
 
-/// The request of a line, without its file.
+/// Reads the request on a line. The caller adds the file that it accesses.
 fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static str> {
     let field = |at: usize| fields[at].trim();
     let number = |at: usize, expected| match field(at) {

@@ -48,7 +48,7 @@ enum Source<'a> {
     Counted(Vec<Window>),
 }
 
-/// Windows with a factor for their amounts, up to an end.
+/// The time windows of a log up to an end. The amount of each is multiplied by a factor.
 #[derive(Clone, Debug)]
 struct Windows<'a> {
     source: Source<'a>,

@@ -2,8 +2,8 @@
 //!
 //! Source: RFC 9112. It is used while a target is opened and by the object client. Each response is
 //! timed. A connection that the server has closed between two requests is opened again. The header
-//! of a response is looked at before it is taken from the socket, so that its body is received
-//! directly into the caller's memory and no byte behind a response is taken.
+//! of a response is peeked at before it is read from the socket. The body can then be received
+//! directly into the caller's memory, and no byte after the response is read.
 
 use std::io;
 
