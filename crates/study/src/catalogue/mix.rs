@@ -166,7 +166,11 @@ mod tests {
         let points = vec![point(1000, 100), point(900, 70), point(500, 30), point(1000, 0)];
         let found = analyse(&evidence(points));
         let text = finding(&found, "mix-cost");
-        assert!(text.contains("loses up to 50%; with 30% reads 500 requests/s"), "{text}");
+        assert!(
+            text.contains("up to 50% slower than if they did not disturb each other"),
+            "{text}"
+        );
+        assert!(text.contains("; with 30% reads 500 requests/s"), "{text}");
         assert_eq!(found.advice[0].id, "separate-writes");
         assert!((found.advice[0].gain - 2.0).abs() < 0.01, "{:?}", found.advice);
     }
