@@ -307,9 +307,10 @@ fn models_of_twelve_known_loads_are_as_fast_on_the_same_disk() {
             fs::remove_file(place.path("t.parquet")).unwrap();
         }
         let ratio = median(ratios);
-        met += u32::from((ratio - 1.0).abs() <= 0.15);
+        met += usize::from((ratio - 1.0).abs() <= 0.15);
         println!("{name}: {ratio:.3} of the program's rate");
     }
     println!("{met} of {} models within 15% of the program's rate", LOADS.len());
-    assert!(met > 0);
+    // Not all, because the machine may be busy.
+    assert!(met * 4 >= LOADS.len() * 3);
 }

@@ -5,9 +5,6 @@ use super::Source;
 use super::model::{Model, Order, Pace, Sharing, Workload};
 use super::text::{comment, describe, distribution, head, runtime_s, size, split};
 
-/// A region is not made longer than this (bytes).
-const REGION_MAX_BYTES: u64 = 16 << 30;
-
 /// The text of the file.
 pub fn text(model: &Model, source: &Source) -> String {
     let mut out = String::new();
@@ -57,7 +54,7 @@ fn flags(out: &mut String, workload: &Workload) {
         }
         Order::Sequential | Order::Common => {}
     }
-    add("size", text(&size(region_bytes(workload))));
+    add("size", text(&size(workload.region_bytes)));
     add("iodepth", workload.depth.to_string());
     if workload.threads > 1 {
         add("numjobs", workload.threads.to_string());
@@ -116,19 +113,6 @@ fn duration(out: &mut String, workload: &Workload) {
 /// Whether its reads pass through the page cache and are mostly not found there.
 fn is_cold(workload: &Workload) -> bool {
     !workload.direct && !workload.cached && workload.read_percent > 0
-}
-
-/// Length of the region. What a thread reads in order from the device again and again is as long as
-/// all that it reads, because the region of a trial is read only once.
-fn region_bytes(workload: &Workload) -> u64 {
-    let is_in_order = matches!(workload.order, Order::Sequential) && workload.threads == 1;
-    if !is_in_order || !is_cold(workload) {
-        return workload.region_bytes;
-    }
-    let hundredfold: u64 =
-        workload.sizes.iter().map(|(bytes, percent)| u64::from(*bytes) * u64::from(*percent)).sum();
-    let all = workload.requests.saturating_mul(hundredfold) / 100;
-    workload.region_bytes.max(all.min(REGION_MAX_BYTES))
 }
 
 fn placement(workload: &Workload) -> &'static str {

@@ -104,7 +104,7 @@ fn depth_and_threads_of_a_closed_loop_are_found() {
 }
 
 #[test]
-fn a_file_that_is_read_from_the_device_again_and_again_is_as_long_as_all_that_was_read() {
+fn what_was_not_found_in_the_page_cache_is_read_once() {
     let reads = |direct: bool| -> Vec<Request> {
         let read = |number: u64| {
             let offset = number % 64 * 65536;
@@ -115,10 +115,7 @@ fn a_file_that_is_read_from_the_device_again_and_again_is_as_long_as_all_that_wa
     };
     let plan_of = |direct| plan::text(&model(&reads(direct)), &Source::default());
     let (cold, direct) = (plan_of(false), plan_of(true));
-    assert!(
-        cold.contains("page-cache = \"cold\"\n") && cold.contains("size = \"40m\"\n"),
-        "{cold}"
-    );
+    assert!(cold.contains("page-cache = \"cold\"\n") && cold.contains("size = \"4m\"\n"), "{cold}");
     assert!(!cold.contains("time-based"), "{cold}");
     assert!(direct.contains("size = \"4m\"\n") && direct.contains("time-based"), "{direct}");
 }

@@ -218,8 +218,7 @@ impl Laboratory {
         let (program, usual, cpu, console) = match kernel.architecture {
             // A machine with PCI Express.
             Architecture::X86 => ("qemu-system-x86_64", "q35", "max", "ttyS0"),
-            // Authentication of pointers as the architecture defines it costs an emulator half of
-            // its speed.
+            // Authentication of pointers as the architecture defines it is slow to emulate.
             Architecture::Arm => ("qemu-system-aarch64", "virt", "max,pauth-impdef=on", "ttyAMA0"),
         };
         let mut command = Command::new(program);
