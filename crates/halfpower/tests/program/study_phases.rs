@@ -12,7 +12,7 @@ use crate::volume::LoopDevice;
 
 const ULTRA: &str = "sim:nt4-ultrawide";
 /// The delay that is added to the device (ns).
-const DELAY_NS: f64 = 20e6;
+const DELAY_NS: f64 = 100e6;
 
 /// The document of the study.
 fn phases(place: &Place, target: &str, flags: &str) -> Value {
@@ -113,7 +113,7 @@ fn the_bus_is_as_busy_as_the_model_says_and_with_what_it_says() {
 #[test]
 fn what_lives_in_the_process_is_skipped_with_the_reason_and_the_remedy() {
     let study = phases(&Place::new(), "truth:fixed=100us", "");
-    assert!(text(&study["skipped"]["reason"]).contains("the kernel sees no request"));
+    assert!(text(&study["skipped"]["reason"]).contains("sees only requests to its files"));
     assert!(text(&study["skipped"]["remedy"]).contains("name files and devices"));
 }
 
@@ -181,7 +181,7 @@ impl Slow {
     /// The study of single small reads.
     fn study(&self) -> Value {
         let place = Place::new();
-        let plan = "study = 'phases'\ndirect = true\nbs = '4k'\niodepth = 1\nruntime = 0.7\n\
+        let plan = "study = 'phases'\ndirect = true\nbs = '4k'\niodepth = 1\nruntime = 1.5\n\
                     trials = 1\n[[part]]\nname = 'read'\nrw = 'randread'";
         std::fs::write(place.path("small.toml"), plan).unwrap();
         let line = format!("sweep small.toml {} --no-store", self.device.path());
@@ -216,7 +216,7 @@ fn only_the_device_grew(quick: &Value, slow: &Value) -> Result<(), String> {
 #[test]
 fn a_delay_of_the_device_appears_in_its_phase_and_in_no_other() {
     or_skip!(tracing());
-    let (quick, slow) = (or_skip!(Slow::new("1ms")), or_skip!(Slow::new("21ms")));
+    let (quick, slow) = (or_skip!(Slow::new("1ms")), or_skip!(Slow::new("101ms")));
     // Repeated, because other tests may disturb an attempt.
     let tries: Vec<String> =
         (0..5).map_while(|_| only_the_device_grew(&quick.study(), &slow.study()).err()).collect();

@@ -20,7 +20,7 @@ use iotrace::AppRequest;
 pub const THREAD: &str = "worker-0";
 
 /// When another thread occupies the CPU of a load's thread, relative to each submission (ns).
-pub const HOG_NS: Range<u64> = 10_000_000..100_000_000;
+pub const HOG_NS: Range<u64> = 10_000_000..300_000_000;
 
 /// The requests to send.
 #[derive(Clone, Debug)]
@@ -120,9 +120,11 @@ impl Load {
             let from_the_start = self
                 .sq_poll_thread
                 .is_some_and(|sq_poll_thread| sq_poll_thread.hog_time == HogTime::FromSubmission);
-            if let Some(hog) = hog.filter(|_| from_the_start) {
+            if let Some(hog) = hog {
                 let from_ns = clock.now_ns() + PAUSE_NS;
-                hog.occupy(from_ns..from_ns + LEAD_NS + HOG_NS.end);
+                if from_the_start {
+                    hog.occupy(from_ns..from_ns + LEAD_NS + HOG_NS.end);
+                }
                 clock.sleep_until(from_ns + LEAD_NS);
             }
             let submit_ns = clock.now_ns();

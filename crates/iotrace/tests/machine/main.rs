@@ -247,13 +247,13 @@ fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
 #[test]
 fn a_slow_device_shows_in_the_phase_device_only() {
     let _serial = serialise();
-    let (quick, slow) = (or_skip!(slow_device(MS)), or_skip!(slow_device(21 * MS)));
+    let (quick, slow) = (or_skip!(slow_device(MS)), or_skip!(slow_device(101 * MS)));
     or_skip!(phases_of(quick.path(), &Load::random(4096, 1)));
     for engine_kind in [EngineKind::IoUring, EngineKind::Libaio, EngineKind::Sync] {
         within_tries(|| {
-            let load = Load { engine_kind, ..Load::random(4096, 40) };
+            let load = Load { engine_kind, ..Load::random(4096, 15) };
             let (before, after) = (phases_of(quick.path(), &load)?, phases_of(slow.path(), &load)?);
-            only_grows(Phase::Device, &before, &after, 20.0 * MS as f64)
+            only_grows(Phase::Device, &before, &after, 100.0 * MS as f64)
         });
     }
 }
@@ -310,7 +310,7 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     affinity::pin_current_thread(&cpus[..1]).unwrap();
     let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
-    let load = Load::random(4096, 15);
+    let load = Load::random(4096, 9);
     or_skip!(phases_of(device.path(), &load));
     within_tries(|| {
         let before = phases_of(device.path(), &load)?;
@@ -343,7 +343,7 @@ fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String
 fn a_submission_that_the_kernel_takes_up_late_shows_in_the_phase_submit_only() {
     or_skip!(real_time_allowed());
     let _serial = serialise();
-    let [prompt, late] = or_skip!(sq_poll_loads(15, HogTime::FromSubmission));
+    let [prompt, late] = or_skip!(sq_poll_loads(9, HogTime::FromSubmission));
     let device = or_skip!(slow_device(MS));
     or_skip!(device.set("rq_affinity", "0"));
     or_skip!(phases_of(device.path(), &prompt));
@@ -359,7 +359,7 @@ fn a_submission_that_the_kernel_takes_up_late_shows_in_the_phase_submit_only() {
 fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() {
     or_skip!(real_time_allowed());
     let _serial = serialise();
-    let [prompt, late] = or_skip!(sq_poll_loads(15, HogTime::AfterSubmission));
+    let [prompt, late] = or_skip!(sq_poll_loads(9, HogTime::AfterSubmission));
     let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
     or_skip!(phases_of(device.path(), &prompt));
