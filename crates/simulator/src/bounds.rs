@@ -24,7 +24,8 @@ use crate::system::{
 };
 use crate::volume::{Piece, Pieces, Volume};
 
-/// The load to bound: requests of one size and direction; no byte is requested twice.
+/// The load whose throughput is bounded: requests of one size and direction. No byte is requested
+/// twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Read or write.
@@ -71,19 +72,19 @@ pub enum Part {
     Media,
     /// The revolutions of disks that writes wait for.
     Revolutions,
-    /// The sustained requests per second of flash.
+    /// The limit of flash on requests per second once its burst credit is spent.
     SustainedRequests,
-    /// The requests per second of flash.
+    /// The limit of flash on requests per second.
     Requests,
     /// The units of flash.
     FlashUnits,
-    /// The drain of the buffers of flash.
+    /// The rate at which the write buffers of flash drain.
     Drain,
     /// The channels of flash, for reads. Each direction has its own.
     ReadChannels,
     /// The channels of flash, for writes.
     WriteChannels,
-    /// The sustained rate of flash.
+    /// The limit of flash on bytes per second once its burst credit is spent.
     SustainedRate,
     /// The requests in flight.
     Outstanding,
@@ -104,8 +105,8 @@ pub struct Bound {
     pub bytes_per_s: f64,
 }
 
-/// If requests can have more offsets than this within a volume's pattern, whole rows are used
-/// instead.
+/// Maximum number of different offsets, relative to a row of the volume, for each of which a
+/// transfer is split. With more offsets, transfers of whole rows are split instead.
 const POSITIONS_MAX: u64 = 2048;
 
 /// All bounds of a load, the tightest first.
@@ -126,13 +127,13 @@ pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     all
 }
 
-/// A load on a system, with what follows from the two.
+/// A load on a system, with values that follow from both.
 struct Load<'a> {
     system: &'a System,
     shape: &'a Shape,
-    /// The file-system cache moves data between program and devices.
+    /// Whether the file-system cache moves data between program and devices.
     cached: bool,
-    /// A RAID controller merges requests.
+    /// Whether a RAID controller merges requests.
     joins: bool,
     /// Whether transfers are modelled as whole rows of the volume.
     rows: bool,
@@ -140,7 +141,7 @@ struct Load<'a> {
     positions: Vec<Pieces>,
     /// Size of a transfer (bytes).
     unit: u64,
-    /// Devices that can work on the load.
+    /// Number of devices that can work on the load.
     devices: u32,
     buses: u32,
     files: u32,
@@ -179,7 +180,7 @@ impl<'a> Load<'a> {
         let linux = cache.linux.as_ref().filter(|_| cached && !(write && through));
         let unit = match (cached, shape.op) {
             (true, Op::Read) if shape.depth == 1 && !shape.random => cache.read_ahead.bytes(),
-            // Requests smaller than a page share one.
+            // Requests smaller than a page share the transfer of the page.
             (true, Op::Read) => cache.read_ahead.bytes().max(request).max(cache.page.bytes()),
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
@@ -207,8 +208,9 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// Splits a transfer at every offset it can have in a row of the volume. If there are too many
-    /// offsets, or if transfers are merged, whole rows are split instead, which cost the least.
+    /// Splits a transfer once for every offset that it can have in a row of the volume. If there
+    /// are too many offsets, or if transfers are merged, a transfer of whole rows is split instead,
+    /// which costs the least per byte.
     fn cut_at_each_position(&mut self) {
         let setup = &self.system.setup;
         let most = self.system.host.max_transfer.bytes();
@@ -266,7 +268,8 @@ impl<'a> Load<'a> {
         f64::from(self.shape.request_bytes) * servers * 1e9 / demand_ns
     }
 
-    /// The rate if `exempt` bytes may still be pending when the clock stops.
+    /// The bound that follows from a rate if `exempt` bytes may still be pending when the clock
+    /// stops.
     fn rate_with_exempt(&self, rate: f64, exempt: f64) -> f64 {
         match self.shape.bytes.map(|bytes| bytes as f64) {
             Some(bytes) if bytes > exempt => rate * bytes / (bytes - exempt),
@@ -275,7 +278,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Bytes that may be held above the devices when the last write is accepted.
+    /// Bytes that caches above the devices may still hold when the last write is accepted.
     fn held_bytes(&self) -> f64 {
         let mut held = 0.0;
         if self.shape.op == Op::Write && !self.shape.caching.is_write_through() {
@@ -322,15 +325,16 @@ impl<'a> Load<'a> {
         }
         let background_cpu_ns = self.background_cpu_ns();
         if background_cpu_ns > 0.0 {
-            // The system's own work may be pending at the end, and it needs no program thread.
+            // The system's own work may still be pending at the end of the run. It needs no thread
+            // of the program, so the depth does not limit the number of CPUs.
             let own = self.rate(own_ns + background_cpu_ns, f64::from(cpus * hosts));
             let part = (Part::CpuAndOwnWork, "CPU with the system's own work");
             self.add(all, part, own, self.held_bytes());
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
-            // Merged requests may be split again. A piece costs nothing if it is sent as a separate
-            // request.
+            // If requests are merged, each piece may be sent as a transfer of its own, which costs
+            // no piece time.
             let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
             let demand = self.min_demand(|pieces| {
                 (controller.fixed.ns()
@@ -365,7 +369,8 @@ impl<'a> Load<'a> {
         let fetch_ns = if own { host.piece.ns() } else { 0 };
         let volume = setup.raid_in == RaidIn::Host && setup.volume != VolumeKind::None;
         self.min_demand(|pieces| {
-            let pieces_ns = host.piece.ns() * (first_stage_len(pieces) - 1);
+            let piece = host.volume_piece.unwrap_or(host.piece);
+            let pieces_ns = piece.ns() * (first_stage_len(pieces) - 1);
             let volume_ns = pieces_ns + host.parity.ns_for(pieces.parity_bytes);
             (fetch_ns + if volume { volume_ns } else { 0 }) as f64
         })
@@ -550,15 +555,17 @@ impl<'a> Load<'a> {
         (bytes as f64 * setup.file_at) as u64 / setup.chunk * setup.chunk
     }
 
-    /// Bytes by which a stretch can beat the sustained rate because it crosses fewer skews.
+    /// Bytes that all contiguous stretches together can gain over the sustained rate by crossing
+    /// fewer skews than average.
     fn skew_bytes(&self) -> f64 {
         let (Some(geometry), true) = (self.geometry(), self.in_stretches()) else { return 0.0 };
         let stretches = f64::from(self.shape.depth.max(self.files)) * f64::from(self.devices);
         stretches * self.media_rate() * geometry.skew_ns() as f64 / 1e9
     }
 
-    /// Bound for sequential writes at depth 1 that must reach the media before the next is issued:
-    /// each waits for the platter to come round. Returns the rate and the exempt bytes.
+    /// Bound for sequential writes at depth 1 if each must reach the media before the next one is
+    /// issued: each then waits for the platter to come round. Returns the rate, and the bytes that
+    /// are exempt from it.
     fn revolution_per_write(&self, disk: &DiskModel) -> Option<(f64, f64)> {
         let setup = &self.system.setup;
         let one = self.shape.depth == 1 && self.files == 1 && !self.shape.random;

@@ -247,6 +247,22 @@ fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
     assert!(rate > paced.bytes_per_s * 56.0 / 64.0, "{rate:.0} of {}", rates(&bounds));
 }
 
+#[test]
+fn a_bound_by_cpu_has_the_cost_of_a_piece_of_a_volume_if_that_differs_from_a_cached_piece() {
+    let split = [
+        ("volume", "stripe"),
+        ("disks", "4"),
+        ("chunk", "16k"),
+        ("host.piece", "5000"),
+        ("host.volume_piece", "50"),
+    ];
+    let load = load(100, 64 << 10, 4, 16 << 20);
+    let case = Case { system: named("nt4-ultrawide", &split), load, caching: Caching::Direct };
+    let (bounds, rate) = (bounds::of(&case.system, &case.shape()), case.run().bytes_per_s());
+    let least = bounds.iter().map(|bound| bound.bytes_per_s).fold(f64::MAX, f64::min);
+    assert!(rate <= least, "{rate:.0} of {}", rates(&bounds));
+}
+
 fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
     let case = Case { system, load, caching };
     let shape = Shape { bytes: None, ..case.shape() };
