@@ -1,10 +1,10 @@
 //! Output of `strace -ttt -T`, best with `-f` and `-y`, as the manual page strace(1) describes it.
 //!
 //! Each I/O call becomes a request: open, read, write, flush, truncate, reserve, advise, close, in
-//! their variants. Calls that were interrupted (`<unfinished ...>`) are joined with their rest.
-//! Where reads and writes without an offset stand follows from open, lseek, dup and the calls
-//! themselves; it is unknown where a descriptor was open before the trace began, and for writes
-//! that append. Paths are those that `-y` shows, or those of the program.
+//! their variants. Calls that were interrupted (`<unfinished ...>`) are joined with their rest. The
+//! position of a read or write without an offset is derived from open, lseek, dup and earlier reads
+//! and writes. It is unknown if the descriptor was open before the trace began, and for writes that
+//! append. Paths are those that `-y` shows, or else those that the program passed.
 //!
 //! Other calls are skipped, as are sockets, pipes and terminals as far as they are known.
 //! Asynchronous calls (io_submit, io_uring_enter) and copies by splice are counted as lost, since
@@ -25,7 +25,7 @@ use syntax::{Parts, Said, descriptor, parts, quoted};
 mod descriptors;
 mod syntax;
 
-/// Text of unfinished calls that is kept at most (bytes).
+/// Maximum length of the text of unfinished calls that is kept (bytes).
 const UNFINISHED_MOST: usize = 16 << 20;
 
 const EXPECTED: &str = "a call such as '4711 1700000000.000001 close(3) = 0 <0.000010>' (-ttt)";
@@ -42,7 +42,7 @@ pub(crate) fn is_call(text: &str) -> bool {
 /// Reads the output of strace.
 ///
 /// # Errors
-/// A line is none of the format, or the trace cannot be written.
+/// A line does not match the format, or the trace cannot be written.
 pub(crate) fn read<W: Write + Send>(
     lines: &mut Lines<'_>,
     sink: &mut Sink<W>,
@@ -65,7 +65,7 @@ pub(crate) fn read<W: Write + Send>(
             }
             Said::Unfinished(_, begun) => {
                 if unfinished_bytes + begun.len() > UNFINISHED_MOST {
-                    calls.sink.lose("calls beyond the 16 MiB of unfinished ones", 1);
+                    calls.sink.lose("unfinished calls beyond 16 MiB of text", 1);
                     continue;
                 }
                 unfinished_bytes += begun.len();
@@ -101,7 +101,7 @@ pub(crate) fn read<W: Write + Send>(
 struct Calls<'a, W: Write + Send> {
     descriptors: Descriptors,
     sink: &'a mut Sink<W>,
-    /// Reads and writes of what is no storage.
+    /// Number of reads and writes of sockets, pipes and the like.
     other: u64,
 }
 
@@ -124,7 +124,8 @@ impl Made<'_> {
     }
 }
 
-/// A number of C, also in brackets, as strace shows what a pointer points to (`[4096] => [8192]`).
+/// A number in C notation. It may be in brackets, as strace shows the value behind a pointer; of
+/// `[4096] => [8192]` the first is returned.
 fn number(text: &str) -> Option<u64> {
     let text = text.split("=>").next().unwrap_or_default().trim();
     let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -189,13 +190,28 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// Calls that are no requests but change what descriptors mean.
+    /// Sets the position of a descriptor. A position may exceed 2 GiB, unlike a descriptor.
+    fn seek(&mut self, made: &Made<'_>) {
+        let position = match made.name {
+            "lseek" => u64::try_from(made.result).ok(),
+            _ => made.number(2),
+        };
+        if let Some(open) = self.descriptor(made, 0) {
+            open.borrow_mut().position = position;
+        }
+    }
+
+    /// Follows calls that are not requests but change what a descriptor refers to.
     fn bookkeeping(&mut self, made: &Made<'_>) {
         let thread = made.thread;
-        let Ok(returned) = i32::try_from(made.result) else { return };
-        if returned < 0 {
+        if made.result < 0 {
             return;
         }
+        if matches!(made.name, "lseek" | "_llseek") {
+            self.seek(made);
+            return;
+        }
+        let Ok(returned) = i32::try_from(made.result) else { return };
         let argument = |at| descriptor(made.argument(at)).map(|(number, _)| number);
         match made.name {
             "dup" | "dup2" | "dup3" => self.duplicate(made, returned),
@@ -211,15 +227,6 @@ impl<W: Write + Send> Calls<'_, W> {
                 }
                 _ => {}
             },
-            "lseek" | "_llseek" => {
-                let position = match made.name {
-                    "lseek" => u64::try_from(made.result).ok(),
-                    _ => made.number(2),
-                };
-                if let Some(open) = self.descriptor(made, 0) {
-                    open.borrow_mut().position = position;
-                }
-            }
             "socket" | "accept" | "accept4" | "eventfd" | "eventfd2" | "epoll_create"
             | "epoll_create1" | "timerfd_create" | "signalfd" | "signalfd4" | "inotify_init"
             | "inotify_init1" | "memfd_create" | "pidfd_open" | "userfaultfd" => {
@@ -247,7 +254,8 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// What the descriptor in an argument means; if it is not known, one that stands anywhere.
+    /// The open file of the descriptor in argument `at`. If the trace does not show how it was
+    /// opened, the file gets an unknown position.
     fn descriptor(&mut self, made: &Made<'_>, at: usize) -> Option<Shared> {
         let (number, name) = descriptor(made.argument(at))?;
         let known = self.descriptors.get(made.thread, number);
@@ -319,7 +327,7 @@ impl<W: Write + Send> Calls<'_, W> {
         if open.storage { self.push(made, Operation::Open, open, None, 0) } else { Ok(()) }
     }
 
-    /// A read or write, with an offset or where the file stands.
+    /// A read or write, at the offset that it names or at the position of the open file.
     fn transfer(&mut self, made: &Made<'_>, operation: Operation) -> Result<(), TraceError> {
         let Some(open) = self.descriptor(made, 0) else { return Ok(()) };
         if !open.borrow().storage {
@@ -342,7 +350,8 @@ impl<W: Write + Send> Calls<'_, W> {
         self.push(made, operation, seen, offset, bytes)
     }
 
-    /// One side of a copy within the kernel: its descriptor, where its offset is, and the length.
+    /// One side of a copy within the kernel. The numbers are the arguments with its descriptor, its
+    /// offset and its length.
     fn part_of_copy(
         &mut self,
         made: &Made<'_>,
@@ -430,8 +439,8 @@ impl<W: Write + Send> Calls<'_, W> {
     }
 }
 
-/// Whether this is the path of a file or a disk: sockets and pipes have no path, and what goes to
-/// these devices is stored nowhere.
+/// Whether this is the path of a file or a disk: sockets and pipes have no path, and these devices
+/// store nothing.
 fn is_storage(name: &str) -> bool {
     let devices =
         ["/dev/null", "/dev/zero", "/dev/tty", "/dev/pts/", "/dev/random", "/dev/urandom"];
@@ -444,11 +453,11 @@ fn unknown(file: FileId) -> OpenFile {
     OpenFile { file, position, direct, durable, append, storage }
 }
 
-/// Where a transfer without offset was, and moves the position behind it.
+/// The offset of a transfer without one: the position of the open file, which moves to its end.
 fn advance(open: &Shared, operation: Operation, moved: u64) -> Option<u64> {
     let mut open = open.borrow_mut();
     if open.append && operation == Operation::Write {
-        // The end of the file, which the trace does not tell.
+        // It is at the end of the file, which the trace does not show.
         open.position = None;
     }
     let at = open.position;

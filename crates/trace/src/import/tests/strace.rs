@@ -76,6 +76,19 @@ fn offsets_follow_from_open_lseek_dup_and_the_calls() {
 }
 
 #[test]
+fn positions_beyond_2_gib_are_followed() {
+    let text = "\
+1.000001 openat(AT_FDCWD, \"/d/a\", O_RDONLY) = 3 <0.000020>
+1.000002 lseek(3, 4294967296, SEEK_SET)  = 4294967296 <0.000002>
+1.000003 read(3, \"x\", 50)         = 50 <0.000002>
+1.000004 read(3, \"x\", 50)         = 50 <0.000002>
+";
+    let (_, told) = told(text);
+    let offsets: Vec<_> = told.iter().map(|(_, offset, ..)| *offset).collect();
+    assert_eq!(offsets, [None, Some(4 << 30), Some((4 << 30) + 50)]);
+}
+
+#[test]
 fn interrupted_calls_are_joined_and_threads_share_their_descriptors() {
     let text = "\
 10 5.0 openat(AT_FDCWD</w>, \"a\", O_RDONLY <unfinished ...>
