@@ -87,7 +87,7 @@ impl Btf {
     }
 
     /// The arguments of a tracepoint, in order: the name of the structure that each one points to;
-    /// empty for other types.
+    /// empty for arguments of other types.
     pub fn arguments(&self, tracepoint: &str) -> Option<Vec<&str>> {
         let id = *self.typedefs.get(&format!("btf_trace_{tracepoint}"))?;
         let pointer = self.resolved(id)?;
@@ -105,7 +105,7 @@ impl Btf {
         (1..function.count).map(argument).collect()
     }
 
-    /// Offset (bits) and type of a member, also of an anonymous member.
+    /// Offset (bits) and type of a member, which may be in an anonymous structure or union.
     fn member(&self, id: u32, wanted: &str, depth: u32) -> Option<(u32, u32)> {
         let kind = self.resolved(id)?;
         if depth == 0 || !matches!(kind.kind, KIND_STRUCT | KIND_UNION) {

@@ -3,7 +3,7 @@
 
 use trace::Operation;
 
-/// Number of system call numbers that are looked at; none of the traced ones is higher.
+/// System calls with this number or a higher one are ignored; all traced ones have lower numbers.
 pub const NUMBERS: u32 = 512;
 
 /// The number of `io_pgetevents`, which libc does not have.
@@ -16,9 +16,10 @@ pub enum Kind {
     Descriptor,
     /// The file is that of the descriptor that the call returns.
     Open,
-    /// The requests are in memory, one for each of Linux native asynchronous I/O.
+    /// The requests are those of Linux native asynchronous I/O, one for each `struct iocb` in
+    /// memory.
     AioSubmit,
-    /// The completions are in memory.
+    /// The completions of Linux native asynchronous I/O are in memory.
     AioReap,
     /// The file is the current folder after the call.
     Folder,
@@ -31,11 +32,11 @@ pub enum Kind {
 pub enum At {
     /// In an argument.
     Argument(usize),
-    /// Before the position of the descriptor after the call.
+    /// It is the position of the descriptor after the call, less the bytes that were moved.
     Position,
-    /// The same, unless an argument points to an offset, which is not known: for the descriptor,
-    /// and for the second one.
-    PositionUnless([usize; 2]),
+    /// As [`At::Position`], but unknown if an argument points to an offset. The numbers are those
+    /// of this argument for the descriptor and for the second one; None: there is no such argument.
+    PositionUnless([Option<usize>; 2]),
     /// Nowhere.
     Nowhere,
 }
@@ -93,7 +94,7 @@ impl Traced {
         self
     }
 
-    /// A call that opens a path in a folder, or in the current one.
+    /// A call that opens a path in a folder, or (None) in the current folder.
     const fn opens(mut self, folder: Option<usize>, path: usize) -> Traced {
         self.kind = Kind::Open;
         self.descriptor = folder;
@@ -119,12 +120,12 @@ pub fn all() -> Vec<Traced> {
         Traced {
             descriptor: Some(1),
             second: Some(0),
-            ..call(libc::SYS_sendfile, "sendfile", Read).at(At::PositionUnless([2, 2]))
+            ..call(libc::SYS_sendfile, "sendfile", Read).at(At::PositionUnless([Some(2), None]))
         },
         Traced {
             second: Some(2),
             ..call(libc::SYS_copy_file_range, "copy_file_range", Read)
-                .at(At::PositionUnless([1, 3]))
+                .at(At::PositionUnless([Some(1), Some(3)]))
         },
         call(libc::SYS_fsync, "fsync", Flush),
         call(libc::SYS_fdatasync, "fdatasync", Flush),

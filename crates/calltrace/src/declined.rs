@@ -40,7 +40,8 @@ impl Declined {
         }
     }
 
-    /// Whether another user, or another place, may record.
+    /// Whether recording lacks rights, which it may have as another user or outside of the
+    /// container.
     pub fn is_about_rights(&self) -> bool {
         self.is_about_rights
     }

@@ -1,5 +1,6 @@
-//! Which files and devices are recorded, if not all. Records of others are made in the kernel all
-//! the same and dropped here, so that the programs in the kernel stay simple and names are learned.
+//! Which files and devices are recorded, if not all. The kernel makes records of all files, and
+//! those of others are dropped here. So the programs in the kernel stay simple, and the names of
+//! all files are learned.
 
 use crate::record::Inode;
 

@@ -1,5 +1,5 @@
-//! Where the kernel keeps what our programs read: offsets of members of its structures (bytes), and
-//! positions of arguments of its tracepoints, all from its type information.
+//! Where the kernel keeps the data that the programs read: offsets of members of its structures
+//! (bytes), and positions of arguments of its tracepoints, all from its type information.
 
 use crate::btf::Btf;
 
@@ -63,7 +63,7 @@ pub struct BioLayout {
 pub struct UringLayout {
     pub submit_argument: usize,
     pub complete_argument: usize,
-    /// The argument with the result, or that points to the completion with it.
+    /// The argument that is the result, or that points to the completion with the result.
     pub result_argument: usize,
     /// Offset of the result in the completion; None: the argument is the result.
     pub result: Option<i32>,

@@ -35,10 +35,11 @@ impl Names {
         self.paths.get(&inode).map(String::as_str)
     }
 
-    /// Learns the path of a file that was opened in a folder; returns whether it is new for it.
+    /// Learns the path of a file that was opened in a folder; returns whether the file had no path
+    /// or another one before.
     pub fn learn(&mut self, inode: Inode, folder: Inode, path: &[u8]) -> bool {
         let path = String::from_utf8_lossy(path);
-        // A path of /proc leads to a file that has another one.
+        // A path in /proc is a link, and the file has another path.
         let is_link = path.starts_with("/proc/") || path.starts_with("/dev/fd/");
         if path.is_empty() || is_link && self.paths.contains_key(&inode) {
             return false;
@@ -91,7 +92,7 @@ impl Names {
 
     /// Learns the path behind a link, and returns the identity of the file.
     fn learn_link(&mut self, link: &Path) -> Option<Inode> {
-        // The descriptor may be closed and opened for another file in between.
+        // Between these calls, the descriptor may be closed and opened for another file.
         let (before, path, after) = (fs::metadata(link), fs::read_link(link), fs::metadata(link));
         let (before, path, inode) = (before.ok()?, path.ok()?, inode_of(&after.ok()?));
         let path = path.to_string_lossy();

@@ -14,21 +14,21 @@ use crate::calls::{ARGUMENTS, Kind, NUMBERS, Traced};
 use crate::layout::Layout;
 use crate::sys::{Map, MapKind};
 
-/// Places for calls in progress, a power of two.
+/// Maximum number of calls in progress, a power of two.
 const CALLS_MAX: u32 = 1 << 16;
-/// Requests of io_uring, and of the block layer, in progress at the same time, at most.
+/// Maximum number of requests in progress, for io_uring and for the block layer each.
 const REQUESTS_MAX: u32 = 1 << 16;
-/// Watched processes at the same time, at most.
+/// Maximum number of processes that are watched at the same time.
 const PROCESSES_MAX: u32 = 1 << 16;
 
-/// Value of a process that is watched.
+/// Value in the map of watched processes: the process is watched.
 pub const WATCHED: u64 = 1;
-/// Value of a process that is not watched, but whose children will be.
+/// The process is not watched, but its children will be.
 pub const CHILDREN_WATCHED: u64 = 2;
-/// Value of a process that is no longer watched.
+/// The process is no longer watched.
 pub const NOT_WATCHED: u64 = 0;
 
-/// An action without an argument has this in its place.
+/// The number in an action for an argument that the call does not have.
 const NO_ARGUMENT: u64 = 0xFF;
 
 /// What is lost, as an index of [`Maps::lost`].
@@ -77,7 +77,7 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Creates the maps; `traced` are the calls that are looked at.
+    /// Creates the maps; `traced` are the calls that are traced.
     pub fn new(traced: &[Traced]) -> io::Result<Maps> {
         let maps = Maps {
             watched: Map::new(MapKind::Hash, 4, 8, PROCESSES_MAX)?,

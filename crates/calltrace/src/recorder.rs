@@ -47,7 +47,7 @@ pub struct Recorder {
     _attached: Vec<Attached>,
     missing: Vec<&'static str>,
     unread: u64,
-    /// Losses that were there before, by kind.
+    /// Losses before [`Recorder::start_over`] by kind, which are no longer reported.
     forgotten: [u64; Lost::ALL.len()],
 }
 
@@ -55,7 +55,7 @@ impl Recorder {
     /// Starts to record. No process is watched yet.
     ///
     /// # Errors
-    /// Without the rights, or on a kernel that lacks what is needed; each with its remedy.
+    /// Rights are missing, or the kernel lacks what is needed. The error has the remedy.
     pub fn start(spec: &RecorderSpec) -> Result<Recorder, Declined> {
         check_namespace(spec)?;
         sys::allow_locked_memory();
@@ -154,8 +154,8 @@ impl Recorder {
         RecordedEnd(self.ring.written())
     }
 
-    /// Whether everything up to an end was read. On a busy machine there are always more records,
-    /// of other programs.
+    /// Whether all records up to `end` were read. Waiting for an empty buffer might never end,
+    /// because other programs add records on a busy machine.
     pub fn has_read(&self, end: RecordedEnd) -> bool {
         self.ring.position() >= end.0
     }
@@ -167,7 +167,7 @@ impl Recorder {
         self.unread = 0;
     }
 
-    /// Lost events by cause; nothing that was lost is missing here.
+    /// Lost events by cause.
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         let of = |lost: Lost| {
             let count = self.maps.lost.get(lost as u32).unwrap_or(0);
@@ -195,7 +195,8 @@ fn missing(layout: &Layout, spec: &RecorderSpec) -> Vec<&'static str> {
     parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, what)| what).collect()
 }
 
-/// In a namespace of its own, process ids are not those that the kernel shows to programs.
+/// Refuses to run in a namespace of process ids of its own (a container), where the ids are not
+/// those that the programs in the kernel see.
 fn check_namespace(spec: &RecorderSpec) -> Result<(), Declined> {
     let namespace = fs::read_link("/proc/self/ns/pid");
     match namespace {

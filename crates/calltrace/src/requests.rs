@@ -15,11 +15,11 @@ use crate::record::{self, FileState, Inode, Record, What};
 const DIRECT: u32 = libc::O_DIRECT as u32;
 /// `O_APPEND`.
 const APPEND: u32 = libc::O_APPEND as u32;
-/// Each of these makes writes durable.
+/// The flag that makes each write durable; O_SYNC includes it.
 const DURABLE: u32 = libc::O_DSYNC as u32;
 /// Most bytes that one call moves (`MAX_RW_COUNT`, read(2)); programs may ask for more.
 const CALL_BYTES_MAX: u64 = 0x7FFF_F000;
-/// Completions of libaio that wait for their submissions, at most.
+/// Maximum number of completions of libaio that wait for their submissions.
 const EARLY_MAX: usize = 1 << 16;
 /// A position of io_uring that means the position of the file.
 const OWN_POSITION: u64 = u64::MAX;
@@ -32,13 +32,13 @@ const NOT_RECORDED: FileId = FileId(u32::MAX);
 #[derive(Debug)]
 pub struct Requests {
     page_bytes: u64,
-    /// The files and devices that are recorded; None: all.
+    /// The files and devices that are recorded; None for all.
     filter: Option<Filter>,
     calls: HashMap<u32, Traced>,
     names: Names,
     /// The number of each file by its identity; a file that gets another path gets another number.
     files: HashMap<Inode, FileId>,
-    /// The same for all paths that files had.
+    /// The number of each file by its identity and path, for all paths that it had.
     named: HashMap<(Inode, String), FileId>,
     file_names: Vec<String>,
     /// Requests given to libaio that were not reaped, by process and address.
@@ -104,7 +104,7 @@ impl Requests {
         }
     }
 
-    /// Takes a record; gives the requests that ended with it to `done`.
+    /// Takes a record, and passes the requests that it completes to `done`.
     pub fn take(&mut self, record: &Record<'_>, mut done: impl FnMut(Request)) {
         let mut done = |request: Request| {
             if request.file != NOT_RECORDED {
@@ -189,7 +189,7 @@ impl Requests {
         self.calls.get(&call.number).is_some_and(|known| known.kind == Kind::Folder)
     }
 
-    /// A request with what all records have.
+    /// A request with the facts that are in every record.
     fn blank(
         &mut self,
         record: &Record<'_>,
@@ -236,7 +236,8 @@ impl Requests {
         made.offset = match known.map_or(At::Nowhere, |known| known.offset) {
             At::Argument(argument) => Some(call.arguments[argument]),
             At::PositionUnless(pointers)
-                if call.arguments[pointers[usize::from(call.is_second)]] != 0 =>
+                if pointers[usize::from(call.is_second)]
+                    .is_some_and(|pointer| call.arguments[pointer] != 0) =>
             {
                 None
             }
@@ -246,7 +247,8 @@ impl Requests {
         if made.offset == Some(OWN_POSITION) {
             made.offset = before;
         } else if operation == Operation::Write && call.file.flags & APPEND != 0 {
-            // The end of the file is not known; the position is at it only if it was written.
+            // An append goes to the end of the file, which is known only from a call that leaves
+            // the position there.
             made.offset = made.offset.filter(|_| is_at_position).and(before);
         }
         made.bytes = match known.and_then(|known| known.length) {
@@ -259,7 +261,7 @@ impl Requests {
         };
         // Hints such as POSIX_FADV_WILLNEED read ahead.
         let asks_device = operation.moves_data() || operation == Operation::Advise;
-        // Of a copy, the part that reads has the bytes.
+        // Of a copy within the kernel, only the part that reads has the bytes of the device.
         let is_second_file = call.is_second && name.is_copy();
         made.device_bytes = (asks_device && !is_second_file).then_some(call.device_bytes);
         made.sleeps = Some(call.sleeps);
@@ -281,8 +283,9 @@ impl Requests {
         Some(made)
     }
 
-    /// A request was given to libaio at an address. Returns one that has ended: itself, if another
-    /// thread has reaped it already, or an earlier one of this address that was never reaped.
+    /// Takes a request that was given to libaio at an address. Returns a request for the trace:
+    /// this one, if another thread has reaped it already, or an earlier one at this address that
+    /// was never reaped.
     fn submit(&mut self, address: u64, made: Request) -> Option<Request> {
         let key = (made.process, address);
         match self.early.remove(&key) {
@@ -343,7 +346,7 @@ impl Requests {
         if !self.is_recorded(inode) {
             return None;
         }
-        // Whoever issued it may be no watched process.
+        // The process that issued it may not be watched, so its open files are not looked up.
         self.files.entry(inode).or_insert_with(|| {
             self.file_names.push(unnamed(inode));
             FileId(self.file_names.len() as u32 - 1)

@@ -16,9 +16,9 @@ pub const PLAIN: i32 = 5;
 pub const FOLDER_CHANGE: i32 = 6;
 
 /// A call in progress: number, start, bytes of the device, action, thread (0: none), how often the
-/// thread had slept before, registers with arguments. The place of a call among those in progress
-/// is given by the low bits of its thread,
-/// so that it is found without a search; two threads of one place are told apart by their numbers.
+/// thread had slept before, registers with arguments. The low bits of the thread are the index of
+/// its call in the map, so that it is found without a search. Two threads with the same index are
+/// told apart by their numbers.
 const NUMBER: i16 = 0;
 const START: i16 = 8;
 pub const DEVICE_BYTES: i16 = 16;
@@ -29,7 +29,7 @@ const REGISTERS: i16 = 48;
 /// Length of the state of a call in progress (bytes).
 pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
 
-/// Requests of one call that are looked at.
+/// Maximum number of requests of one call that are recorded.
 const BATCH_MAX: i32 = 128;
 
 /// Places on the stack of the program at the end of a call.
@@ -51,8 +51,8 @@ pub const LOWEST: i16 = SLEPT;
 const IOCB_BYTES: i32 = 64;
 const IO_EVENT_BYTES: i32 = 32;
 
-/// r8 = the place of the call of the thread in r7. Jumps to `out` if there is none, which does not
-/// happen. Uses the stack at [`KEY`].
+/// r8 = the place of the call of the thread in r7. Jumps to `out` if there is none: the verifier
+/// demands this check, but each index has a place. Uses the stack at [`KEY`].
 pub fn find_call(w: &mut Writer<'_>, out: Label) {
     w.asm.copy(1, 7);
     w.asm.number(Do::And, 1, (super::CALLS_MAX - 1) as i32);
@@ -182,7 +182,7 @@ fn of_descriptors(w: &mut Writer<'_>, plain: Label, done: Label) {
     w.asm.place(plain);
     w.asm.store_number(Width::Double, FRAME, PASS, 1);
     w.asm.place(wanted);
-    w.reserve(Kind::Call, record::CALL_BYTES, KEY, done);
+    w.reserve(Kind::Call, record::CALL_BYTES, KEY, second);
     put_call(w);
     w.asm.load(Width::Double, 1, FRAME, PASS);
     w.asm.store(Width::Word, 0, record::NUMBER + 4, 1);
@@ -301,6 +301,7 @@ fn item_address(w: &mut Writer<'_>, argument: usize, step: i32) {
 
 /// One record for each submitted request: `io_submit(context, count, requests)`.
 fn of_aio_submit(w: &mut Writer<'_>, done: Label) {
+    let next = w.asm.label();
     let again = begin_loop(w, done);
     item_address(w, 2, 8);
     read_user(w, POINTER, 8);
@@ -309,7 +310,7 @@ fn of_aio_submit(w: &mut Writer<'_>, done: Label) {
     w.clear(FILE, FILE_BYTES);
     w.asm.load(Width::Word, 1, FRAME, ITEM + 20);
     w.describe_descriptor(FILE);
-    w.reserve(Kind::AioSubmit, record::AIO_SUBMIT_BYTES, KEY, done);
+    w.reserve(Kind::AioSubmit, record::AIO_SUBMIT_BYTES, KEY, next);
     w.put(record::START, 8, START, 8);
     w.put_stack(record::END, NOW, 8);
     w.put_stack(record::AIO_REQUEST, POINTER, 8);
@@ -317,19 +318,22 @@ fn of_aio_submit(w: &mut Writer<'_>, done: Label) {
     w.put_stack(record::AIO_LENGTH, ITEM + 32, 16);
     w.put_stack(record::AIO_FILE, FILE, FILE_BYTES);
     w.submit();
+    w.asm.place(next);
     end_loop(w, again);
 }
 
 /// One record for each completion: `io_getevents(context, least, most, completions, ..)`.
 fn of_aio_reap(w: &mut Writer<'_>, done: Label) {
+    let next = w.asm.label();
     let again = begin_loop(w, done);
     item_address(w, 3, IO_EVENT_BYTES);
     read_user(w, ITEM, IO_EVENT_BYTES);
-    w.reserve(Kind::AioReap, record::AIO_REAP_BYTES, KEY, done);
+    w.reserve(Kind::AioReap, record::AIO_REAP_BYTES, KEY, next);
     w.put(record::START, 8, START, 8);
     w.put_stack(record::END, NOW, 8);
     w.put_stack(record::AIO_REQUEST, ITEM + 8, 8);
     w.put_stack(record::AIO_RESULT, ITEM + 16, 8);
     w.submit();
+    w.asm.place(next);
     end_loop(w, again);
 }

@@ -12,9 +12,9 @@ const TYPE_DEVICE: i32 = 0o060_000;
 
 /// Members of a structure that lie within this length are copied at once (bytes).
 const SPAN_MAX: i32 = 128;
-/// Where functions keep members of structures on the stack. Kernels before 6.13 allow a program and
-/// the functions that call each other 512 bytes together, each rounded up to 32; so functions that
-/// call others keep few.
+/// Where functions keep members of structures on the stack. Kernels before 6.13 allow a chain of
+/// functions that call each other 512 bytes of stack in total, each rounded up to 32 bytes. So
+/// functions that call others keep only few members.
 const MEMBERS: i16 = -144;
 /// The same for two members beside each other, in functions that call others.
 const FEW_MEMBERS: i16 = -32;
@@ -25,7 +25,7 @@ pub const CURRENT_FOLDER: i32 = -100;
 /// Length of the description of a file: inode; device and mode; flags; position.
 pub const FILE_BYTES: i16 = 32;
 
-/// A program in progress, with what all need.
+/// A program that is being written, with what all programs need.
 pub struct Writer<'a> {
     pub asm: Assembler,
     pub context: &'a Context<'a>,
