@@ -16,6 +16,9 @@ use crate::ranks::message::Message;
 /// Maximum length of a message (bytes): far more than a merged result of thousands of ranks.
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
+/// Length of the two numbers before a message (bytes).
+const HEAD_BYTES: u64 = 8;
+
 /// Writes a frame.
 ///
 /// # Errors
@@ -38,10 +41,11 @@ pub fn write_frame(out: &mut impl Write, peer: u32, message: &[u8]) -> io::Resul
 /// # Errors
 /// The stream ends within a frame, or the frame is too long.
 pub fn read_frame(input: &mut impl Read) -> io::Result<Option<(u32, Vec<u8>)>> {
-    let mut head = [0; 8];
-    match input.read_exact(&mut head) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
+    let mut head = Vec::new();
+    match input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)? as u64 {
+        0 => return Ok(None),
+        HEAD_BYTES => {}
+        _ => return Err(io::ErrorKind::UnexpectedEof.into()),
     }
     let number = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let (peer, length) = (number(&head[..4]), number(&head[4..]));
@@ -148,6 +152,18 @@ mod tests {
                 read.push(frame);
             }
             prop_assert_eq!(read, frames);
+        }
+
+        #[test]
+        fn a_stream_that_ends_within_a_frame_is_an_error(
+            message in proptest::collection::vec(0_u8..=255, 0..64),
+            left in 1_usize..72,
+        ) {
+            let mut stream = Vec::new();
+            write_frame(&mut stream, 1, &message).unwrap();
+            stream.truncate(left);
+            let is_whole = left >= 8 + message.len();
+            prop_assert_eq!(read_frame(&mut stream.as_slice()).is_ok(), is_whole);
         }
 
         #[test]
