@@ -1,9 +1,10 @@
 //! `cargo xtask guest`: halfpower on devices and kernels that this machine does not have, in QEMU.
 //!
-//! A guest is a kernel of Debian with the program under test and busybox in memory, emulated
-//! without hardware support, so every driver and failure is the real one, and only speed is not. A
-//! scenario names its devices, commands and what must come out. Nothing on this machine is changed:
-//! kernels lie below `target/guest`, and a guest's files go with it.
+//! A guest is a kernel of Debian in QEMU, with the program under test and busybox in memory. The
+//! CPU is emulated without hardware support, so its speed is not that of real hardware. Drivers and
+//! their failures are those of a real kernel. A scenario names its devices, its commands and the
+//! expected results. Nothing on this machine is changed: kernels are kept below `target/guest`, and
+//! the files of a guest are removed when it ends.
 
 mod kernel;
 
@@ -87,7 +88,9 @@ pub struct Options {
 /// Runs the scenarios. Returns 1 if a check fails.
 ///
 /// # Errors
-/// QEMU, a kernel or a program is missing; a scenario's setup fails is no error, but a failure.
+/// No scenario has such a name, a scenario's file is invalid, or the program under test does not
+/// build. With --power-cuts also: QEMU or a kernel is missing, or a guest fails. Without it, a
+/// scenario whose setup fails counts as failed and is no error.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let root = repository::root();
     let mut scenarios = scenario::all(&root.join("crates/xtask/scenarios"))?;
@@ -121,7 +124,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// Runs the scenarios, and says and writes what came of them.
+/// Runs the scenarios, prints the results, and with --write puts them into the page.
 fn run_all(
     options: &Options,
     scenarios: &[Scenario],
@@ -144,7 +147,7 @@ fn run_all(
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Cuts the power, and says and writes what came of it.
+/// Cuts the power, prints the results, and with --write puts them into the page.
 fn cut_power(
     options: &Options,
     cuts: usize,
@@ -219,8 +222,8 @@ fn busybox(architecture: Architecture, cache: &Path) -> Result<PathBuf> {
     Ok(folder.join("bin/busybox"))
 }
 
-/// Runs the scenarios one after another and says how each ended. Those whose kernel or programs
-/// cannot be had are skipped.
+/// Runs the scenarios one after another and prints how each ended. Scenarios whose kernel or
+/// programs are missing are skipped.
 fn all(
     options: &Options,
     scenarios: &[Scenario],

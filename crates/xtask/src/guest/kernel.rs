@@ -10,17 +10,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The kernels that scenarios can ask for, oldest first: their series.
+/// Series of the kernels that scenarios can ask for, oldest first.
 pub const SERIES: [&str; 3] = ["5.10", "6.1", "6.12"];
-/// The kernel of scenarios that ask for none.
+/// The series for scenarios that ask for none.
 pub const DEFAULT_SERIES: &str = "6.12";
 
-/// Releases of Debian with series that the release of this machine may not have.
+/// Series that the release of Debian on this machine may lack, with a release that has them.
 const OTHER_RELEASES: [(&str, &str); 1] = [("5.10", "bullseye")];
 /// The keys that sign Debian's releases.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Names under which modules ask for another one, which the kernel resolves by aliases.
+/// Names by which a module asks for another one, and the name of that module. The kernel resolves
+/// them by aliases.
 const PROVIDERS: [(&str, &str); 5] = [
     ("crc32", "crc32_generic"),
     ("crc32c", "crc32c_generic"),
@@ -73,8 +74,9 @@ impl Kernel {
         Ok(Kernel { architecture, release, image, modules, built_in })
     }
 
-    /// The named modules and all that they need, each after what it needs: names and contents. A
-    /// module that is built into the kernel or does not exist is an error only if it was named.
+    /// The named modules and all that they need, as names and contents, in the order in which they
+    /// must be loaded. A module that does not exist is an error only if it was named; modules that
+    /// are built into the kernel are left out.
     ///
     /// # Errors
     /// A named module is not in the package.
@@ -99,7 +101,8 @@ impl Kernel {
         seen: &mut BTreeSet<String>,
         order: &mut Vec<(String, Vec<u8>)>,
     ) -> Result<()> {
-        // An algorithm is asked for as `crypto-NAME`, but there are modules with such a name too.
+        // Modules ask for an algorithm as `crypto-NAME`, but some modules have such a name
+        // themselves.
         let algorithm = name.strip_prefix("crypto_").unwrap_or(name);
         let provider = PROVIDERS.iter().find(|(asked, _)| *asked == algorithm);
         let names = [name, provider.map_or(algorithm, |(_, provider)| provider)];
@@ -125,8 +128,8 @@ pub fn suffix(architecture: Architecture) -> &'static str {
     }
 }
 
-/// A list of packages: that of this machine, or one of another release of Debian or of another
-/// architecture, which is kept apart from it.
+/// A list of packages: that of this machine, or a separate one for another release of Debian or
+/// another architecture.
 #[derive(Debug)]
 pub struct Packages {
     architecture: Architecture,
@@ -175,7 +178,7 @@ impl Packages {
         Packages::fetched(release, architecture, &sources, cache)
     }
 
-    /// A list that is kept in a folder of its own.
+    /// Fetches a list into a folder of its own, apart from the list of this machine.
     fn fetched(
         release: &str,
         architecture: Architecture,

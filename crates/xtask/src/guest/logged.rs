@@ -1,4 +1,4 @@
-//! A guest whose drive logs every write until the guest is killed, and a guest that looks at images
+//! A guest whose drive logs every write until the guest is killed, and a guest that checks images
 //! made from the log.
 
 use super::kernel::Kernel;
@@ -29,7 +29,7 @@ pub struct Report {
     pub kind: String,
     /// Its number.
     pub number: u64,
-    /// Entries of the log at that time: all that the operation wrote is among them.
+    /// Number of entries in the log at that time. They include all that the operation wrote.
     pub entries: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct Report {
 pub struct Reports {
     /// In their order.
     pub all: Vec<Report>,
-    /// Entries of the log when the operations began.
+    /// Number of entries in the log when the operations began.
     pub begun_at: usize,
 }
 
@@ -50,20 +50,20 @@ impl Reports {
     }
 }
 
-/// A guest that writes to a drive, `/dev/vda`, that logs every write.
+/// A guest that writes to the drive `/dev/vda`, which logs every write.
 pub struct Writer<'a> {
     /// Its commands. On descriptor 3 they report "begun 0", and "KIND NUMBER" after each operation.
     pub script: &'a str,
     pub modules: &'a [String],
     /// Further arguments of QEMU.
     pub arguments: &'a [String],
-    /// The guest is killed this long after it has begun (ms).
+    /// The guest is killed this long after it has reported "begun" (ms).
     pub kill_after_ms: u64,
 }
 
 impl Writer<'_> {
-    /// Boots the guest with a copy of `base` as its drive, and kills it. The log lies in `folder`
-    /// then.
+    /// Boots the guest with a copy of `base` as its drive, and kills it. Afterwards the log is in
+    /// `folder`.
     ///
     /// # Errors
     /// The guest does not work, or Ctrl-C.
@@ -137,7 +137,7 @@ impl Writer<'_> {
         if let Some(crash) = CrashedAtBoot::seen_on(&console).filter(|_| left_ms.is_none()) {
             return Err(crash.into());
         }
-        bail!("the guest that writes does not: {}", tail(&console))
+        bail!("the writing guest failed: {}", tail(&console))
     }
 }
 
@@ -145,12 +145,12 @@ impl Writer<'_> {
 pub struct Image {
     pub file: File,
     path: PathBuf,
-    /// The name of the drive in the guest that looks ("vda").
+    /// The name of the drive in the guest that checks it ("vda").
     pub name: String,
 }
 
 impl Image {
-    /// A copy of a drive, as drive `number` of the guest that looks.
+    /// A copy of a drive, as drive `number` of the guest that checks it.
     ///
     /// # Errors
     /// The copy fails.
@@ -162,7 +162,7 @@ impl Image {
     }
 }
 
-/// A guest that looks at images.
+/// A guest that checks images.
 pub struct Checker<'a> {
     /// Its commands.
     pub script: &'a str,
@@ -215,7 +215,7 @@ impl Checker<'_> {
         match (steps(&sent).into_iter().next(), CrashedAtBoot::seen_on(&ended.stdout)) {
             (Some(step), _) => Ok(step.output),
             (None, Some(crash)) => Err(crash.into()),
-            (None, None) => bail!("the guest that looks does not: {}", tail(&ended.stdout)),
+            (None, None) => bail!("the checking guest failed: {}", tail(&ended.stdout)),
         }
     }
 }

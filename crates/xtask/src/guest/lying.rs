@@ -29,7 +29,7 @@ const DRIVE_BYTES: u64 = 16 << 20;
 const BLOCK_BYTES: u64 = 4096;
 /// Drives of the guest that reads back. The first of them is honest.
 const DRIVES: usize = 11;
-/// Shares of the writes that a lying drive keeps.
+/// Shares of the writes that survive on a drive that ignores flushes.
 const KEPT_SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 /// Time between the end of the program and the power cut (ms).
 const KILL_AFTER_MS: u64 = 100;
@@ -41,15 +41,17 @@ const DAMAGED: &str = "4";
 /// What came of the campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Lying drives, and those of them on which exactly the damage was found.
+    /// Drives that ignored flushes and lost blocks, and how many of them had the right damage
+    /// reported: the number of blocks and the first offset.
     pub tries: usize,
     pub caught: usize,
-    /// Honest drives that were read back for comparison, and those on which nothing was found.
+    /// Drives that lost no block, and how many of them had no damage reported.
     pub honest: usize,
     pub intact: usize,
     /// Blocks that the lying drives lost.
     pub lost_blocks: usize,
-    /// Drives on which other than exactly the lost blocks were found, or not the right number.
+    /// Drives on which the damaged blocks found are not the lost ones: another number, or another
+    /// first one.
     pub faults: Vec<String>,
 }
 

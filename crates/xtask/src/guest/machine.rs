@@ -20,14 +20,15 @@ use std::sync::atomic::AtomicBool;
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_console"];
 /// What a guest does first. It ends with the steps that [`script`] appends.
 const INIT: &str = include_str!("init.sh");
-/// Measures for a second. A guest is slow and noisy, so an invalid result is none of its faults.
+/// Measures for a second. A guest is slow and noisy, so an invalid result does not count as a
+/// failure.
 const MEASURE: &str = "#!/bin/sh\nhalfpower run \"$@\" --runtime 1 --trials 1 --no-store\n\
                        code=$?\n[ $code -eq 5 ] || exit $code\n";
 /// Kills the study of a drive's write cache.
 const KILL_STUDIES: &str = include_str!("kill_studies.sh");
 /// The study of a drive's write cache with one short point.
 const SHORT_STUDY: &str = include_str!("short_study.toml");
-/// The name of the file that a guest boots from, and of what it sends, in its folder.
+/// Names of files in the folder of a guest: what it boots from, and what it sends.
 const ROOT: &str = "initrd";
 pub const RESULTS: &str = "results";
 /// The number of the setup among the steps.
@@ -61,7 +62,7 @@ pub struct Step {
     pub output: String,
 }
 
-/// What came of a check: an error says what is wrong.
+/// A check with its output and its result; an error says what is wrong.
 pub struct Judged<'a> {
     pub check: &'a Check,
     pub output: String,
@@ -83,7 +84,7 @@ pub struct Contents<'a> {
     pub script: &'a str,
 }
 
-/// How often a guest is booted that crashes before its first step.
+/// Maximum number of boots of a guest that crashes before its first step.
 const BOOTS_MAX: u32 = 4;
 
 /// A guest crashed before its first step. The emulator does not always see in time that a kernel
@@ -100,16 +101,17 @@ impl std::fmt::Display for CrashedAtBoot {
 impl std::error::Error for CrashedAtBoot {}
 
 impl CrashedAtBoot {
-    /// Whether a console shows it, if the guest has sent nothing.
+    /// The crash, if the console shows a kernel panic. It happened at boot only if the guest has
+    /// sent nothing.
     pub fn seen_on(console: &str) -> Option<CrashedAtBoot> {
         console.contains("Kernel panic").then(|| CrashedAtBoot(tail(console)))
     }
 }
 
-/// Runs a guest, and again if it crashes before its first step.
+/// Runs a guest, and runs it again if it crashes before its first step.
 ///
 /// # Errors
-/// As of `run`.
+/// Those of `run`.
 pub fn booted<T>(run: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..BOOTS_MAX {
         match run() {
@@ -187,7 +189,7 @@ impl Laboratory {
     /// Starts a guest whose command was made by [`Laboratory::qemu`].
     ///
     /// # Errors
-    /// A program or module is missing, or QEMU.
+    /// QEMU, a program or a module is missing.
     pub fn boot(
         &self,
         mut qemu: Command,
@@ -206,8 +208,8 @@ impl Laboratory {
         Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.stop) })
     }
 
-    /// The command that boots a guest without drives, on a machine of QEMU or that which guests of
-    /// its architecture have otherwise.
+    /// The command that boots a guest without drives. `machine` is a machine type of QEMU; None:
+    /// the one that most guests of the architecture have.
     pub fn qemu(
         &self,
         kernel: &Kernel,
@@ -218,7 +220,8 @@ impl Laboratory {
         let (program, usual, cpu, console) = match kernel.architecture {
             // A machine with PCI Express.
             Architecture::X86 => ("qemu-system-x86_64", "q35", "max", "ttyS0"),
-            // Authentication of pointers as the architecture defines it is slow to emulate.
+            // The standard algorithm of pointer authentication is slow to emulate, so QEMU uses its
+            // own.
             Architecture::Arm => ("qemu-system-aarch64", "virt", "max,pauth-impdef=on", "ttyAMA0"),
         };
         let mut command = Command::new(program);

@@ -1,8 +1,8 @@
 //! Power cuts: a guest copies files, changes a setting and stores results while its drive logs all
-//! writes; then the guest is killed. From the log an image is made for moments before the kill, as
-//! a power cut leaves it: all that was flushed, and a random part of the rest. A second guest looks
-//! at the images: no copy may be half, nothing may be lost that had been reported as done, and
-//! `restore` must put the setting back.
+//! writes; then the guest is killed. For several moments before the kill, an image is made from the
+//! log as a power cut at that moment leaves it: all flushed writes, and a random part of the
+//! others. A second guest checks the images: no copy may be incomplete, nothing that was reported
+//! as done may be lost, and `restore` must put the setting back.
 
 use super::kernel::Kernel;
 use super::logged::{self, Image, Reports};
@@ -15,27 +15,27 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-/// Commands of the guest that writes, and of the guest that looks.
+/// Commands of the guest that writes, and of the guest that checks the images.
 const WRITER: &str = include_str!("power_writer.sh");
 const CHECKER: &str = include_str!("power_checker.sh");
 /// Size of the drive (bytes).
 const DRIVE_BYTES: u64 = 256 << 20;
-/// Moments that are looked at after each kill.
+/// Power cuts that are made from the log of each killed guest.
 const CUTS_PER_KILL: usize = 10;
-/// The guest is killed in this time after its first operation (ms).
+/// Time from the beginning of the guest's operations until it is killed (ms).
 const KILL_AFTER_MS: std::ops::Range<u64> = 6_000..20_000;
 /// Kinds of operations, in the order of the checker's arguments.
 const KINDS: [&str; 4] = ["file", "resumed", "tree", "run"];
 /// Reported when a setting has been changed, and before it may be put back.
 const CHANGED: &str = "changed";
 const HELD: &str = "held";
-/// A second drive, whose write cache the guest switches.
+/// Size of a second drive, whose write cache the guest switches (bytes).
 const CACHE_SIZE: u64 = 16 << 20;
 
 /// What came of the campaign.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Power cuts that were looked at.
+    /// Power cuts whose images were checked.
     pub cuts: usize,
     /// Power cuts while a setting was changed.
     pub settings: usize,
@@ -111,8 +111,8 @@ fn cache_drive(folder: &Path) -> Result<Vec<String>> {
     Ok(vec!["-drive".to_owned(), drive, "-device".to_owned(), device])
 }
 
-/// Random moments: the first at the end, which is the kill itself; every third while a setting was
-/// changed, if it ever was.
+/// Random moments. The first is the kill itself, at the end of the log. Every third is one at which
+/// a setting was changed, if there is any.
 fn random_moments(
     random: &mut fastrand::Rng,
     reports: &Reports,
@@ -136,7 +136,7 @@ struct Images<'a> {
     moments: &'a [usize],
 }
 
-/// Makes an image for each moment and lets the second guest look at all.
+/// Makes an image for each moment and lets the second guest check them all.
 fn look(
     laboratory: &Laboratory,
     kernel: &Kernel,
@@ -172,7 +172,7 @@ fn look(
     let output = checker.run(laboratory, kernel, &drives, folder.path())?;
     let (looked, wrong): (Vec<&str>, Vec<&str>) =
         output.lines().partition(|line| line.ends_with(": looked at"));
-    ensure!(looked.len() == moments.len(), "not all drives were looked at: {output}");
+    ensure!(looked.len() == moments.len(), "not all drives were checked: {output}");
     outcome.cuts += moments.len();
     outcome.faults.extend(wrong.iter().map(|line| (*line).to_owned()));
     wrong.iter().for_each(|line| println!("  {line}"));

@@ -11,6 +11,10 @@ use std::path::Path;
 
 /// Exit code of a command that halfpower refuses for safety.
 const REFUSED: i32 = 3;
+/// Exit code of a command whose result is not valid.
+const INVALID: i32 = 5;
+/// What the summary of a survey begins with.
+const SUMMARY: &str = "In short";
 
 /// A scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -82,6 +86,8 @@ pub struct Place {
     pub path: String,
     /// Texts that `halfpower target` must print about it.
     pub names: Vec<String>,
+    /// What consents to writing to a device, such as its serial number; None: its path.
+    pub consent: Option<String>,
 }
 
 /// A device or file that is in use, so that writing to it must be refused in spite of consent.
@@ -160,6 +166,9 @@ pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
         checks.extend(scenario.folder.iter().flat_map(Place::folder_checks));
         checks.extend(scenario.in_use.iter().map(InUse::check));
         checks.append(&mut scenario.check);
+        // Last, because surveys write.
+        checks.extend(scenario.block.iter().map(Place::block_survey));
+        checks.extend(scenario.folder.iter().map(Place::folder_survey));
         ensure!(!checks.is_empty(), "{} checks nothing", path.display());
         scenario.check = checks;
         found.push(scenario);
@@ -202,6 +211,29 @@ impl Place {
         );
         vec![described, measured, Check::new("a copy is whole", copy)]
     }
+
+    /// A quick survey that may write to the device ends with its summary.
+    fn block_survey(&self) -> Check {
+        let path = &self.path;
+        let consent = self.consent.as_ref().unwrap_or(path);
+        let run = survey(path, &format!("--size 32m --destroy-data-on={consent}"));
+        Check::new("a quick survey that may write ends with its summary", run).shows(SUMMARY)
+    }
+
+    /// A quick survey of a folder ends with its summary.
+    fn folder_survey(&self) -> Check {
+        let run = survey(&self.path, "--size 16m");
+        Check::new("a quick survey of the folder ends with its summary", run).shows(SUMMARY)
+    }
+}
+
+/// The command of a quick survey. A guest is slow and noisy, so an invalid result is none of its
+/// faults.
+fn survey(path: &str, flags: &str) -> String {
+    format!(
+        "cd /tmp && halfpower survey {path} --quick --budget 5 --max-write 256m --no-store {flags} \
+         || [ $? -eq {INVALID} ]"
+    )
 }
 
 impl InUse {

@@ -2,13 +2,14 @@
 
 use super::scenario::Scenario;
 use crate::faults::running::pause;
+use crate::faults::tally::Stopped;
 use crate::server::{FILE, LOOPBACK, Process, Protocol, Server, Workplace};
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The daemon of virtiofs, which QEMU's package keeps outside the PATH.
 const VIRTIOFSD: &str = "/usr/lib/qemu/virtiofsd";
@@ -41,7 +42,7 @@ impl Services {
         let workplace = Workplace { folder, stop };
         let start = |protocol: &Protocol| Server::start(&workplace, *protocol, LOOPBACK, ["", ""]);
         let servers = scenario.servers.iter().map(start).collect::<Result<_>>()?;
-        let virtiofs = scenario.virtiofs.then(|| share(&data, folder)).transpose()?;
+        let virtiofs = scenario.virtiofs.then(|| share(&workplace)).transpose()?;
         Ok(Services { servers, virtiofs })
     }
 
@@ -74,17 +75,26 @@ impl Services {
 }
 
 /// Starts the daemon of virtiofs.
-fn share(data: &Path, folder: &Path) -> Result<(Process, PathBuf)> {
+fn share(workplace: &Workplace<'_>) -> Result<(Process, PathBuf)> {
+    let Workplace { folder, stop } = *workplace;
     let (socket, log) = (folder.join("virtiofs"), folder.join("virtiofs-log"));
+    let data = folder.join(SHARED);
     let words =
         format!("{VIRTIOFSD} --socket-path={} -o source={}", socket.display(), data.display());
     let process = Process::start(None, &words, None, &log)?;
-    let is_there = || {
+    let is_over = || {
         pause(LOOK_MS);
-        socket.exists()
+        socket.exists() || !process.is_running()
     };
-    let listens = (0..START_MS / LOOK_MS).any(|_| !process.is_running() || is_there());
+    for _ in 0..START_MS / LOOK_MS {
+        if stop.load(Ordering::Relaxed) {
+            bail!(Stopped);
+        }
+        if is_over() {
+            break;
+        }
+    }
     let text = fs::read_to_string(&log).unwrap_or_default();
-    ensure!(listens && process.is_running(), "virtiofsd does not start: {text}");
+    ensure!(socket.exists() && process.is_running(), "virtiofsd does not start: {text}");
     Ok((process, socket))
 }

@@ -13,7 +13,7 @@ pub struct Row {
     pub device: String,
     /// The release of the kernel.
     pub release: String,
-    /// What this kernel has, and why it lacks the rest: name and result.
+    /// Features that this kernel has or lacks: name, and "yes" or "no" with the reason.
     pub features: Vec<(String, String)>,
     /// What was in use, and must not have been written to.
     pub in_use: Vec<String>,
@@ -37,11 +37,12 @@ impl Row {
     }
 }
 
-/// The end of a way to write to something in use that was not refused.
+/// Marks a way to write to something in use that was not refused.
 const NOT_REFUSED: &str = " (FAILED)";
 
 /// All rows as a table in Markdown, with a line that counts them. Rows of an older table stay if
-/// their scenario was not run now on that series of kernels; a skipped one replaces nothing.
+/// their scenario was not run now on that series of kernels. A skipped scenario replaces no older
+/// row.
 pub fn of(rows: &[Row], older: &str) -> String {
     let mut lines: BTreeMap<(String, String), String> = BTreeMap::new();
     for line in older.lines().filter(|line| line.starts_with("| `")) {
@@ -77,8 +78,9 @@ fn series(release: &str) -> String {
     release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// Everything in use that must not be written to, now and in an older list. Only what a scenario
-/// without any failure tried counts as refused; what was skipped is left out.
+/// The ways to write to something in use, of these rows and of an older list, and how many of them
+/// were refused. A way is refused only if no scenario that tried it had a failure. Skipped
+/// scenarios are left out.
 fn of_ways(rows: &[Row], older: &str) -> String {
     let of_line = |line: &str| {
         let way = line.strip_prefix("- ")?;

@@ -1,7 +1,7 @@
 //! The log of all writes to a drive, in the format of dm-log-writes
-//! (Documentation/admin-guide/device-mapper/log-writes), which QEMU's `blklogwrites` writes: an
-//! image of the drive at any moment can be made from it, with what a power cut leaves of unflushed
-//! writes.
+//! (Documentation/admin-guide/device-mapper/log-writes), which QEMU's `blklogwrites` writes. From
+//! the log, an image of the drive after a power cut at any moment can be made, with a part of the
+//! unflushed writes.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -62,10 +62,10 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl WriteLog {
-    /// Reads a log up to the entry that its head names last.
+    /// Reads a log up to the last entry that its head counts.
     ///
     /// # Errors
-    /// It is none, or damaged.
+    /// The file is not a log, or it is damaged.
     pub fn open(path: &Path) -> Result<WriteLog> {
         let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let mut head = [0; 28];
